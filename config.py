@@ -1,0 +1,55 @@
+"""Every default value of the project: the one place to change them.
+
+The command line, `esync.Trainer` and the cluster descriptions all start from here. A flag or an argument given
+explicitly wins over what stands below. (`esync/config.py` is a link to this file, so that an installed package
+carries it under the project's own name.)
+"""
+
+# --- training -------------------------------------------------------------------------------------------------
+MODE = "esync"  # esync, sync, async, local
+NETWORK = "resnet18-v1"
+DATASET = "fashion-mnist"
+BATCH_SIZE = 64  # samples of one iteration on one device
+SEED = 0
+OPTIMIZER = "sgd"
+MOMENTUM = 0.0
+WEIGHT_DECAY = 0.0
+
+# --- learning rates: they multiply the gradient summed over the batch, as in the published implementation --------
+LEARNING_RATE = 1e-3  # modes sync, async and local
+LEARNING_RATE_LOCAL = LEARNING_RATE  # mode esync, the local optimizer
+LEARNING_RATE_GLOBAL = 1.0  # mode esync, scales the mean model update
+
+# --- delay compensation (DC-ASGD) ---------------------------------------------------------------------------------
+DCASGD_LAMBDA = 0.04  # strength of the compensation
+DCASGD_ADAPTIVE = False  # divide the strength by the running root mean square of the gradient
+DCASGD_MEAN_SQUARE_DECAY = 0.95  # how slowly that running mean forgets
+
+# --- data -----------------------------------------------------------------------------------------------------
+DATA_DIRS = ("data", "/usr/share/datasets")  # the first that holds a folder fashion-mnist is used
+PARTITION = "uniform"  # uniform, contiguous, class, dirichlet:ALPHA
+
+# --- devices --------------------------------------------------------------------------------------------------
+USE_CPU = 0
+DEFAULT_GPU_ID = 0
+
+# --- evaluation and logs ----------------------------------------------------------------------------------------
+EVAL_DURATION = 1  # evaluate every that many rounds, on rank 0
+EVAL_BATCH_SIZE = 500  # images of one forward pass of the evaluation
+LOG_DIR = "logs"
+
+# --- state server ---------------------------------------------------------------------------------------------
+STATE_SERVER_IP = ""
+STATE_SERVER_PORT = "10010"
+STATE_SERVER_TIMEOUT = 5.0  # seconds before one query is given up and tried again
+STATE_SERVER_PATIENCE = 120.0  # seconds of failed queries before the worker gives up
+EPSILON = 0.02  # seconds; READY when the slowest device ends sooner than one own iteration + epsilon
+EPSILON_PUBLISHED = 0.5  # seconds; what /init/ assumes when a published client does not send epsilon
+CAPABILITY_SMOOTHING = 0.3  # weight of the newest iteration in the smoothed seconds per iteration
+
+# --- cluster --------------------------------------------------------------------------------------------------
+SCHEDULER_PORT = 9091
+ANNOUNCE_AFTER = 10.0  # seconds of waiting before a line says for what and for whom
+START_TIMEOUT = 300.0  # seconds to wait for the other processes of the cluster to appear
+ROUND_TIMEOUT = 600.0  # seconds to wait for the other workers' commits in one round
+BUCKET_ELEMENTS = 999_992  # float32 values in one push or pull; just under 4 MB

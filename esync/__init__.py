@@ -1,0 +1,27 @@
+"""ESync: Gluon training on clusters of unequal devices.
+
+`esync.Trainer` takes the place of `gluon.Trainer` in an ordinary Gluon loop. Importing this package never imports
+MXNet by itself (the state server and the log tools run without it), but it prepares NumPy for it: import `esync`
+before `mxnet`.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from . import numpy_aliases
+
+if TYPE_CHECKING:
+    from .trainer import Trainer
+
+__version__ = "0.1.0"
+__all__ = ["Trainer", "__version__"]
+
+numpy_aliases.install()
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs MXNet only when it is asked for (PEP 562)."""
+    if name == "Trainer":
+        from .trainer import Trainer
+
+        return Trainer
+    raise AttributeError(f"module 'esync' has no attribute {name!r}")

@@ -1,0 +1,49 @@
+"""Packaging. Why each dependency is there stands beside it; versions are ranges that were seen to work together."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+
+#: What the state server, the log tools, the coordinator and the launcher need. None of it needs MXNet.
+BASE = [
+    "numpy>=1.23,<2",  # MXNet 1.9.1 was built against NumPy 1; the wire protocol and the rules are NumPy too
+    "django>=5.1,<6",  # the state server's web framework
+    "waitress>=3,<4",  # a production WSGI server in pure Python, for python -m esync.state_server
+    "matplotlib>=3.7,<4",  # the figures
+    "pydantic>=2.6,<3",  # checks cluster descriptions and names the field that is wrong
+    "pyyaml>=6,<7",  # reads cluster descriptions
+    "rich>=13,<16",  # progress bars and the launcher's live view
+]
+
+#: MXNet's builds share one import name, so exactly one of them is chosen by an extra. gluoncv holds the networks.
+GLUON = ["gluoncv>=0.10.5,<0.11"]
+
+EXTRAS = {
+    "cpu": ["mxnet==1.9.1", *GLUON],
+    "cu101": ["mxnet-cu101==1.9.1", *GLUON],
+    "cu112": ["mxnet-cu112==1.9.1", *GLUON],
+    "cu117": ["mxnet-cu117==1.9.1", *GLUON],
+    "mpi": ["mpi4py>=4,<5", "mpich>=4,<6"],  # collectives other than the parameter server
+    "dev": [
+        "pytest>=8,<10",  # the test runner
+        "pytest-timeout>=2.3,<3",  # no test may hang the suite
+        "hypothesis>=6.100,<7",  # properties of partitions, rules and the coordinator
+        "ruff>=0.6,<1",  # style and lint
+        "mypy>=1.11,<3",  # types
+    ],
+}
+
+setup(
+    name="esync",
+    version="0.1.0",
+    description="Gluon training on clusters of unequal devices: ESync and the methods it is compared with, on MXNet.",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8") if (HERE / "README.md").exists() else "",
+    long_description_content_type="text/markdown",
+    python_requires=">=3.10,<3.14",
+    packages=find_packages(include=["esync", "esync.*", "SimpleStateServer", "SimpleStateServer.*", "logs_tools"]),
+    include_package_data=True,
+    install_requires=BASE,
+    extras_require=EXTRAS,
+)
