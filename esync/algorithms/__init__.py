@@ -1,0 +1,36 @@
+"""One file per algorithm; `make` finds them by the names of the command line."""
+
+from collections.abc import Callable
+
+from .asgd import ASGD
+from .base import Algorithm, Hyper, Surroundings, World
+from .dcasgd import DCASGD
+from .esync import ESync
+from .local import Local
+from .ssgd import SSGD
+
+__all__ = [
+    "ALGORITHMS",
+    "ASGD",
+    "DCASGD",
+    "SSGD",
+    "Algorithm",
+    "ESync",
+    "Hyper",
+    "Local",
+    "Surroundings",
+    "World",
+    "make",
+]
+
+#: Name → makes the algorithm with its default options.
+ALGORITHMS: dict[str, Callable[[], Algorithm]] = {each.name: each for each in (ESync, SSGD, ASGD, DCASGD, Local)}
+
+
+def make(algorithm: "str | Algorithm") -> Algorithm:
+    """The algorithm of that name with default options; an algorithm as it is."""
+    if isinstance(algorithm, Algorithm):
+        return algorithm
+    if algorithm not in ALGORITHMS:
+        raise ValueError(f"unknown algorithm {algorithm!r}; known: {', '.join(sorted(ALGORITHMS))}")
+    return ALGORITHMS[algorithm]()

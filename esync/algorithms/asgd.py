@@ -1,0 +1,14 @@
+"""Asynchronous SGD: every gradient is used as soon as it arrives, however old the weights are that it belongs to."""
+
+from ..exchange import Service
+from .every_iteration import EveryIteration
+
+
+class ASGD(EveryIteration):
+    """w ← w − η·g at once; nobody waits. Each worker keeps its own batch-norm statistics."""
+
+    name = "async"
+
+    def service(self) -> Service:
+        """One SGD step for every gradient."""
+        return Service(rule="sgd", synchronous=False)

@@ -1,0 +1,157 @@
+"""What all algorithms have in common: they answer when a worker exchanges, and what it sends.
+
+An algorithm sees the world through the seams in `Surroundings` only; it never imports MXNet, threads, clocks or HTTP.
+The same object therefore runs on a real cluster and on a modelled one.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ..coordination import Coordination
+from ..device import Device
+from ..exchange import Exchange, Model, Result, Service, Source
+from ..exchange.ledger import Limits
+from ..measure import Recorder
+
+
+class ReplicaOfModel(Model, Protocol):
+    """This worker's copy of the model; see `replica.Replica`."""
+
+    weights: Any
+    statistics: Any
+
+    def open(self) -> None:
+        """Wait for the device, then give access to the values until `close`."""
+
+    def close(self) -> None:
+        """Hand what was written back to the device."""
+
+    def keep_anchor(self) -> None:
+        """From now on remember the weights of the last exchange."""
+
+    def gradient(self, factor: float) -> Source:
+        """The gradient that backward left, times a factor."""
+
+    def update(self) -> Source:
+        """How far the weights have moved since the last exchange."""
+
+    def local_step(self, batch_size: int) -> None:
+        """One step of the local optimizer."""
+
+
+class World(Protocol):
+    """Makes the seams: real ones, or simulated ones."""
+
+    device: Device
+    recorder: Recorder
+
+    def exchange(self, service: Service) -> Exchange:
+        """Connect to the other workers."""
+
+    def coordination(self, address: str | None, rank: int) -> Coordination:
+        """Connect to the state server at `address` (host:port; None: as the environment says)."""
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Hyper-parameters of SGD as they are right now, for the rule on the other side."""
+
+    learning_rate: float
+    momentum: float
+    weight_decay: float
+    rescale: float  # multiplies the gradient
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What an algorithm is given when it starts.
+
+    Attributes:
+        replica: this worker's model.
+        world: makes the seams.
+        hyper: asked before every gradient that is sent; counts one step of the learning rate schedule.
+        capability: seconds that one iteration takes on this device, 0 while that is not known.
+        limits: what ends the run.
+        agreement: what must be the same on all workers; name → value.
+    """
+
+    replica: ReplicaOfModel
+    world: World
+    hyper: Callable[[], Hyper]
+    capability: Callable[[], float]
+    limits: Limits = field(default_factory=Limits)
+    agreement: dict[str, Any] = field(default_factory=dict)
+
+
+class Algorithm(ABC):
+    """One worker's side of an algorithm.
+
+    Attributes:
+        name: as on the command line.
+        server_sgd: whether the optimizer is the server's SGD instead of a local one.
+        exchange_phase: the name of an exchange in the log files.
+        round: rounds completed: exchanges that this worker has taken part in (local: iterations).
+        local_iterations: local iterations of the round under way, or of the one that the last step has ended.
+        exchanged: whether the last step ended in an exchange.
+        result: how the last exchange went.
+    """
+
+    name: str
+    server_sgd = False
+    exchange_phase = ""
+
+    def __init__(self) -> None:
+        self.round = 0
+        self.local_iterations = 0
+        self.exchanged = False
+        self.result: Result | None = None
+        self.exchange: Exchange | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run is over."""
+        return self.result is not None and self.result.finished
+
+    def start(self, surroundings: Surroundings) -> None:
+        """Connect, and begin with the common model."""
+        self.surroundings = surroundings
+        self.replica = surroundings.replica
+        self.device = surroundings.world.device
+        self.recorder = surroundings.world.recorder
+
+    @abstractmethod
+    def step(self, batch_size: int) -> None:
+        """The gradients of a batch of this worker are there: go on as the algorithm says."""
+
+    def stop(self) -> None:
+        """Ask for the run to end after the round under way, on all workers."""
+        if self.exchange is not None:
+            self.exchange.stop()
+
+    def abort(self, reason: str) -> None:
+        """End the run on all workers because this one has failed."""
+        if self.exchange is not None:
+            self.exchange.abort(reason)
+
+    def close(self) -> None:
+        """Leave."""
+        if self.exchange is not None:
+            self.exchange.close()
+
+    def _join(self, service: Service) -> Exchange:
+        """Connect to the other workers."""
+        surroundings, replica = self.surroundings, self.replica
+        exchange = surroundings.world.exchange(service)
+        self.exchange = exchange
+        exchange.join(replica.weights.size, replica.statistics.size, surroundings.limits, surroundings.agreement)
+        return exchange
+
+    def _begin(self, exchange: Exchange) -> None:
+        """Take the common model over."""
+        replica = self.replica
+        replica.open()
+        self.result = exchange.begin(replica.weights, replica.statistics, replica)
+        replica.close()
+        self.round = exchange.exchanges

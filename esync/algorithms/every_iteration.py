@@ -1,0 +1,48 @@
+"""What SSGD, ASGD and DC-ASGD share: a gradient is exchanged after every iteration, and the server does SGD with it."""
+
+from abc import abstractmethod
+
+from ..exchange import Payload, Service
+from ..measure import COMPUTE, GLOBAL_AGGREGATE
+from .base import Algorithm, Surroundings
+
+
+class EveryIteration(Algorithm):
+    """Exchange the mean gradient of every batch."""
+
+    server_sgd = True
+    exchange_phase = GLOBAL_AGGREGATE
+
+    @abstractmethod
+    def service(self) -> Service:
+        """What is asked of the servers."""
+
+    def start(self, surroundings: Surroundings) -> None:
+        """Connect, and begin with the common model."""
+        super().start(surroundings)
+        exchange = self._join(self.service())
+        self._begin(exchange)
+
+    def step(self, batch_size: int) -> None:
+        """Send the gradient, take the new model."""
+        if self.exchange is None:
+            raise RuntimeError("the algorithm has not been started")
+        self.device.end_iteration()
+        self.recorder.add(COMPUTE, self.device.padding)
+        hyper = self.surroundings.hyper()
+        with self.recorder.phase(GLOBAL_AGGREGATE):
+            replica = self.replica
+            replica.open()
+            payload = Payload(
+                replica.gradient(hyper.rescale / batch_size),
+                replica.statistics if self.service().synchronous else None,
+                batch_size,
+                hyper.learning_rate,
+                hyper.momentum,
+                hyper.weight_decay,
+            )
+            self.result = self.exchange.start(payload, replica).wait()
+            replica.close()
+        self.round += self.result.used
+        self.local_iterations = 1
+        self.exchanged = self.result.used

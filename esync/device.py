@@ -1,0 +1,87 @@
+"""The clock and the device of this worker: how long an iteration takes, padded where it stands for a slower device."""
+
+import time
+from typing import Protocol
+
+
+class Device(Protocol):
+    """The seam between the algorithms and time.
+
+    Attributes:
+        padding: seconds by which the last iteration was made longer, to stand for a slower device.
+    """
+
+    padding: float
+
+    def now(self) -> float:
+        """Seconds of a clock that never jumps; only differences mean anything."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Let that time pass."""
+        ...
+
+    def begin_iteration(self) -> None:
+        """An iteration begins: what follows, loading the batch included, is the device's work."""
+        ...
+
+    def finish(self) -> None:
+        """Wait until the device has done the work it was given."""
+        ...
+
+    def end_iteration(self) -> float:
+        """Wait until the iteration is over; the seconds that it took."""
+        ...
+
+
+class RealDevice(Device):
+    """A real clock and MXNet's default device.
+
+    Args:
+        step_time: seconds of one iteration on the slower device that this one stands for; None for none.
+
+    Attributes:
+        iterations: how many have ended.
+        overruns: how many of them took longer than step_time by themselves: an emulated figure is not valid when there
+            are many.
+        padding: see `Device`.
+    """
+
+    def __init__(self, step_time: float | None = None) -> None:
+        from .engine import mx
+
+        self._wait_for_device = mx.nd.waitall
+        self.step_time = step_time
+        self.iterations = 0
+        self.overruns = 0
+        self.padding = 0.0
+        self.begin_iteration()
+
+    def now(self) -> float:
+        """time.perf_counter()."""
+        return time.perf_counter()
+
+    def sleep(self, seconds: float) -> None:
+        """time.sleep()."""
+        time.sleep(seconds)
+
+    def begin_iteration(self) -> None:
+        """Note the time."""
+        self._begun = self.now()
+
+    def finish(self) -> None:
+        """Wait for MXNet's engine."""
+        self._wait_for_device()
+
+    def end_iteration(self) -> float:
+        """Wait for MXNet's engine, then for the rest of step_time."""
+        self.finish()
+        seconds = self.now() - self._begun
+        self.iterations += 1
+        self.padding = 0.0
+        if self.step_time is not None:
+            self.padding = max(0.0, self.step_time - seconds)
+            self.overruns += seconds > self.step_time
+            self.sleep(self.padding)
+            seconds = self.now() - self._begun
+        return seconds

@@ -1,0 +1,81 @@
+"""The cluster as the environment describes it: MXNet's DMLC_* variables, checked before MXNet sees them.
+
+MXNet itself reads these variables, and waits for ever in silence where one is missing or wrong.
+"""
+
+import os
+import socket
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+ROLES = ("worker", "server", "scheduler")
+
+
+class EnvironmentProblemError(ValueError):
+    """A DMLC_* variable is missing or wrong; the message names it and says what it should be."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where the scheduler is, and how many processes of each role there are.
+
+    Attributes:
+        host: address of the scheduler (DMLC_PS_ROOT_URI).
+        port: its port (DMLC_PS_ROOT_PORT).
+        servers: number of parameter servers (DMLC_NUM_SERVER).
+        workers: number of worker slots (DMLC_NUM_WORKER).
+    """
+
+    ADVICE: ClassVar[str] = (
+        "check that address and the firewall, that all of them were started, and set DMLC_INTERFACE or DMLC_NODE_HOST "
+        "where a machine has several network interfaces"
+    )
+
+    host: str
+    port: int
+    servers: int
+    workers: int
+
+    @classmethod
+    def from_environment(cls, environment: MutableMapping[str, str] = os.environ) -> "Cluster":
+        """Read and check the variables; writes the scheduler's address back as an IP, which is what MXNet needs.
+
+        Raises:
+            EnvironmentProblemError: a variable is missing, is no number, or the host name is not known.
+        """
+        host = _required(environment, "DMLC_PS_ROOT_URI", "the address of the scheduler, for instance 10.1.1.34")
+        port = _number(environment, "DMLC_PS_ROOT_PORT", "the scheduler's port, for instance 9091", 65535)
+        servers = _number(environment, "DMLC_NUM_SERVER", "the number of parameter servers, for instance 1")
+        workers = _number(environment, "DMLC_NUM_WORKER", "the number of workers, for instance 6")
+        try:
+            environment["DMLC_PS_ROOT_URI"] = socket.gethostbyname(host)
+        except OSError as error:
+            raise EnvironmentProblemError(f"DMLC_PS_ROOT_URI: cannot resolve the host {host!r}: {error}") from None
+        return cls(host, port, servers, workers)
+
+    @property
+    def everyone(self) -> str:
+        """Whom a process of this cluster waits for at its start."""
+        return f"the scheduler at {self.host}:{self.port}, {self.servers} server(s) and {self.workers} worker(s) in all"
+
+
+def take_role(role: str, environment: MutableMapping[str, str] = os.environ) -> None:
+    """Make this process a worker, server or scheduler; EnvironmentProblemError where DMLC_ROLE says otherwise."""
+    given = environment.setdefault("DMLC_ROLE", role)
+    if given != role:
+        raise EnvironmentProblemError(f"DMLC_ROLE is {given!r}, but this is the program of the {role}")
+
+
+def _required(environment: MutableMapping[str, str], name: str, meaning: str) -> str:
+    value = environment.get(name, "").strip()
+    if not value:
+        raise EnvironmentProblemError(f"{name} is not set: it is {meaning}")
+    return value
+
+
+def _number(environment: MutableMapping[str, str], name: str, meaning: str, most: int = 100_000) -> int:
+    text = _required(environment, name, meaning)
+    if not text.isdecimal() or not 1 <= int(text) <= most:
+        raise EnvironmentProblemError(f"{name} is {text!r}, but should be a whole number of 1 to {most}: {meaning}")
+    return int(text)

@@ -1,0 +1,151 @@
+"""The exchange of models and gradients between workers: one seam, several ways across it.
+
+An algorithm starts an exchange with a `Payload`, gets a handle, and asks or waits for the `Result`. Behind the seam is
+MXNet's distributed key store with this project's own protocol (`kvstore_worker`, `kvstore_server`), or a modelled
+network. What is exchanged is two flat float32 vectors, the weights (or gradients, or updates) and the statistics; both
+sides see them piece by piece, so that no second copy of a model is needed.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..handles import Handle
+from .ledger import Limits
+
+
+class Source(Protocol):
+    """A flat vector that can be read piece by piece."""
+
+    def read(self, start: int, stop: int, out: np.ndarray) -> None:
+        """Write the values start to stop into `out` (float32, stop − start values)."""
+        ...
+
+
+class Model(Protocol):
+    """Where the model that comes back is put, piece by piece."""
+
+    def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
+        """Take the values from `start` on of the weights (or of the statistics); valid during the call only."""
+        ...
+
+
+@dataclass(frozen=True)
+class Service:
+    """What a worker asks the other side to do with what it sends.
+
+    Attributes:
+        rule: name in rules.RULES.
+        synchronous: every round waits for all workers and uses their mean; else every payload is used at once.
+        options: of the rule.
+        private: every worker gets an answer of its own, and the rule is told what that worker was sent last.
+    """
+
+    rule: str
+    synchronous: bool
+    options: dict[str, Any] = field(default_factory=dict)
+    private: bool = False
+
+
+@dataclass(frozen=True)
+class Payload:
+    """What a worker contributes to one exchange.
+
+    Attributes:
+        values: gradients or model updates, as many values as there are weights.
+        statistics: what is averaged as it is; None where statistics are not exchanged.
+        samples: training samples that went into it.
+        learning_rate: for the rule on the other side, as are momentum and weight_decay.
+    """
+
+    values: Source
+    statistics: Source | None
+    samples: int
+    learning_rate: float
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+
+
+@dataclass(frozen=True)
+class Result:
+    """How an exchange went; the model has been written by then.
+
+    Attributes:
+        round: rounds completed with this exchange (`ledger.Ledger.round`).
+        version: commits that had gone into the weights by then.
+        samples: of all workers, so far.
+        wait: seconds from this worker's commit to the last one of its round, by the server's clock.
+        transfer: seconds that the whole exchange took, less the wait.
+        finished: whether the run is over.
+        used: whether the payload went into the weights; False where it came after the end of an asynchronous run.
+    """
+
+    round: int
+    version: int
+    samples: int
+    wait: float
+    transfer: float
+    finished: bool
+    used: bool = True
+
+
+class ExchangeError(RuntimeError):
+    """The exchange failed; the message says why and what to look at."""
+
+
+class JobAbortedError(ExchangeError):
+    """Some worker has ended the run because it failed; the message is its reason."""
+
+
+class Exchange(Protocol):
+    """The seam.
+
+    Attributes:
+        rank: this worker's slot, from 0.
+        workers: number of slots.
+        replacement: whether this worker has taken over the slot of a dead one (known after `join`).
+        exchanges: how many exchanges of this slot have been used so far (known after `join`).
+    """
+
+    rank: int
+    workers: int
+    replacement: bool
+    exchanges: int
+
+    def join(self, weights: int, statistics: int, limits: Limits, agreement: dict[str, Any]) -> None:
+        """Introduce this worker to the others.
+
+        Args:
+            weights: number of trained values of its model.
+            statistics: number of values that are averaged only.
+            limits: what ends the run.
+            agreement: what must be the same on all workers; name → value.
+
+        Raises:
+            JobAbortedError: this worker and another one do not match, in what the message names.
+        """
+        ...
+
+    def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
+        """Write the common model into `model`: rank 0's initial one, or the current one of a running job.
+
+        Nobody gets past this before everyone has come to it, except in a job that runs already.
+        """
+        ...
+
+    def start(self, payload: Payload, model: Model) -> Handle[Result]:
+        """Send a payload; the handle's result comes when the new model has been written into `model`."""
+        ...
+
+    def stop(self) -> None:
+        """Ask for the run to end after the round under way, on all workers."""
+        ...
+
+    def abort(self, reason: str) -> None:
+        """End the run on all workers because this one has failed."""
+        ...
+
+    def close(self) -> None:
+        """Leave: the others do not wait for this worker any longer."""
+        ...

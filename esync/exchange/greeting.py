@@ -1,0 +1,87 @@
+"""What a worker tells the servers before anything else, and what must agree between workers.
+
+The first greeting sets a server up; every later one is compared with it, so that workers with different networks, data
+or versions hear about it by name before the first exchange. It travels as JSON in a command of MXNet's key store (never
+as a pickle).
+"""
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from . import wire
+from .layout import Layout
+from .ledger import Limits
+
+
+@dataclass(frozen=True)
+class Greeting:
+    """One worker's introduction.
+
+    Attributes:
+        rank: its slot.
+        nonce: a number of this process only; a replacement for the same slot has another.
+        slots: workers in all.
+        weights: trained values of its model.
+        statistics: values that are averaged only.
+        servers: number of parameter servers.
+        bucket_elements: the most values in one bucket.
+        rule: name in rules.RULES, with its options.
+        synchronous: whether rounds wait for every worker.
+        private: whether every worker gets an answer of its own.
+        limits: what ends the run.
+        agreement: whatever else must be the same on all workers; name → value, both shown when they differ.
+    """
+
+    rank: int
+    nonce: int
+    slots: int
+    weights: int
+    statistics: int
+    servers: int
+    bucket_elements: int
+    rule: str
+    options: dict[str, Any]
+    synchronous: bool
+    private: bool
+    limits: Limits = field(default_factory=Limits)
+    agreement: dict[str, Any] = field(default_factory=dict)
+    protocol: int = wire.PROTOCOL
+
+    def layout(self) -> Layout:
+        """How this worker's model is cut into buckets."""
+        return Layout(self.weights, self.statistics, self.servers, self.bucket_elements)
+
+    def encode(self) -> str:
+        """As JSON text."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def decode(cls, text: str | bytes) -> "Greeting":
+        """Read what `encode` wrote; ValueError where it is something else."""
+        try:
+            fields = json.loads(text)
+            fields["limits"] = Limits(**fields["limits"])
+            return cls(**fields)
+        except (TypeError, KeyError, ValueError) as error:
+            raise ValueError(f"not a greeting of a worker of this version: {error}") from None
+
+    def differences(self, other: "Greeting") -> list[str]:
+        """What keeps `other` from working together with this worker, one sentence part each; empty: nothing."""
+        mine, theirs = self._terms(), other._terms()
+        return [
+            f"{name} {_show(theirs.get(name))} instead of {_show(mine.get(name))}"
+            for name in sorted(set(mine) | set(theirs))
+            if mine.get(name) != theirs.get(name)
+        ]
+
+    def _terms(self) -> dict[str, Any]:
+        terms = asdict(self)
+        agreement = terms.pop("agreement")
+        for name in ("rank", "nonce"):
+            del terms[name]
+        return {name.replace("_", " "): value for name, value in {**terms, **agreement}.items()}
+
+
+def _show(value: Any) -> str:
+    return "nothing" if value is None else str(value)

@@ -1,0 +1,154 @@
+"""Staging of what workers push until it is complete, and the sum over workers in rank order.
+
+A payload counts only as a whole: its buckets are copied aside as they come, in any order, and handed out when the
+commit is there and none is missing. So a worker that dies in the middle of a push has sent nothing.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import numpy as np
+
+#: An array in the memory where the server works: NumPy, or MXNet on a GPU.
+Array = Any
+
+
+class Memory(Protocol):
+    """Where a server keeps and adds up arrays: host memory, or a GPU."""
+
+    def stage(self, values: np.ndarray) -> Array:
+        """A copy of `values` (float32, host memory) that the server may keep and change."""
+
+    def work_on(self, values: np.ndarray) -> Array:
+        """The values where rules can work on them: the same memory on a host, a copy on a GPU."""
+
+    def assign(self, kept: Array, new: Array) -> Array:
+        """Replace the values of a kept array; returns the array to keep from now on."""
+
+    def fetch(self, array: Array) -> np.ndarray:
+        """The values of a working array in host memory."""
+
+    def release(self, arrays: Iterable[Array]) -> None:
+        """These staged arrays are no longer needed."""
+
+
+class HostMemory:
+    """NumPy arrays, kept for the next payload of that size instead of being returned to the system.
+
+    Attributes:
+        staged_bytes: bytes staged right now.
+        peak_bytes: the most that was staged at one time.
+    """
+
+    def __init__(self) -> None:
+        self._free: dict[int, list[np.ndarray]] = {}
+        self.staged_bytes = 0
+        self.peak_bytes = 0
+
+    def stage(self, values: np.ndarray) -> np.ndarray:
+        """Copy into a spare array, or a new one where none is free."""
+        spare = self._free.get(values.size)
+        copy = spare.pop() if spare else np.empty(values.size, np.float32)
+        np.copyto(copy, values)
+        self.staged_bytes += copy.nbytes
+        self.peak_bytes = max(self.peak_bytes, self.staged_bytes)
+        return copy
+
+    def work_on(self, values: np.ndarray) -> np.ndarray:
+        """The values themselves."""
+        return values
+
+    def assign(self, kept: np.ndarray, new: np.ndarray) -> np.ndarray:
+        """Written in place, because the workers pull from there."""
+        np.copyto(kept, new)
+        return kept
+
+    def fetch(self, array: np.ndarray) -> np.ndarray:
+        """It is there already."""
+        return array
+
+    def release(self, arrays: Iterable[np.ndarray]) -> None:
+        """Keep the arrays for the next payload."""
+        for array in arrays:
+            self.staged_bytes -= array.nbytes
+            self._free.setdefault(array.size, []).append(array)
+
+
+class Inbox:
+    """Payloads on their way in, at most one per rank."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._staged: dict[int, tuple[int, int, dict[int, Array]]] = {}  # rank → nonce, sequence, bucket → values
+
+    def put(self, rank: int, nonce: int, sequence: int, bucket: int, values: np.ndarray) -> None:
+        """Copy one bucket aside; what the same rank had begun earlier (a dead worker, say) is thrown away."""
+        staged = self._staged.get(rank)
+        if staged is None or staged[:2] != (nonce, sequence):
+            self.discard(rank)
+            staged = self._staged[rank] = (nonce, sequence, {})
+        if bucket not in staged[2]:
+            staged[2][bucket] = self._memory.stage(values)
+
+    def complete(self, rank: int, nonce: int, sequence: int, buckets: int) -> bool:
+        """Whether all buckets of that payload are here."""
+        staged = self._staged.get(rank)
+        return buckets == 0 or (staged is not None and staged[:2] == (nonce, sequence) and len(staged[2]) >= buckets)
+
+    def take(self, rank: int) -> dict[int, Array]:
+        """Hand out a payload (bucket index → values); the taker releases the arrays."""
+        return self._staged.pop(rank, (0, 0, {}))[2]
+
+    def discard(self, rank: int) -> None:
+        """Forget what a rank has pushed so far."""
+        self._memory.release(self.take(rank).values())
+
+
+class RankOrderedSum:
+    """Adds payloads up in rank order, whatever order they come in: float sums then repeat bit for bit.
+
+    What can be added already is added at once, so that little is left to do when the last worker commits, and the
+    staged arrays are free again.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._waiting: dict[int, dict[int, Array]] = {}
+        self._added: list[int] = []
+        self.total: dict[int, Array] = {}
+
+    def __len__(self) -> int:
+        return len(self._added) + len(self._waiting)
+
+    def put(self, rank: int, payload: dict[int, Array], members: Iterable[int]) -> None:
+        """Take a payload (and the duty to release it), then add what no smaller rank of `members` holds back."""
+        self._waiting[rank] = payload
+        for member in sorted(set(members) - set(self._added)):
+            if member not in self._waiting:
+                return
+            self._add(member)
+
+    def finish(self) -> dict[int, Array]:
+        """Add what is left; bucket index → sum over the workers. The arrays are the taker's until `clear`."""
+        for rank in sorted(self._waiting):
+            self._add(rank)
+        return self.total
+
+    def drop(self, rank: int) -> None:
+        """Forget a payload that has not been added yet."""
+        self._memory.release(self._waiting.pop(rank, {}).values())
+
+    def clear(self) -> None:
+        """Make ready for the next round."""
+        self._memory.release(self.total.values())
+        self.total, self._added = {}, []
+
+    def _add(self, rank: int) -> None:
+        payload = self._waiting.pop(rank)
+        self._added.append(rank)
+        if not self.total:
+            self.total = payload
+            return
+        for bucket, values in payload.items():
+            self.total[bucket] += values
+        self._memory.release(payload.values())

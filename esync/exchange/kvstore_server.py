@@ -1,0 +1,96 @@
+"""The parameter server on MXNet's key store: ps-lite's pushes and commands become calls of `ParameterServer`.
+
+ps-lite runs asynchronously here, with an updater of ours: it never sums, counts or waits by itself. MXNet calls the
+controller (commands) and the updater (pushes) one at a time on the main thread, and answers pulls from the stored
+arrays in between, so no pull sees a half-written bucket.
+"""
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ..engine import mx
+from ..memory import host_view
+from ..rules import make_rule
+from .greeting import Greeting
+from .inbox import Memory
+from .ledger import Ledger
+from .parameter_server import ParameterServer
+
+log = logging.getLogger(__name__)
+
+#: Seconds between the last worker's goodbye and the end of the process, for the answer to reach it.
+FAREWELL = 1.0
+
+
+class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
+    """Runs one parameter server until every worker has left.
+
+    Args:
+        kvstore: made with mx.kv.create("dist_async") in a process whose DMLC_ROLE is server.
+        memory: where payloads are staged and added up.
+    """
+
+    def __init__(self, kvstore: Any, memory: Memory) -> None:
+        super().__init__(kvstore)
+        self._memory = memory
+        self._greeted: Greeting | None = None
+        self._server: ParameterServer | None = None
+        self._ending = False
+
+    def _controller(self) -> Callable[[int, bytes, Any], None]:
+        """MXNet's hook for commands; `run` installs it."""
+        return _or_exit(lambda head, body, _: self._on_greeting(Greeting.decode(body)))
+
+    def _on_greeting(self, greeting: Greeting) -> None:
+        if self._server is None or self._greeted is None:
+            ledger = Ledger(greeting.slots, greeting.synchronous, greeting.limits)
+            rule = make_rule(greeting.rule, greeting.options)
+            self._server = ParameterServer(
+                greeting.layout(), ledger, rule, greeting.private, time.monotonic, self._memory
+            )
+            self._greeted = greeting
+            self.kvstore._set_updater(_or_exit(self._on_push))
+        self._server.join(greeting.rank, greeting.nonce)
+        differences = self._greeted.differences(greeting)
+        if differences:
+            self._server.ledger.abort(
+                f"worker {greeting.rank} does not match worker {self._greeted.rank}: {'; '.join(differences)}"
+            )
+        log.info("worker %d of %d is here", greeting.rank, greeting.slots)
+
+    def _on_push(self, key: int | str, received: Any, stored: Any) -> None:
+        server = self._server
+        if server is None:
+            raise RuntimeError("a push came before the first greeting")
+        server.push(int(key), host_view(received), host_view(stored))
+        if server.ledger.deserted and not self._ending:
+            self._ending = True
+            code = 1 if server.ledger.failure else 0
+            log.info("all workers have left%s", f": {server.ledger.failure}" if code else "")
+            threading.Timer(FAREWELL, _exit, [code]).start()
+
+
+def _or_exit(call: Callable[..., None]) -> Callable[..., None]:
+    """Let an error in a callback end the process: MXNet would carry on, and every worker would wait for ever."""
+
+    def guarded(*arguments: Any) -> None:
+        try:
+            call(*arguments)
+        except Exception:
+            log.exception("the parameter server failed")
+            _exit(1)
+
+    return guarded
+
+
+def _exit(code: int) -> None:
+    """End at once; ps-lite's own way out waits for workers that may be gone."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,90 @@
+"""How a model is cut into buckets, and which key of which server each of them has.
+
+A model is two flat float32 vectors, the trained weights and the statistics (batch norm's running mean and variance and
+whatever else is not trained). Each is cut into buckets of at most `bucket_elements` values, dealt out to the servers in
+turn. A bucket never mixes the two, because they follow different rules.
+
+Keys. MXNet puts a small array on the server `key · 9973 mod S` of S, so all keys that are equal modulo S share a
+server. `key = slot · S + shard` therefore names a slot on a server: slot 0 carries messages one way and the status the
+other, the slots after it carry buckets. A *channel* is one set of bucket keys: channel 0 is shared by all workers;
+where the server's answer is a different one for every worker, worker r uses channel r + 1.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .. import config
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Values start to stop of the weights (or of the statistics), kept on one server.
+
+    Attributes:
+        index: its place among all buckets of the model.
+        shard: which server holds it, 0 to servers − 1.
+        slot: its place among the buckets of that server.
+        start: first value in the flat vector.
+        stop: one past the last value.
+        statistics: whether the vector is the one of the statistics.
+    """
+
+    index: int
+    shard: int
+    slot: int
+    start: int
+    stop: int
+    statistics: bool
+
+
+class Layout:
+    """The buckets of a model on `servers` servers.
+
+    Args:
+        weights: number of trained values.
+        statistics: number of values that are averaged only.
+        servers: number of parameter servers, at least 1.
+        bucket_elements: the most values in one bucket.
+    """
+
+    def __init__(
+        self, weights: int, statistics: int, servers: int, bucket_elements: int = config.BUCKET_ELEMENTS
+    ) -> None:
+        if weights < 1 or statistics < 0 or servers < 1 or bucket_elements < 1:
+            raise ValueError(
+                f"a layout needs at least one weight, one server and one value per bucket; got weights={weights}, "
+                f"statistics={statistics}, servers={servers}, bucket_elements={bucket_elements}"
+            )
+        self.weights = weights
+        self.statistics = statistics
+        self.servers = servers
+        self.bucket_elements = bucket_elements
+        self.buckets: list[Bucket] = []
+        filled = [0] * servers
+        for size, is_statistics in ((weights, False), (statistics, True)):
+            for start, stop in _pieces(size, bucket_elements):
+                shard = len(self.buckets) % servers
+                self.buckets.append(Bucket(len(self.buckets), shard, filled[shard], start, stop, is_statistics))
+                filled[shard] += 1
+        self._slots = max(filled)
+        self._places = {(bucket.shard, bucket.slot): bucket for bucket in self.buckets}
+
+    def status_key(self, shard: int) -> int:
+        """The key that carries messages to server `shard` and its status back."""
+        return shard
+
+    def key(self, bucket: Bucket, channel: int = 0) -> int:
+        """The key of a bucket in a channel (0: shared by all; r + 1: of worker r alone)."""
+        return (1 + channel * self._slots + bucket.slot) * self.servers + bucket.shard
+
+    def locate(self, key: int) -> tuple[int, Bucket]:
+        """The channel and bucket of a key other than a status key; KeyError for a key that is none of this layout."""
+        slot, shard = divmod(key, self.servers)
+        channel, position = divmod(slot - 1, self._slots)
+        return channel, self._places[shard, position]
+
+
+def _pieces(size: int, most: int) -> Iterator[tuple[int, int]]:
+    """Cut 0..size into pieces of at most `most`."""
+    for start in range(0, size, most):
+        yield start, min(start + most, size)

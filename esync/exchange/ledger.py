@@ -1,0 +1,169 @@
+"""Who takes part, which round it is, who has committed, when the run ends: a server's bookkeeping, without the arrays.
+
+Plain Python, driven by calls that carry the time, so that the parameter server, a run on one device and the simulator
+all keep the same books.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from . import wire
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What ends a run; infinite where there is no such limit.
+
+    Attributes:
+        rounds: communication rounds. Asynchronous workers share no rounds: there it is commits ÷ workers.
+        samples: training samples of all workers together.
+        seconds: since all workers were there, checked whenever a round (asynchronous: a commit) is done.
+    """
+
+    rounds: float = math.inf
+    samples: float = math.inf
+    seconds: float = math.inf
+
+
+@dataclass
+class Pending:
+    """A commit that waits for the others of its round."""
+
+    message: Any  # a wire.MESSAGE record
+    arrived: float  # seconds, server clock
+
+
+@dataclass
+class Ledger:
+    """The books of one run.
+
+    Attributes:
+        slots: number of worker slots (DMLC_NUM_WORKER).
+        synchronous: a round waits for every member (True), or every commit counts at once (False).
+        round: rounds completed; asynchronous: commits applied ÷ slots, rounded down.
+        version: commits that have gone into the weights.
+        samples: training samples behind them.
+        stop_at: the run is over when `round` reaches it; None while that is not known.
+        failure: why the run was aborted, "" while it was not.
+    """
+
+    slots: int
+    synchronous: bool
+    limits: Limits = field(default_factory=Limits)
+    round: int = 0
+    version: int = 0
+    samples: int = 0
+    stop_at: int | None = None
+    failure: str = ""
+
+    def __post_init__(self) -> None:
+        if self.limits.rounds < math.inf:
+            self.stop_at = int(self.limits.rounds)
+        self.nonce = np.zeros(self.slots, np.int64)  # who holds a slot; 0: nobody
+        self.arrivals = np.zeros(self.slots, np.int32)
+        self.member = np.zeros(self.slots, bool)
+        self.acknowledged = np.zeros(self.slots, np.int64)
+        self.used = np.zeros(self.slots, bool)
+        self.wait = np.zeros(self.slots)
+        self.pending: dict[int, Pending] = {}
+        self._started: float | None = None
+        self._elapsed = 0.0
+        self._left: set[int] = set()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has come to its end (not whether it went well)."""
+        return bool(self.failure) or (self.stop_at is not None and self.round >= self.stop_at)
+
+    @property
+    def deserted(self) -> bool:
+        """Whether every worker that was ever there has left."""
+        return bool(self._left) and not self.member.any()
+
+    def join(self, rank: int, nonce: int, now: float) -> None:
+        """A worker takes its slot, or takes over the one of a dead worker, whose open commit is forgotten."""
+        self.arrivals[rank] += self.nonce[rank] != nonce
+        self.nonce[rank] = nonce
+        self.member[rank] = True
+        self._left.discard(rank)
+        self.pending.pop(rank, None)
+        if self._started is None and self.member.all():
+            self._started = now
+
+    def leave(self, rank: int) -> None:
+        """A worker is done; the others' rounds no longer wait for it."""
+        self.member[rank] = False
+        self._left.add(rank)
+
+    def commit(self, message: Any, now: float) -> list[int]:
+        """Note a commit whose payload is complete.
+
+        Returns:
+            The ranks whose commits are to be applied now, in this order: all of the round once the last member has
+            committed (synchronous), this one (asynchronous), nobody yet, or nobody because the run is over.
+        """
+        rank = int(message["rank"])
+        self.pending[rank] = Pending(message, now)
+        if self.finished:
+            self._acknowledge([rank], now, used=False)
+            return []
+        return self.due()
+
+    def due(self) -> list[int]:
+        """The ranks whose commits are to be applied now; empty while a member is missing."""
+        if not self.synchronous:
+            return sorted(self.pending)
+        members = set(np.flatnonzero(self.member).tolist())
+        return sorted(self.pending) if self.pending and members <= set(self.pending) else []
+
+    def applied(self, ranks: list[int], now: float) -> None:
+        """These commits have gone into the weights: acknowledge them, count the round, see whether the run ends."""
+        self.version += len(ranks)
+        self.samples += sum(int(self.pending[rank].message["samples"]) for rank in ranks)
+        self.round = self.round + 1 if self.synchronous else self.version // self.slots
+        self._acknowledge(ranks, now, used=True)
+        if self.samples >= self.limits.samples or self._elapsed >= self.limits.seconds:
+            self._stop_by(self.round)
+
+    def count(self, samples: int, now: float) -> None:
+        """A round of a run on one device is done."""
+        self.commit(wire.message(wire.COMMIT, samples=samples), now)
+        self.applied([0], now)
+
+    def stop(self) -> None:
+        """End the run cleanly: after the round under way, or at once where workers share no rounds."""
+        self._stop_by(self.round + 1 if self.synchronous else self.round)
+
+    def abort(self, reason: str) -> None:
+        """End the run now; the first reason stays."""
+        self.failure = self.failure or reason or "no reason was given"
+
+    def status(self) -> np.ndarray:
+        """The record that the workers pull (wire.status_type)."""
+        record = np.zeros((), wire.status_type(self.slots))
+        record["round"], record["version"], record["samples"] = self.round, self.version, self.samples
+        record["elapsed"] = self._elapsed
+        record["stop_at"] = -1 if self.stop_at is None else self.stop_at
+        record["aborted"] = bool(self.failure)
+        record["synchronous"] = self.synchronous
+        record["text"] = wire.encode_text(self.failure)
+        record["acknowledged"], record["used"], record["wait"] = self.acknowledged, self.used, self.wait
+        record["nonce"], record["arrivals"], record["member"] = self.nonce, self.arrivals, self.member
+        record["committed"][list(self.pending)] = 1
+        return record
+
+    def _acknowledge(self, ranks: list[int], now: float, used: bool) -> None:
+        last = max(self.pending[rank].arrived for rank in ranks)
+        for rank in ranks:
+            done = self.pending.pop(rank)
+            self.acknowledged[rank] = int(done.message["sequence"])
+            self.wait[rank] = last - done.arrived
+            self.used[rank] = used
+        if self._started is not None:
+            self._elapsed = now - self._started
+
+    def _stop_by(self, round_: int) -> None:
+        self.stop_at = round_ if self.stop_at is None else min(self.stop_at, round_)

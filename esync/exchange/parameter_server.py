@@ -1,0 +1,196 @@
+"""What a parameter server does with what arrives: stage, count commits, apply the rule, publish.
+
+Free of MXNet and of the network: `kvstore_server` feeds it from ps-lite, tests and the simulator feed it directly. One
+instance looks after the buckets of one server (a *shard* of the model) and sees every call from one thread.
+
+Memory, for a model of M bytes, p workers and S servers: M/S for the weights, up to p·M/S for payloads that have begun
+to arrive and whose round is not over, and where the rule answers every worker differently another p·M/S (the weights
+that each worker was sent last). Momentum and other state of a rule: M/S each.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..rules import Rule, Step, replace_by_mean
+from . import wire
+from .inbox import Array, HostMemory, Inbox, Memory, RankOrderedSum
+from .layout import Bucket, Layout
+from .ledger import Ledger
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Shelf:
+    """Where one bucket of the model is kept on this server.
+
+    Attributes:
+        weights: the values the rule works on; the same memory as `published` on a server without GPU.
+        published: bucket with header, as the workers pull it (channel 0).
+        replies: the same for each worker of its own, where the answers differ; rank → bucket with header.
+        state: what the rule remembers about these values.
+    """
+
+    weights: Array
+    published: np.ndarray
+    replies: dict[int, np.ndarray]
+    state: Any = None
+
+
+class ParameterServer:
+    """One server's share of the protocol.
+
+    Args:
+        layout: how the model is cut.
+        ledger: the books of the run; `ledger.synchronous` decides whether rounds wait for everyone.
+        rule: what is done to the weights (statistics are always replaced by their mean).
+        private: every worker gets an answer of its own, in its own channel, and the rule is told what that worker was
+            sent last (`Step.sent`).
+        memory: where arrays are staged and added up.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        ledger: Ledger,
+        rule: Rule,
+        private: bool,
+        clock: Callable[[], float],
+        memory: Memory | None = None,
+    ) -> None:
+        self.layout = layout
+        self.ledger = ledger
+        self.memory = memory if memory is not None else HostMemory()
+        self._rule = rule
+        self._private = private
+        self._clock = clock
+        self._inbox = Inbox(self.memory)
+        self._sum = RankOrderedSum(self.memory)
+        self._arriving: dict[int, Any] = {}  # commits whose payload is not complete yet
+        self._shelves: dict[int, Shelf] = {}
+        self._status: np.ndarray | None = None
+
+    def join(self, rank: int, nonce: int) -> None:
+        """A worker takes slot `rank`; what a former holder of the slot has left half done is thrown away."""
+        self._arriving.pop(rank, None)
+        self._inbox.discard(rank)
+        self._sum.drop(rank)
+        self.ledger.join(rank, nonce, self._clock())
+        self._publish_status()
+
+    def push(self, key: int, received: np.ndarray, stored: np.ndarray) -> None:
+        """A push has arrived for `key`; `stored` is the memory that pulls of this key are answered from.
+
+        Both are float32; `received` is only valid during the call.
+        """
+        if key < self.layout.servers:
+            self._status = stored
+            self._on_message(wire.unpack(received, wire.MESSAGE))
+            return
+        if self.ledger.failure:
+            return  # the sender may be the one whose model does not fit
+        channel, bucket = self.layout.locate(key)
+        self._keep(channel, bucket, stored)
+        header = wire.header_of(received)
+        if channel and header["kind"] == wire.NOTHING:
+            np.copyto(stored, received)  # a worker tells us which weights it begins with
+        rank, nonce = int(header["rank"]), int(header["nonce"])
+        if header["kind"] != wire.PAYLOAD or not self._is_current(rank, nonce):
+            return  # initial values, or a worker whose slot another one has taken
+        self._inbox.put(rank, nonce, int(header["sequence"]), bucket.index, received[wire.HEADER_ELEMENTS :])
+        if rank in self._arriving:
+            self._on_commit(self._arriving[rank])
+
+    def _keep(self, channel: int, bucket: Bucket, stored: np.ndarray) -> None:
+        """Remember where a key's values live; they are handed to us with every push and never move."""
+        shelf = self._shelves.get(bucket.index)
+        if shelf is None:
+            shelf = self._shelves[bucket.index] = Shelf(None, stored[:0], {})
+        if channel:
+            shelf.replies[channel - 1] = stored
+        elif shelf.weights is None:
+            shelf.published = stored
+            shelf.weights = self.memory.work_on(stored[wire.HEADER_ELEMENTS :])
+
+    def _is_current(self, rank: int, nonce: int) -> bool:
+        return 0 <= rank < self.ledger.slots and self.ledger.nonce[rank] == nonce
+
+    def _on_message(self, message: Any) -> None:
+        kind, rank = int(message["kind"]), int(message["rank"])
+        if kind != wire.NOTHING and self._is_current(rank, int(message["nonce"])):
+            if kind == wire.COMMIT:
+                self._on_commit(message)
+            elif kind == wire.LEAVE:
+                self.ledger.leave(rank)
+                self._apply(self.ledger.due())
+            elif kind == wire.STOP:
+                self.ledger.stop()
+            elif kind == wire.ABORT:
+                self.ledger.abort(message["text"].decode())
+        self._publish_status()
+
+    def _on_commit(self, message: Any) -> None:
+        rank, nonce, sequence = int(message["rank"]), int(message["nonce"]), int(message["sequence"])
+        if sequence <= self.ledger.acknowledged[rank]:
+            return  # said twice
+        self._arriving[rank] = message
+        if not self._inbox.complete(rank, nonce, sequence, int(message["buckets"])):
+            return
+        del self._arriving[rank]
+        due = self.ledger.commit(message, self._clock())
+        if self.ledger.finished:
+            self._inbox.discard(rank)
+        elif self.ledger.synchronous:
+            self._sum.put(rank, self._inbox.take(rank), np.flatnonzero(self.ledger.member).tolist())
+        self._apply(due)
+        self._publish_status()
+
+    def _apply(self, ranks: list[int]) -> None:
+        """Let the commits of these ranks go into the weights."""
+        if not ranks:
+            return
+        messages = {rank: self.ledger.pending[rank].message for rank in ranks}
+        if self.ledger.synchronous:
+            count = len(self._sum)
+            total = self._sum.finish()
+            for index in total:
+                total[index] /= count
+            self._update(total, messages[ranks[0]], ranks)
+            self._sum.clear()
+        else:
+            for rank in ranks:
+                payload = self._inbox.take(rank)
+                self._update(payload, messages[rank], [rank])
+                self.memory.release(payload.values())
+        self.ledger.applied(ranks, self._clock())
+
+    def _update(self, values: dict[int, Array], message: Any, ranks: list[int]) -> None:
+        """Run the rule on every bucket and put the result where it is pulled from."""
+        for index, value in values.items():
+            shelf = self._shelves[index]
+            sent = self.memory.work_on(shelf.replies[ranks[0]][wire.HEADER_ELEMENTS :]) if self._private else None
+            step = Step(
+                learning_rate=float(message["learning_rate"]),
+                momentum=float(message["momentum"]),
+                weight_decay=float(message["weight_decay"]),
+                sent=sent,
+            )
+            rule = replace_by_mean if self.layout.buckets[index].statistics else self._rule
+            weights, shelf.state = rule(shelf.weights, value, shelf.state, step)
+            shelf.weights = self.memory.assign(shelf.weights, weights)
+            host = self.memory.fetch(shelf.weights)
+            targets = [shelf.replies[rank] for rank in ranks] if self._private else []
+            if host is not shelf.weights:  # else the rule has worked on the published values themselves
+                targets.append(shelf.published)
+            for target in targets:
+                np.copyto(target[wire.HEADER_ELEMENTS :], host)
+
+    def _publish_status(self) -> None:
+        if self._status is not None:
+            record = self.ledger.status()
+            self._status.view(np.uint8)[: record.dtype.itemsize] = np.frombuffer(record.tobytes(), np.uint8)

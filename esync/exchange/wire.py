@@ -1,0 +1,107 @@
+"""What goes over the wire: the layout of headers, messages and the status, as NumPy structured types.
+
+ps-lite carries float32 arrays of a size that is fixed for each key. Buckets of weights, gradients and updates are such
+arrays with a small header in front. Messages and the status are packed records whose raw bytes travel as float32 (the
+key store only ever copies them, so every bit pattern survives).
+"""
+
+from typing import Any
+
+import numpy as np
+
+#: Changes whenever a worker and a server of different versions would misunderstand each other.
+PROTOCOL = 1
+
+#: float32 values that the header takes in front of every bucket.
+HEADER_ELEMENTS = 8
+
+#: Bytes kept for a reason or a name in messages and the status, UTF-8, cut where longer.
+TEXT_BYTES = 400
+
+# --- kinds of a bucket's header and of a message ------------------------------------------------------------------
+NOTHING = 0  # initial values of a key, and the push that only shows the server where a key is stored
+PAYLOAD = 1  # worker → server: part of a gradient or an update, to be staged until its commit
+WEIGHTS = 2  # server → worker: the current model
+COMMIT = 3  # the payload of this sequence number is complete when all its buckets are there: use it
+LEAVE = 4  # this worker is done and will not be heard again
+STOP = 5  # end the run after the round under way
+ABORT = 6  # end the run now, it has failed
+
+HEADER = np.dtype(
+    [("kind", "<i4"), ("rank", "<i4"), ("nonce", "<i8"), ("sequence", "<i8"), ("bucket", "<i4"), ("unused", "<i4")]
+)
+
+MESSAGE = np.dtype(
+    [
+        ("kind", "<i4"),
+        ("rank", "<i4"),
+        ("nonce", "<i8"),  # tells a replacement from the dead worker whose slot it took
+        ("sequence", "<i8"),  # counts the exchanges of one slot, from 1
+        ("learning_rate", "<f8"),
+        ("momentum", "<f8"),
+        ("weight_decay", "<f8"),
+        ("samples", "<i8"),  # that went into this payload
+        ("buckets", "<i4"),  # of this payload on this server
+        ("unused", "<i4"),
+        ("text", f"S{TEXT_BYTES}"),
+    ]
+)
+
+
+def status_type(slots: int) -> np.dtype:
+    """The record that every server keeps for its workers to pull, with one entry per worker slot."""
+    return np.dtype(
+        [
+            ("round", "<i8"),  # rounds completed (synchronous), or commits applied ÷ slots (asynchronous)
+            ("version", "<i8"),  # commits that have gone into the weights
+            ("samples", "<i8"),  # of all workers
+            ("elapsed", "<f8"),  # seconds from the last worker's greeting to the last change of this record
+            ("stop_at", "<i8"),  # the run ends when this many rounds are done; -1: not known yet
+            ("aborted", "<i4"),  # 1: the run has failed, for the reason in text
+            ("synchronous", "<i4"),
+            ("text", f"S{TEXT_BYTES}"),
+            ("acknowledged", "<i8", (slots,)),  # sequence number of the last commit of that slot that was dealt with
+            ("used", "<i4", (slots,)),  # 1: that commit went into the weights; 0: it came after the end of the run
+            ("wait", "<f8", (slots,)),  # seconds from that commit to the last one of its round, by the server's clock
+            ("nonce", "<i8", (slots,)),  # who holds the slot; 0: nobody
+            ("arrivals", "<i4", (slots,)),  # how many workers have held it so far
+            ("member", "<i4", (slots,)),  # 1: counted in the round under way
+            ("committed", "<i4", (slots,)),  # 1: has committed in the round under way
+        ]
+    )
+
+
+def message_elements(slots: int) -> int:
+    """The float32 size of the key that carries messages one way and the status the other."""
+    return -(-max(MESSAGE.itemsize, status_type(slots).itemsize) // 4)
+
+
+def pack(record: np.ndarray, elements: int) -> np.ndarray:
+    """One record as a float32 array of `elements` values with the same bytes, zeros behind."""
+    packed = np.zeros(elements, np.float32)
+    packed.view(np.uint8)[: record.dtype.itemsize] = np.frombuffer(record.tobytes(), np.uint8)
+    return packed
+
+
+def unpack(packed: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """The record (a zero-dimensional structured array, a copy) at the front of a float32 array."""
+    return np.frombuffer(packed.tobytes(), dtype, count=1)[0].copy()
+
+
+def header_of(bucket: np.ndarray) -> np.ndarray:
+    """The header at the front of a bucket (float32), as a record that writes through."""
+    return bucket[:HEADER_ELEMENTS].view(HEADER)[0]
+
+
+def message(kind: int, **fields: Any) -> np.ndarray:
+    """A MESSAGE record; text may be a str of any length and is cut to what fits."""
+    record = np.zeros((), MESSAGE)
+    record["kind"] = kind
+    for name, value in fields.items():
+        record[name] = encode_text(value) if name == "text" else value
+    return record
+
+
+def encode_text(text: str) -> bytes:
+    """UTF-8, cut at a whole character so that it fits into a record."""
+    return text.encode()[:TEXT_BYTES].decode(errors="ignore").encode()

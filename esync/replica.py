@@ -1,0 +1,173 @@
+"""A Gluon network as the algorithms see it: flat vectors of weights, gradients and statistics, and a local step.
+
+On a CPU the parameters' own memory is read and written without a copy in between; on a GPU, or with another number
+format than float32, they pass through host memory.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from .engine import mx
+from .memory import host_view, is_plain
+
+
+class FlatArrays:
+    """Several NDArrays as one flat float32 vector in host memory.
+
+    Args:
+        arrays: gives the NDArrays, always in the same order and shapes; asked anew for every `open`.
+    """
+
+    def __init__(self, arrays: Callable[[], Sequence[Any]]) -> None:
+        self._arrays = arrays
+        self._ends = list(accumulate(array.size for array in arrays()))
+        self.size = self._ends[-1] if self._ends else 0
+        self._opened: list[Any] = []
+        self._views: list[np.ndarray] = []
+        self._written = False
+
+    def open(self) -> None:
+        """Fetch the current values; call it when nothing is pending in MXNet's engine any more."""
+        self._opened = list(self._arrays())
+        self._views = [
+            host_view(array).reshape(-1) if is_plain(array) else array.asnumpy().astype(np.float32).reshape(-1)
+            for array in self._opened
+        ]
+
+    def close(self) -> None:
+        """Bring written values to where the arrays really are, where that is not host memory."""
+        if self._written:
+            for array, view in zip(self._opened, self._views, strict=True):
+                if not is_plain(array):
+                    array[:] = mx.nd.array(view.reshape(array.shape), ctx=array.context, dtype=array.dtype)
+        self._opened, self._views, self._written = [], [], False
+
+    def pieces(self, start: int, stop: int) -> Iterator[tuple[int, np.ndarray]]:
+        """The values start to stop as views into the arrays: (place of the first value in the vector, values)."""
+        index = bisect_right(self._ends, start)
+        while start < stop:
+            view, end = self._views[index], self._ends[index]
+            first = end - view.size
+            until = min(stop, end)
+            yield start, view[start - first : until - first]
+            start, index = until, index + 1
+
+    def read(self, start: int, stop: int, out: np.ndarray) -> None:
+        """Copy the values start to stop; makes this an `exchange.Source`."""
+        for at, values in self.pieces(start, stop):
+            out[at - start : at - start + values.size] = values
+
+    def write(self, start: int, values: np.ndarray) -> None:
+        """Replace the values from `start` on."""
+        self._written = True
+        for at, view in self.pieces(start, start + values.size):
+            np.copyto(view, values[at - start : at - start + view.size])
+
+
+class Scaled:
+    """A source times a factor."""
+
+    def __init__(self, arrays: FlatArrays, factor: float) -> None:
+        self._arrays, self._factor = arrays, np.float32(factor)
+
+    def read(self, start: int, stop: int, out: np.ndarray) -> None:
+        """See `exchange.Source`."""
+        for at, values in self._arrays.pieces(start, stop):
+            np.multiply(values, self._factor, out=out[at - start : at - start + values.size])
+
+
+class Difference:
+    """A source less a flat vector."""
+
+    def __init__(self, arrays: FlatArrays, base: np.ndarray) -> None:
+        self._arrays, self._base = arrays, base
+
+    def read(self, start: int, stop: int, out: np.ndarray) -> None:
+        """See `exchange.Source`."""
+        for at, values in self._arrays.pieces(start, stop):
+            end = at + values.size
+            np.subtract(values, self._base[at:end], out=out[at - start : end - start])
+
+
+class UnsuitableParametersError(ValueError):
+    """The network has parameters that this project cannot exchange; the message names one and says why."""
+
+
+class Replica:
+    """This worker's copy of the model.
+
+    Args:
+        parameters: initialized Gluon parameters, of one device, whose shapes are known.
+        local_step: does a local optimizer step; called with the batch size.
+
+    Attributes:
+        weights: the trained values, grad_req other than "null".
+        statistics: the values that are not trained: batch norm's statistics, frozen layers.
+        anchor: the weights of the last exchange (None unless `keep_anchor` was called).
+    """
+
+    def __init__(self, parameters: Sequence[Any], local_step: Callable[[int], None]) -> None:
+        for parameter in parameters:
+            _check(parameter)
+        self._trained = [p for p in parameters if p.grad_req != "null"]
+        untrained = [p for p in parameters if p.grad_req == "null"]
+        if not self._trained:
+            raise UnsuitableParametersError("no parameter of this network is trained (every grad_req is 'null')")
+        self.weights = FlatArrays(lambda: [p.data() for p in self._trained])
+        self.gradients = FlatArrays(lambda: [p.grad() for p in self._trained])
+        self.statistics = FlatArrays(lambda: [p.data() for p in untrained])
+        self.anchor: np.ndarray | None = None
+        self.local_step = local_step
+
+    def keep_anchor(self) -> None:
+        """From now on keep a copy of the weights as they are written, for `update`."""
+        self.anchor = np.zeros(self.weights.size, np.float32)
+
+    def open(self) -> None:
+        """Wait for the device, then give access to the current values until `close`."""
+        mx.nd.waitall()
+        for arrays in (self.weights, self.gradients, self.statistics):
+            arrays.open()
+
+    def close(self) -> None:
+        """Hand what was written back to the device."""
+        self.weights.close()
+        self.statistics.close()
+        self.gradients.close()
+
+    def gradient(self, factor: float) -> Scaled:
+        """The gradient that backward left (a sum over the batch), times a factor."""
+        return Scaled(self.gradients, factor)
+
+    def update(self) -> Difference:
+        """How far the weights have moved since the last exchange: ESync's Δ."""
+        if self.anchor is None:
+            raise RuntimeError("keep_anchor was not called")
+        return Difference(self.weights, self.anchor)
+
+    def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
+        """Take values of the common model; makes this an `exchange.Model`."""
+        (self.statistics if statistics else self.weights).write(start, values)
+        if self.anchor is not None and not statistics:
+            self.anchor[start : start + values.size] = values
+
+
+def _check(parameter: Any) -> None:
+    if parameter._deferred_init or parameter._data is None:
+        raise UnsuitableParametersError(
+            f"parameter {parameter.name} is not initialized yet: call net.initialize() and let one batch pass through "
+            "the network before the first step"
+        )
+    if len(parameter.list_ctx()) != 1:
+        raise UnsuitableParametersError(
+            f"parameter {parameter.name} lives on {len(parameter.list_ctx())} devices: start one process per device"
+        )
+    if parameter._stype != "default" or parameter._grad_stype != "default":
+        raise UnsuitableParametersError(
+            f"parameter {parameter.name} is sparse ({parameter._stype}, gradient {parameter._grad_stype}); only dense "
+            "parameters can be exchanged"
+        )

@@ -1,0 +1,106 @@
+"""What the other side does with what the workers send: the update rules, as pure functions.
+
+A rule is `rule(weights, value, state, step) → (weights, state)`. Nothing is changed in place, nothing is remembered
+outside `state` (`None` at first), and only arithmetic operators are used: the same function runs on NumPy arrays in a
+parameter server, on MXNet arrays on a GPU, on every rank of a collective and in the simulator. All arrays of one call
+have one shape; the rules are elementwise, so it does not matter how a model is cut into pieces.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from . import config
+
+#: A NumPy or MXNet array of float32.
+Array = Any
+
+
+@dataclass(frozen=True)
+class Step:
+    """The inputs of a rule that travel with every commit, so that schedules reach the server.
+
+    Attributes:
+        learning_rate: multiplies the mean gradient, or the mean model update (ESync's global learning rate ε).
+        momentum: of the heavy-ball velocity that the server keeps; 0 keeps none.
+        weight_decay: adds `weight_decay · weights` to the gradient.
+        sent: the weights that this worker was sent last; only rules that compensate delay look at it.
+    """
+
+    learning_rate: float
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    sent: Array = None
+
+
+Rule = Callable[[Array, Array, Any, Step], tuple[Array, Any]]
+
+
+def sgd(weights: Array, gradient: Array, velocity: Array | None, step: Step) -> tuple[Array, Array | None]:
+    """One step of SGD with momentum and weight decay, in MXNet's form.
+
+    v ← momentum·v − learning_rate·(gradient + weight_decay·weights);  weights ← weights + v.
+    """
+    if step.weight_decay:
+        gradient = gradient + step.weight_decay * weights
+    change = -step.learning_rate * gradient
+    if not step.momentum:
+        return weights + change, None
+    if velocity is not None:
+        change = change + step.momentum * velocity
+    return weights + change, change
+
+
+def add_mean_update(weights: Array, update: Array, state: None, step: Step) -> tuple[Array, None]:
+    """ESync's global step (ESync paper, Algorithm 1, line READY): w ← w + ε · mean(Δ)."""
+    return weights + step.learning_rate * update, state
+
+
+def replace_by_mean(weights: Array, mean: Array, state: None, step: Step) -> tuple[Array, None]:
+    """Batch-norm statistics: the mean over the workers as it is, whatever the learning rate."""
+    return mean + 0 * weights, state
+
+
+@dataclass(frozen=True)
+class DelayCompensatedSGD:
+    """DC-ASGD (Zheng et al., ICML 2017, Equations 10 and 14): SGD on a gradient corrected for its delay.
+
+    g̃ = g + λ·g⊙g⊙(w − w_bak(m)), where w_bak(m) are the weights that worker m was sent last (`step.sent`), the ones
+    that its gradient belongs to. With `adaptive`, λ becomes strength ÷ √(MeanSquare + 10⁻⁷) with the running mean
+    MeanSquare ← decay·MeanSquare + (1 − decay)·g⊙g. With strength 0 this is plain ASGD.
+    """
+
+    strength: float = config.DCASGD_LAMBDA
+    adaptive: bool = config.DCASGD_ADAPTIVE
+    decay: float = config.DCASGD_MEAN_SQUARE_DECAY
+
+    def __call__(self, weights: Array, gradient: Array, state: Any, step: Step) -> tuple[Array, Any]:
+        """Compensate, then step; the state is (velocity, MeanSquare)."""
+        velocity, mean_square = state if state is not None else (None, None)
+        square = gradient * gradient
+        strength = self.strength
+        if self.adaptive:
+            fresh = (1 - self.decay) * square
+            mean_square = fresh if mean_square is None else self.decay * mean_square + fresh
+            strength = self.strength / (mean_square + 1e-7) ** 0.5
+        compensated = gradient + strength * square * (weights - step.sent)
+        weights, velocity = sgd(weights, compensated, velocity, step)
+        return weights, (velocity, mean_square)
+
+
+#: Name in the workers' greeting → makes the rule from its options (a dict with JSON values).
+RULES: dict[str, Callable[..., Rule]] = {
+    "sgd": lambda: sgd,
+    "add_mean_update": lambda: add_mean_update,
+    "delay_compensated_sgd": DelayCompensatedSGD,
+}
+
+
+def make_rule(name: str, options: dict[str, Any]) -> Rule:
+    """The rule of that name; ValueError names an unknown rule or an option that it does not have."""
+    if name not in RULES:
+        raise ValueError(f"unknown update rule {name!r}; known: {', '.join(RULES)}")
+    try:
+        return RULES[name](**options)
+    except TypeError as error:
+        raise ValueError(f"update rule {name!r} cannot take the options {options}: {error}") from None

@@ -1,0 +1,240 @@
+"""esync.Trainer: takes the place of gluon.Trainer in an ordinary Gluon loop, on every device of a cluster."""
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from .algorithms import Algorithm, Hyper, Surroundings, World, make
+from .engine import mx
+from .exchange.ledger import Limits
+from .replica import Replica
+from .world import RealWorld
+
+GluonTrainer: Any = mx.gluon.Trainer
+
+#: What SGD on the server understands; anything else in a user's optimizer would be ignored there, so it is refused.
+SERVER_SGD_OPTIONS = {"learning_rate", "momentum", "wd", "lr_scheduler", "rescale_grad"}
+
+
+class Trainer(GluonTrainer):
+    """Trains Gluon parameters together with the other workers of a cluster.
+
+    Takes what gluon.Trainer takes, in the same order, plus the algorithm. Three things differ from plain Gluon over a
+    dist_sync key store, which sums over workers: `batch_size` in `step` is this worker's own, and the mean over the
+    workers is taken here; `kvstore`, `compression_params` and `update_on_kvstore` stay as they are, None, because the
+    exchange is this project's own; and weights begin as rank 0's on all workers.
+
+    Where the optimizer runs depends on the algorithm. "esync" and "local" take any Gluon optimizer, run it on the
+    worker and keep its state across exchanges. "sync", "async" and "dcasgd" send gradients to servers that do SGD: they
+    take the optimizer "sgd" with learning_rate, momentum, wd and lr_scheduler, all of them carried along with every
+    gradient, so that set_learning_rate and schedules reach the server.
+
+    Args:
+        params: net.collect_params(), or a dict or list of parameters, on one device.
+        optimizer: name or mx.optimizer.Optimizer.
+        optimizer_params: keyword arguments of the optimizer, where it is a name.
+        algorithm: "esync", "sync", "async", "dcasgd", "local", or an object from `esync.algorithms` with its options.
+        limits: what ends the run, for all workers; `finished` tells.
+        agreement: more that must be the same on all workers, name → value (a string or a number); differences are
+            reported by name at the start.
+        world: how this worker reaches the others; by default as the DMLC_* variables and ESYNC_STATE_SERVER say.
+
+    Attributes:
+        algorithm: the algorithm object.
+        world: the seams, with the phases of the round in `world.recorder`.
+
+    Raises:
+        ValueError: an argument, a parameter or an option of the optimizer cannot be used; named in the message.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        optimizer: Any,
+        optimizer_params: dict[str, Any] | None = None,
+        kvstore: None = None,
+        compression_params: None = None,
+        update_on_kvstore: None = None,
+        *,
+        algorithm: str | Algorithm = "esync",
+        limits: Limits | None = None,
+        agreement: dict[str, Any] | None = None,
+        world: World | None = None,
+    ) -> None:
+        for name, value in (
+            ("kvstore", kvstore),
+            ("compression_params", compression_params),
+            ("update_on_kvstore", update_on_kvstore),
+        ):
+            if value is not None:
+                raise ValueError(f"{name}={value!r}: esync.Trainer exchanges in its own way; leave {name} out")
+        super().__init__(params, optimizer, optimizer_params, kvstore=None)
+        self.algorithm = make(algorithm)
+        if self.algorithm.server_sgd:
+            self._check_server_sgd(optimizer_params or {})
+        self.world: World = RealWorld() if world is None else world
+        self._limits = limits or Limits()
+        self._agreement = dict(agreement or {})
+        self._capability = 0.0
+        self._started = False
+        self._on_trial = False
+        self._ignore_stale_grad = False
+
+    # --- what a loop asks for ---------------------------------------------------------------------------------------
+
+    @property
+    def round(self) -> int:
+        """Rounds completed: exchanges that this worker has taken part in (algorithm "local": iterations)."""
+        return self.algorithm.round
+
+    @property
+    def local_iterations(self) -> int:
+        """Local iterations of the round under way; right after an exchange, those of the round that it ended."""
+        return self.algorithm.local_iterations
+
+    @property
+    def exchanged(self) -> bool:
+        """Whether the last step ended in an exchange."""
+        return self.algorithm.exchanged
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run is over on all workers: a limit is reached, or some worker has called `stop`."""
+        return self.algorithm.finished
+
+    # --- the loop --------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Find the other workers and begin with the common weights. The first `step` does it where it was not done.
+
+        Called after the parameters have their shapes (initialized, and one batch seen where shapes are inferred).
+        """
+        if self._started:
+            return
+        self.replica = Replica(self._params, self._local_step)
+        shapes = [list(parameter.shape) for parameter in self._params]
+        self.algorithm.start(
+            Surroundings(
+                replica=self.replica,
+                world=self.world,
+                hyper=self._hyper,
+                capability=lambda: self._capability,
+                limits=self._limits,
+                agreement={"algorithm": self.algorithm.name, "parameter shapes": _digest(shapes), **self._agreement},
+            )
+        )
+        self._started = True
+        self.world.device.begin_iteration()
+
+    def step(self, batch_size: int, ignore_stale_grad: bool = False) -> None:
+        """Go on with the gradients of one batch of this worker: a local step, an exchange, or both.
+
+        Args:
+            batch_size: samples of this worker's batch; gradients are divided by it, as in Gluon. The mean over the
+                workers is taken by the exchange.
+            ignore_stale_grad: as in gluon.Trainer.
+
+        Raises:
+            JobAbortedError: another worker has ended the run because it failed.
+        """
+        self._ignore_stale_grad = ignore_stale_grad
+        if self._on_trial:
+            self._local_step(batch_size)
+            return
+        if not self._started:
+            before = self._weights()
+            self.start()
+            if not np.array_equal(before, self._weights()):
+                return  # these gradients belong to initial weights that rank 0's have just replaced
+        self.world.recorder.samples += batch_size
+        self.algorithm.step(batch_size)
+        self.world.device.begin_iteration()
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Try one iteration: with trainer.trial(): …forward, backward, trainer.step(b)… changes nothing in the end.
+
+        It measures what this device can do before the first round (paper, Algorithm 1, RUN-BATCH-DATA-TEST). Weights,
+        statistics and the optimizer's state are put back. The first trial of a process also pays for building the
+        graph; the last trial counts.
+        """
+        Replica(self._params, self._local_step)  # refuses parameters without a shape, whose values could not be kept
+        kept = [(parameter, parameter.data().copy()) for parameter in self._params]
+        states = self._updaters[0].get_states(dump_optimizer=False)
+        counts = self._optimizer.num_update, dict(self._optimizer._index_update_count)
+        self._on_trial = True
+        mx.nd.waitall()
+        begun = time.perf_counter()
+        try:
+            yield
+            mx.nd.waitall()
+            self._capability = max(time.perf_counter() - begun, getattr(self.world.device, "step_time", None) or 0.0)
+        finally:
+            self._on_trial = False
+            for parameter, values in kept:
+                parameter.set_data(values)
+            self._updaters[0].set_states(states)
+            self._optimizer.num_update, self._optimizer._index_update_count = counts[0], counts[1]
+            self._optimizer._all_index_update_counts[0] = counts[1]
+
+    def stop(self) -> None:
+        """End the run on all workers after the round under way."""
+        self.algorithm.stop()
+
+    def abort(self, reason: str) -> None:
+        """End the run on all workers because this one has failed."""
+        self.algorithm.abort(reason)
+
+    def close(self) -> None:
+        """Leave the cluster; the others go on without waiting for this worker."""
+        self.algorithm.close()
+
+    def allreduce_grads(self) -> None:
+        """Not available: what is exchanged, and when, is up to the algorithm."""
+        raise RuntimeError("esync.Trainer has no allreduce_grads and no update; call step")
+
+    def update(self, batch_size: int, ignore_stale_grad: bool = False) -> None:
+        """Not available; see `allreduce_grads`."""
+        self.allreduce_grads()
+
+    # --- helpers ----------------------------------------------------------------------------------------------------
+
+    def _local_step(self, batch_size: int) -> None:
+        super().step(batch_size, self._ignore_stale_grad)
+
+    def _weights(self) -> np.ndarray:
+        return np.concatenate([p.data().asnumpy().reshape(-1) for p in self._params if p.grad_req != "null"])
+
+    def _hyper(self) -> Hyper:
+        optimizer = self._optimizer
+        optimizer.num_update += 1
+        return Hyper(optimizer.learning_rate, optimizer.momentum, optimizer.wd, self._scale)
+
+    def _check_server_sgd(self, options: dict[str, Any]) -> None:
+        name, optimizer = self.algorithm.name, self._optimizer
+        if type(optimizer) is not mx.optimizer.SGD:
+            raise ValueError(
+                f"algorithm {name!r} does SGD on the servers: use the optimizer 'sgd', not "
+                f"{type(optimizer).__name__!r} (algorithm 'esync' runs any optimizer on the workers)"
+            )
+        unknown = sorted(set(options) - SERVER_SGD_OPTIONS)
+        if optimizer.clip_gradient is not None:
+            unknown.append("clip_gradient")
+        if unknown:
+            raise ValueError(f"algorithm {name!r} does SGD on the servers, which know no {', '.join(unknown)}")
+        for parameter in self._params:
+            if parameter.lr_mult != 1 or (optimizer.wd and parameter.wd_mult != 1):
+                raise ValueError(
+                    f"algorithm {name!r} does SGD on the servers with one learning rate and weight decay for all, but "
+                    f"parameter {parameter.name} has lr_mult {parameter.lr_mult} and wd_mult {parameter.wd_mult}"
+                )
+
+
+def _digest(value: Any) -> str:
+    """A short text that differs where the values differ."""
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:12]

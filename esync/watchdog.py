@@ -1,0 +1,161 @@
+"""Nothing waits in silence, and nothing waits for ever.
+
+While MXNet waits in C++ no Python code of the main thread runs, not even a signal handler. A thread of its own
+therefore watches: after a few seconds it says what is waited for, after a limit it ends the wait, and after a signal it
+ends a process whose main thread does not come back to do so itself.
+"""
+
+import logging
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+
+from . import config
+
+log = logging.getLogger(__name__)
+
+#: Seconds that the main thread has to end by itself, before the process is ended for it.
+GRACE = 3.0
+TICK = 0.25
+
+
+class WaitTimeoutError(RuntimeError):
+    """A wait has lasted longer than its limit; the message says for what, how long, and what to check."""
+
+
+class InterruptedBySignalError(BaseException):
+    """SIGINT or SIGTERM has arrived; like KeyboardInterrupt, it is not an Exception."""
+
+
+@dataclass
+class Wait:
+    """A wait under way.
+
+    Attributes:
+        what: for what and for whom, to follow the word "for".
+        limit: seconds after which it is given up.
+        hint: what to check when it takes long.
+    """
+
+    what: str
+    limit: float
+    hint: str = ""
+    since: float = field(default_factory=time.monotonic)
+    announced: float = 0.0
+
+    @property
+    def lasted(self) -> float:
+        """Seconds so far."""
+        return time.monotonic() - self.since
+
+    def check(self) -> None:
+        """For waits that poll in Python: raise WaitTimeoutError when the limit is over."""
+        if self.lasted > self.limit:
+            raise WaitTimeoutError(self.verdict())
+
+    def verdict(self) -> str:
+        """The sentence to end with."""
+        return f"gave up after {self.lasted:.0f} s of waiting for {self.what}{self._advice()}"
+
+    def announcement(self) -> str:
+        """The sentence to say meanwhile."""
+        return f"waiting for {self.what} since {self.lasted:.0f} s (until {self.limit:.0f} s){self._advice()}"
+
+    def _advice(self) -> str:
+        return f"; {self.hint}" if self.hint else ""
+
+
+class Watchdog:
+    """Watches the waits of one process.
+
+    Args:
+        announce_after: seconds before a wait is spoken of, and between one line and the next.
+    """
+
+    def __init__(self, announce_after: float = config.ANNOUNCE_AFTER) -> None:
+        self.announce_after = announce_after
+        self._waits: list[Wait] = []
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._wakeup: int | None = None
+        self._signalled: float | None = None
+
+    @contextmanager
+    def waiting(self, what: str, limit: float, hint: str = "") -> Iterator[Wait]:
+        """Watch over the body of a with statement.
+
+        Where the body waits in C++ beyond the limit, the process is ended with exit code 1. A body that polls calls
+        `check` on what it is given, which raises instead.
+        """
+        wait = Wait(what, limit, hint)
+        with self._lock:
+            self._waits.append(wait)
+        self._ensure_thread()
+        try:
+            yield wait
+        finally:
+            with self._lock:
+                self._waits.remove(wait)
+
+    def handle_signals(self) -> None:
+        """Turn SIGINT and SIGTERM into InterruptedBySignalError; main thread only.
+
+        Where the main thread is stuck in C++ and cannot raise it, the process ends after a grace time.
+        """
+        read, write = os.pipe()
+        os.set_blocking(write, False)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, _raise)
+        self._wakeup = read
+        self._ensure_thread()
+
+    def _ensure_thread(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+            self._thread.start()
+
+    def _watch(self) -> None:
+        while True:
+            self._sleep()
+            with self._lock:
+                waits = list(self._waits)
+            for wait in waits:
+                if wait.lasted - wait.announced >= self.announce_after:
+                    wait.announced = wait.lasted
+                    log.warning(wait.announcement())
+                if wait.lasted > wait.limit + GRACE:
+                    log.error(wait.verdict())
+                    _end()
+            if self._signalled is not None and time.monotonic() - self._signalled > GRACE:
+                for wait in waits:
+                    log.error("interrupted while waiting for %s", wait.what)
+                _end()
+
+    def _sleep(self) -> None:
+        if self._wakeup is None:
+            time.sleep(TICK)
+        elif select.select([self._wakeup], [], [], TICK)[0]:
+            numbers = os.read(self._wakeup, 64)
+            if self._signalled is None and (signal.SIGINT in numbers or signal.SIGTERM in numbers):
+                self._signalled = time.monotonic()
+
+
+def _raise(number: int, frame: FrameType | None) -> None:
+    for other in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(other, signal.SIG_IGN)  # one is enough; the way out must not be interrupted again
+    raise InterruptedBySignalError(signal.Signals(number).name)
+
+
+def _end() -> None:
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
