@@ -28,6 +28,10 @@ DCASGD_MEAN_SQUARE_DECAY = 0.95  # how slowly that running mean forgets
 # --- data -----------------------------------------------------------------------------------------------------
 DATA_DIRS = ("data", "/usr/share/datasets")  # the first that holds a folder fashion-mnist is used
 PARTITION = "uniform"  # uniform, contiguous, class, dirichlet:ALPHA
+FETCH_TIMEOUT = 30.0  # seconds without a byte before one download is given up
+FETCH_ATTEMPTS = 3  # times that each mirror is tried
+FETCH_PAUSE = 1.0  # seconds before the mirrors are tried again; doubled each time
+FETCH_PACKAGE_TIMEOUT = 600.0  # seconds for each step of getting the distribution's package
 
 # --- devices --------------------------------------------------------------------------------------------------
 USE_CPU = 0
@@ -43,6 +47,16 @@ STATE_SERVER_IP = ""
 STATE_SERVER_PORT = "10010"
 STATE_SERVER_TIMEOUT = 5.0  # seconds before one query is given up and tried again
 STATE_SERVER_PATIENCE = 120.0  # seconds of failed queries before the worker gives up
+STATE_SERVER_RETRY_PAUSE = 0.05  # seconds before a failed query is tried again; doubled each time …
+STATE_SERVER_RETRY_PAUSE_MAX = 2.0  # … up to this
+STATE_SERVER_HOST = "127.0.0.1"  # where python -m esync.state_server listens unless told otherwise
+STATE_SERVER_THREADS = 1  # that answer; no answer blocks, and a second thread would only contend for the interpreter
+STATE_SERVER_SWITCH_INTERVAL = 0.0005  # seconds that one thread of the server may keep the interpreter from another
+STATE_SERVER_CONNECTIONS = 4096  # open at the same time: every worker keeps one
+STATE_SERVER_MAX_BODY = 16_384  # bytes of one request's body
+MAX_WORKERS = 10_000  # of one job
+JOB_ALIVE = 5.0  # seconds since a worker's last news during which a job is not replaced by another /init/
+SLOWEST_ITERATIONS = 1  # local iterations of the slowest worker in each round
 EPSILON = 0.02  # seconds; READY when the slowest device ends sooner than one own iteration + epsilon
 EPSILON_PUBLISHED = 0.5  # seconds; what /init/ assumes when a published client does not send epsilon
 CAPABILITY_SMOOTHING = 0.3  # weight of the newest iteration in the smoothed seconds per iteration
@@ -52,4 +66,12 @@ SCHEDULER_PORT = 9091
 ANNOUNCE_AFTER = 10.0  # seconds of waiting before a line says for what and for whom
 START_TIMEOUT = 300.0  # seconds to wait for the other processes of the cluster to appear
 ROUND_TIMEOUT = 600.0  # seconds to wait for the other workers' commits in one round
+WORKERS_GONE = 30.0  # seconds without a connection to any worker before a parameter server ends
+EVERYONE_GONE = 2.0  # seconds without a connection to anybody before a scheduler ends
 BUCKET_ELEMENTS = 999_992  # float32 values in one push or pull; just under 4 MB
+
+# --- summaries and figures ----------------------------------------------------------------------------------------
+TARGET_ACCURACY = 0.8  # test accuracy whose time of reaching makes the speedup
+OVERRUN_LIMIT = 0.01  # share of padded iterations that may take longer than their step time before a run is invalid
+PUBLISHED_MODEL_BYTES = {"resnet18-v1": 42_600_000}  # for logs without bytes, as published
+SKIPPED_SHOWN = 20  # skipped files named on the terminal; all of them are in the --json report

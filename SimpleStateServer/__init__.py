@@ -1,0 +1,1 @@
+"""The state server's Django project: the published HTTP calls in front of `esync.coordination.coordinator`."""

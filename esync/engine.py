@@ -9,9 +9,10 @@ import os
 from typing import Any
 
 from . import numpy_aliases
+from .errors import ExpectedError
 
 
-class EngineMissingError(ImportError):
+class EngineMissingError(ExpectedError, ImportError):
     """MXNet is not installed; the message says which extra brings it."""
 
 

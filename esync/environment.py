@@ -9,10 +9,12 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from .errors import ExpectedError
+
 ROLES = ("worker", "server", "scheduler")
 
 
-class EnvironmentProblemError(ValueError):
+class EnvironmentProblemError(ExpectedError, ValueError):
     """A DMLC_* variable is missing or wrong; the message names it and says what it should be."""
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .engine import mx
+from .errors import ExpectedError
 from .memory import host_view, is_plain
 
 
@@ -93,7 +94,7 @@ class Difference:
             np.subtract(values, self._base[at:end], out=out[at - start : end - start])
 
 
-class UnsuitableParametersError(ValueError):
+class UnsuitableParametersError(ExpectedError, ValueError):
     """The network has parameters that this project cannot exchange; the message names one and says why."""
 
 
@@ -122,6 +123,11 @@ class Replica:
         self.statistics = FlatArrays(lambda: [p.data() for p in untrained])
         self.anchor: np.ndarray | None = None
         self.local_step = local_step
+
+    @property
+    def size(self) -> int:
+        """Values in all, trained and not."""
+        return self.weights.size + self.statistics.size
 
     def keep_anchor(self) -> None:
         """From now on keep a copy of the weights as they are written, for `update`."""

@@ -88,6 +88,16 @@ class Trainer(GluonTrainer):
     # --- what a loop asks for ---------------------------------------------------------------------------------------
 
     @property
+    def rank(self) -> int:
+        """This worker's slot, from 0 (known after `start`)."""
+        return self.algorithm.exchange.rank if self.algorithm.exchange is not None else 0
+
+    @property
+    def workers(self) -> int:
+        """Number of worker slots (known after `start`)."""
+        return self.algorithm.exchange.workers if self.algorithm.exchange is not None else 1
+
+    @property
     def round(self) -> int:
         """Rounds completed: exchanges that this worker has taken part in (algorithm "local": iterations)."""
         return self.algorithm.round

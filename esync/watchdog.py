@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 from . import config
+from .errors import ExpectedError
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +27,7 @@ GRACE = 3.0
 TICK = 0.25
 
 
-class WaitTimeoutError(RuntimeError):
+class WaitTimeoutError(ExpectedError):
     """A wait has lasted longer than its limit; the message says for what, how long, and what to check."""
 
 
@@ -34,7 +35,7 @@ class InterruptedBySignalError(BaseException):
     """SIGINT or SIGTERM has arrived; like KeyboardInterrupt, it is not an Exception."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Wait:
     """A wait under way.
 
@@ -86,6 +87,7 @@ class Watchdog:
         self._thread: threading.Thread | None = None
         self._wakeup: int | None = None
         self._signalled: float | None = None
+        self._grace = GRACE
 
     @contextmanager
     def waiting(self, what: str, limit: float, hint: str = "") -> Iterator[Wait]:
@@ -94,21 +96,31 @@ class Watchdog:
         Where the body waits in C++ beyond the limit, the process is ended with exit code 1. A body that polls calls
         `check` on what it is given, which raises instead.
         """
-        wait = Wait(what, limit, hint)
-        with self._lock:
-            self._waits.append(wait)
-        self._ensure_thread()
+        wait = self.begin(Wait(what, limit, hint))
         try:
             yield wait
         finally:
-            with self._lock:
+            self.over(wait)
+
+    def begin(self, wait: Wait) -> Wait:
+        """Watch a wait that does not end where it began; returns it."""
+        with self._lock:
+            self._waits.append(wait)
+        self._ensure_thread()
+        return wait
+
+    def over(self, wait: Wait) -> None:
+        """A wait is over."""
+        with self._lock:
+            if wait in self._waits:
                 self._waits.remove(wait)
 
-    def handle_signals(self) -> None:
+    def handle_signals(self, grace: float = GRACE) -> None:
         """Turn SIGINT and SIGTERM into InterruptedBySignalError; main thread only.
 
-        Where the main thread is stuck in C++ and cannot raise it, the process ends after a grace time.
+        Where the main thread is stuck in C++ and cannot raise it, the process ends after `grace` seconds.
         """
+        self._grace = grace
         read, write = os.pipe()
         os.set_blocking(write, False)
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
@@ -134,9 +146,8 @@ class Watchdog:
                 if wait.lasted > wait.limit + GRACE:
                     log.error(wait.verdict())
                     _end()
-            if self._signalled is not None and time.monotonic() - self._signalled > GRACE:
-                for wait in waits:
-                    log.error("interrupted while waiting for %s", wait.what)
+            if self._signalled is not None and time.monotonic() - self._signalled >= self._grace:
+                log.error("ended by a signal%s", "".join(f" while waiting for {wait.what}" for wait in waits))
                 _end()
 
     def _sleep(self) -> None:

@@ -1,0 +1,1 @@
+"""The app: jobs, and the views that workers talk to."""

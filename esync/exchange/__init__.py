@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..errors import ExpectedError
 from ..handles import Handle
 from .ledger import Limits
 
@@ -90,7 +91,7 @@ class Result:
     used: bool = True
 
 
-class ExchangeError(RuntimeError):
+class ExchangeError(ExpectedError):
     """The exchange failed; the message says why and what to look at."""
 
 

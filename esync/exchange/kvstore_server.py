@@ -6,8 +6,6 @@ arrays in between, so no pull sees a half-written bucket.
 """
 
 import logging
-import os
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +13,7 @@ from typing import Any
 
 from ..engine import mx
 from ..memory import host_view
+from ..program import leave
 from ..rules import make_rule
 from .greeting import Greeting
 from .inbox import Memory
@@ -72,7 +71,7 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
             self._ending = True
             code = 1 if server.ledger.failure else 0
             log.info("all workers have left%s", f": {server.ledger.failure}" if code else "")
-            threading.Timer(FAREWELL, _exit, [code]).start()
+            threading.Timer(FAREWELL, leave, [code]).start()
 
 
 def _or_exit(call: Callable[..., None]) -> Callable[..., None]:
@@ -83,14 +82,6 @@ def _or_exit(call: Callable[..., None]) -> Callable[..., None]:
             call(*arguments)
         except Exception:
             log.exception("the parameter server failed")
-            _exit(1)
+            leave(1)
 
     return guarded
-
-
-def _exit(code: int) -> None:
-    """End at once; ps-lite's own way out waits for workers that may be gone."""
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)

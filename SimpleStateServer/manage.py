@@ -1,0 +1,23 @@
+#!/usr/bin/env python
+"""Django's command line, for instance `cd SimpleStateServer && python manage.py runserver 0.0.0.0:10010`.
+
+For a long training prefer `python -m esync.state_server`: the same project behind a production server.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    """Run the command given on the command line."""
+    # Run as a script, Python looks for modules beside this file; the packages lie one level above.
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    os.environ["DJANGO_SETTINGS_MODULE"] = "SimpleStateServer.settings"
+    from django.core.management import execute_from_command_line
+
+    execute_from_command_line(sys.argv)
+
+
+if __name__ == "__main__":
+    main()

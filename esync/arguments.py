@@ -1,0 +1,223 @@
+"""The command line of a worker, which servers and schedulers understand too; every flag is checked here."""
+
+import argparse
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from . import __version__, config
+from .data.partitions import GRAMMAR, parse_partition
+from .data.registry import REGISTRY
+
+#: Names in models.MODELS; kept here so that a server needs no model to read its command line.
+NETWORKS = (
+    "alexnet",
+    "resnet18-v1",
+    "resnet50-v1",
+    "resnet50-v2",
+    "mobilenet-v1",
+    "mobilenet-v2",
+    "inception-v3",
+    "lenet",
+)
+MODES = ("esync", "sync", "async", "local")
+
+#: Flags that make sense in some modes only; given in another one they are an error.
+MODES_OF: dict[str, tuple[str, ...]] = {
+    "learning_rate": ("sync", "async", "local"),
+    "local_lr": ("esync",),
+    "global_lr": ("esync",),
+    "use_dcasgd": ("async",),
+    "dcasgd_lambda": ("async",),
+    "dcasgd_adaptive": ("async",),
+    "state_server_ip": ("esync",),
+    "state_server_port": ("esync",),
+    "local_iterations": ("esync",),
+    "epsilon": ("esync",),
+}
+
+
+def _number(kind: Callable[[str], Any], least: float, wanted: str, above: bool = False) -> Callable[[str], Any]:
+    """A checked number for argparse."""
+
+    def parse(text: str) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if not (value > least if above else value >= least) or value == math.inf:
+            raise argparse.ArgumentTypeError(f"{text!r} should be {wanted}")
+        return value
+
+    return parse
+
+
+_positive = _number(float, 0, "a number above 0", above=True)
+_not_negative = _number(float, 0, "a number of 0 or more")
+_count = _number(int, 1, "a whole number of 1 or more")
+_index = _number(int, 0, "a whole number of 0 or more")
+
+
+def _share(text: str) -> float:
+    value = _positive(text)
+    if value > 1:
+        raise argparse.ArgumentTypeError(f"{text!r} should be an accuracy above 0, at most 1")
+    return float(value)
+
+
+def _partition(text: str) -> str:
+    try:
+        parse_partition(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def build_parser(program: str, description: str) -> argparse.ArgumentParser:
+    """The parser; defaults come from config.py."""
+    parser = argparse.ArgumentParser(
+        prog=program, description=description, usage="%(prog)s [flags]   (--help lists them)", allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+
+    training = parser.add_argument_group("training")
+    add = training.add_argument
+    add("-m", "--mode", choices=MODES, default=config.MODE, help="algorithm (default: %(default)s)")
+    add("-n", "--network", choices=NETWORKS, default=config.NETWORK, help="network (default: %(default)s)")
+    add("--no-hybridize", action="store_true", help="run the network imperatively (slower, easier to debug)")
+    add(
+        "-b",
+        "--batch-size",
+        type=_count,
+        default=config.BATCH_SIZE,
+        help="samples of one iteration on this device (default: %(default)s)",
+    )
+    add(
+        "--seed", type=_index, default=config.SEED, help="of initial weights, shares and batches (default: %(default)s)"
+    )
+    add(
+        "--optimizer",
+        default=config.OPTIMIZER,
+        help="a Gluon optimizer; modes sync and async do SGD on the servers and take sgd only (default: %(default)s)",
+    )
+    add("--momentum", type=_not_negative, default=None, help=f"of the optimizer (default: {config.MOMENTUM})")
+    add("--weight-decay", type=_not_negative, default=config.WEIGHT_DECAY, help="(default: %(default)s)")
+
+    rates = parser.add_argument_group("learning rates", "They multiply the gradient summed over the batch.")
+    add = rates.add_argument
+    add(
+        "-l",
+        "--learning-rate",
+        type=_positive,
+        default=config.LEARNING_RATE,
+        help="modes sync, async and local (default: %(default)s)",
+    )
+    add(
+        "-ll",
+        "--local-lr",
+        type=_positive,
+        default=config.LEARNING_RATE_LOCAL,
+        help="mode esync: of the local optimizer (default: %(default)s)",
+    )
+    add(
+        "-gl",
+        "--global-lr",
+        type=_positive,
+        default=config.LEARNING_RATE_GLOBAL,
+        help="mode esync: scales the mean model update (default: %(default)s)",
+    )
+
+    end = parser.add_argument_group("end of the run", "Any of them ends it cleanly, on all workers.")
+    add = end.add_argument
+    add("--rounds", type=_count, help="communication rounds; mode async: commits ÷ workers; mode local: iterations")
+    add("--epochs", type=_positive, help="samples of all workers ÷ size of the training set")
+    add("--max-time", type=_positive, help="seconds")
+    add("--target-accuracy", type=_share, help="test accuracy")
+
+    data = parser.add_argument_group("data")
+    add = data.add_argument
+    add("-d", "--dataset", choices=sorted(REGISTRY), default=config.DATASET, help="(default: %(default)s)")
+    add(
+        "-dd",
+        "--data-dir",
+        help=f"folder that holds the data set's folder (default: the first that does: {', '.join(config.DATA_DIRS)})",
+    )
+    add("--partition", type=_partition, help=f"who trains on what: {GRAMMAR} (default: {config.PARTITION})")
+    add("-s", "--split-by-class", type=int, choices=(0, 1), default=0, help="1: the same as --partition class")
+
+    device = parser.add_argument_group("device")
+    add = device.add_argument
+    add("-g", "--gpu", type=_index, help=f"id of the GPU (default: {config.DEFAULT_GPU_ID}, or the CPU without a GPU)")
+    add("-c", "--cpu", type=int, choices=(0, 1), default=config.USE_CPU, help="1: use the CPU")
+    add(
+        "--step-time", type=_positive, help="seconds: make every iteration last that long, to stand for a slower device"
+    )
+
+    logs = parser.add_argument_group("evaluation and logs")
+    add = logs.add_argument
+    add(
+        "-e",
+        "--eval-duration",
+        type=_count,
+        default=config.EVAL_DURATION,
+        help="evaluate every that many rounds, on rank 0 (default: %(default)s)",
+    )
+    add("--no-evaluation", action="store_true", help="never evaluate")
+    add("-ld", "--log-dir", default=config.LOG_DIR, help="(default: %(default)s)")
+    add("--overwrite", action="store_true", help="delete the logs of an earlier run instead of moving them aside")
+    add("--quiet", action="store_true", help="no progress lines")
+
+    coordination = parser.add_argument_group("coordination (mode esync)")
+    add = coordination.add_argument
+    add("-ip", "--state-server-ip", default=config.STATE_SERVER_IP, help="address of the state server")
+    add(
+        "-port",
+        "--state-server-port",
+        type=_count,
+        default=int(config.STATE_SERVER_PORT),
+        help="(default: %(default)s)",
+    )
+    add("--epsilon", type=_not_negative, default=config.EPSILON, help="seconds that guard READY (default: %(default)s)")
+    add("--local-iterations", type=_count, help="that many in every round, without a state server")
+
+    delay = parser.add_argument_group("delay compensation (mode async)")
+    add = delay.add_argument
+    add("-dcasgd", "--use-dcasgd", type=int, choices=(0, 1), default=0, help="1: DC-ASGD")
+    add("--dcasgd-lambda", type=_not_negative, default=config.DCASGD_LAMBDA, help="strength λ (default: %(default)s)")
+    add("--dcasgd-adaptive", action="store_true", help="adaptive λ")
+
+    cluster = parser.add_argument_group("cluster", "Where the others are is said by the DMLC_* variables of MXNet.")
+    add = cluster.add_argument
+    add("--start-timeout", type=_positive, default=config.START_TIMEOUT, help="seconds (default: %(default)s)")
+    add("--round-timeout", type=_positive, default=config.ROUND_TIMEOUT, help="seconds (default: %(default)s)")
+    return parser
+
+
+def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Parse and check what one flag alone cannot tell; a mistake ends the program with exit code 2."""
+    given = _given(parser, arguments)
+    options = parser.parse_args(arguments)
+    for name, modes in MODES_OF.items():
+        if name in given and options.mode not in modes:
+            flag = f"--{name.replace('_', '-')}"
+            parser.error(f"{flag} makes no sense with --mode {options.mode}; it is for {' and '.join(modes)}")
+    if options.split_by_class and options.partition not in (None, "class"):
+        parser.error(f"--split-by-class 1 and --partition {options.partition} contradict each other")
+    if options.cpu and options.gpu is not None:
+        parser.error(f"--cpu 1 and --gpu {options.gpu} contradict each other")
+    if not options.use_dcasgd and given & {"dcasgd_lambda", "dcasgd_adaptive"}:
+        parser.error("--dcasgd-lambda and --dcasgd-adaptive need --use-dcasgd 1")
+    if "local_iterations" in given and given & {"epsilon", "state_server_ip", "state_server_port"}:
+        parser.error("--local-iterations fixes the number of local iterations; nobody asks a state server then")
+    if options.no_evaluation and given & {"target_accuracy", "eval_duration"}:
+        parser.error("--no-evaluation contradicts --target-accuracy and --eval-duration")
+    options.partition = options.partition or ("class" if options.split_by_class else config.PARTITION)
+    return options
+
+
+def _given(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> set[str]:
+    """The names of the flags that were really typed."""
+    names = [action.dest for action in parser._actions]
+    namespace = argparse.Namespace(**dict.fromkeys(names, argparse.SUPPRESS))
+    parsed, _ = parser.parse_known_args(arguments, namespace)
+    return {name for name, value in vars(parsed).items() if value is not argparse.SUPPRESS}

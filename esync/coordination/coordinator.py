@@ -1,0 +1,230 @@
+"""The decision of ESync: which worker is READY to exchange, and when (paper, Algorithm 2).
+
+Plain Python over records: no network, no globals and no clock of its own. Every call is given `now`, the seconds of one
+monotonic clock that belongs to whoever runs the coordinator: the web server passes its own, the simulator and the tests
+pass virtual time. Clocks of workers are never read: an iteration ended when the message about it arrived.
+
+Where this departs from the published rule, it is to survive real clusters:
+
+* seconds per iteration are smoothed, so that one slow iteration does not plan the whole round;
+* as long as some worker has not told its speed, it counts as the slowest, so that the others go on training;
+* the slowest may be given several iterations per round (`slowest_iterations`, the paper's case is 1);
+* every message may arrive twice. Of several about the same (rank, round, iteration) the first counts.
+"""
+
+import math
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+from .. import config
+
+
+class RefusedError(ValueError):
+    """A message was refused and has changed nothing. The text says what was expected."""
+
+
+class InvalidError(RefusedError):
+    """The message makes no sense at any time: an unknown rank, a value out of range."""
+
+
+class ConflictError(RefusedError):
+    """The message does not fit what the job is doing now: another round, no job, another job.
+
+    `retry_after` is the time in seconds after which the same message may be welcome, or None if it never will be.
+    """
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+@dataclass(slots=True)
+class Record:
+    """What is known about one worker."""
+
+    rank: int
+    round: int = 1  # the newest round whose model it holds
+    asked: int = -1  # the newest local iteration of this round that it asked after; -1 before its first question
+    ready: bool = False
+    capability: float = 0.0  # smoothed seconds per iteration; 0 while unknown
+    measured: bool = False  # the capability comes from iterations, not only from the trial before the first
+    finished: float = 0.0  # the coordinator's time at which its last iteration, or its last exchange, had ended
+    te: float = 0.0  # the same by the worker's own clock: shown, never used
+
+    @property
+    def speed_rank(self) -> float:
+        """The capability with "unknown" counted as slower than everything."""
+        return self.capability or math.inf
+
+
+class Coordinator:
+    """The records of one job and the answers to its workers. Safe to be called by several threads.
+
+    Args:
+        num_workers: the ranks are 0 … num_workers − 1.
+        epsilon: seconds. A worker is READY when the slowest one ends sooner than one own iteration + epsilon, so this
+            should cover the round trip of a question and the jitter of an iteration.
+        slowest_iterations: local iterations of the slowest worker per round; 1 in the paper.
+        smoothing: weight of the newest iteration in the exponentially weighted mean of seconds per iteration.
+
+    Raises:
+        InvalidError: an argument is out of range.
+    """
+
+    def __init__(
+        self,
+        num_workers: int,
+        epsilon: float,
+        slowest_iterations: int = config.SLOWEST_ITERATIONS,
+        smoothing: float = config.CAPABILITY_SMOOTHING,
+    ) -> None:
+        if not 1 <= num_workers <= config.MAX_WORKERS:
+            raise InvalidError(f"num_workers must lie between 1 and {config.MAX_WORKERS}, not {num_workers}")
+        if slowest_iterations < 1:
+            raise InvalidError(f"slowest_iterations must be 1 or more, not {slowest_iterations}")
+        if not 0 < smoothing <= 1:
+            raise InvalidError(f"smoothing must be above 0 and at most 1, not {smoothing}")
+        self.num_workers = num_workers
+        self.epsilon = _seconds("epsilon", epsilon)
+        self.slowest_iterations = slowest_iterations
+        self._smoothing = smoothing
+        self._round = 1
+        self._records = [Record(rank) for rank in range(num_workers)]
+        self._last_progress: float | None = None
+        self._lock = Lock()
+
+    @property
+    def last_progress(self) -> float | None:
+        """When a message last told something new (repeated and refused ones do not); None before the first."""
+        return self._last_progress
+
+    def apply(
+        self, rank: int, iteration: int, capability: float, now: float, te: float = 0.0, round: int | None = None
+    ) -> bool:
+        """Answer QUERY-STATE: True for READY (go and exchange), False for NOT-READY (train on).
+
+        Of a question that comes again, only the answer is worked out again: it can turn from NOT-READY to READY (the
+        worker has not seen the first answer) but READY stays READY until the next round.
+
+        Args:
+            rank: who asks.
+            iteration: local iterations that it has done in this round (k).
+            capability: seconds of its newest iteration (c), not smoothed; 0 for unknown.
+            now: the coordinator's time, seconds.
+            te: the worker's own clock when that iteration ended; only kept to be shown.
+            round: the round that it is in, if it says so (published workers do not).
+
+        Raises:
+            InvalidError: unknown rank, negative or non-finite value.
+            ConflictError: the worker is in another round than the job.
+        """
+        with self._lock:
+            record = self._record(rank)
+            _count("k", iteration)
+            _seconds("c", capability)
+            _seconds("te", te)
+            self._check_round(record, round)
+            if iteration < record.asked:
+                return False  # overtaken by a newer question, so the answer must have been NOT-READY
+            if iteration > record.asked:
+                self._note(record, iteration, capability, now, te)
+            if iteration == 0:
+                return False
+            record.ready = record.ready or self._decide(record, now)
+            return record.ready
+
+    def reset(self, rank: int, round: int, now: float, te: float = 0.0) -> None:
+        """Take RESET: the worker holds the model of `round` and begins it. The first one opens the round for all.
+
+        Raises:
+            InvalidError: unknown rank, negative or non-finite value.
+            ConflictError: `round` is neither the job's round nor the next one.
+        """
+        with self._lock:
+            record = self._record(rank)
+            _count("t", round)
+            _seconds("te", te)
+            if not self._round <= round <= self._round + 1:
+                raise ConflictError(f"RESET for round {round} refused: the job is in round {self._round}")
+            if round == record.round:
+                return  # told before
+            if round > self._round:
+                self._round = round
+                for other in self._records:
+                    other.asked, other.ready = -1, False
+            record.round = round
+            record.finished = now
+            record.te = te
+            self._last_progress = now
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the job as GET / shows it; `records` are lists [rank, k, c, te, ready, round]."""
+        with self._lock:
+            return {
+                "num_workers": self.num_workers,
+                "t": self._round,
+                "epsilon": self.epsilon,
+                "slowest_iterations": self.slowest_iterations,
+                "records": [[r.rank, max(r.asked, 0), r.capability, r.te, r.ready, r.round] for r in self._records],
+            }
+
+    # --- called with the lock held ----------------------------------------------------------------------------
+
+    def _record(self, rank: int) -> Record:
+        if not 0 <= rank < self.num_workers:
+            raise InvalidError(f"unknown rank {rank}: this job has the ranks 0 to {self.num_workers - 1}")
+        return self._records[rank]
+
+    def _check_round(self, record: Record, said: int | None) -> None:
+        """Refuse a question out of another round; `said` is the round that the worker named, if it did."""
+        if said is not None:
+            _count("t", said)
+        if record.round != self._round or said not in (None, self._round):
+            raise ConflictError(
+                f"rank {record.rank} asks in round {record.round if said is None else said}, but the job is in round "
+                f"{self._round} and this rank's last RESET was for round {record.round}"
+            )
+
+    def _note(self, record: Record, iteration: int, capability: float, now: float, te: float) -> None:
+        """Store what a question tells that was not known before."""
+        record.asked = iteration
+        record.finished = now
+        record.te = te
+        self._last_progress = now
+        if capability == 0:
+            return
+        if iteration == 0:
+            # No iteration has ended since the last question. Only the trial before the very first one is news, and it
+            # gives way to the first real iteration.
+            if not record.measured:
+                record.capability = capability
+        elif record.measured:
+            record.capability += self._smoothing * (capability - record.capability)
+        else:
+            record.capability = capability
+            record.measured = True
+
+    def _decide(self, record: Record, now: float) -> bool:
+        """Algorithm 2 for a worker that has done at least one iteration in this round."""
+        slowest = max(self._records, key=lambda other: other.speed_rank)  # of equals, the lowest rank
+        if slowest.round != self._round:
+            return False
+        if slowest is record:
+            return record.asked >= self.slowest_iterations
+        if slowest.ready:
+            return True
+        iterations_left = max(self.slowest_iterations - max(slowest.asked, 0), 1)
+        rest_time = iterations_left * slowest.speed_rank - (now - slowest.finished)
+        return record.capability + self.epsilon > rest_time
+
+
+def _count(name: str, value: int) -> None:
+    if value < 0:
+        raise InvalidError(f"{name} must not be negative, but is {value}")
+
+
+def _seconds(name: str, value: float) -> float:
+    if not (math.isfinite(value) and value >= 0):
+        raise InvalidError(f"{name} must be a finite number of seconds, 0 or more, but is {value}")
+    return value

@@ -1,0 +1,65 @@
+"""The files of a Debian or Ubuntu package, without installing it and without any rights."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from esync import config
+
+from .errors import DataError
+
+
+@contextlib.contextmanager
+def unpacked(package: str) -> Iterator[Path]:
+    """Download a package from this machine's apt sources and give a temporary folder that holds its files.
+
+    Raises:
+        DataError: there is no such package, or apt-get or dpkg-deb is missing, fails or takes too long.
+    """
+    for tool in ("apt-get", "dpkg-deb"):
+        if shutil.which(tool) is None:
+            raise DataError(tool, "not on this machine")
+    if not package:
+        raise DataError("apt-get", "no Debian package is known for this data set")
+    with tempfile.TemporaryDirectory(prefix="esync-fetch-") as name:
+        room = Path(name)
+        _download(package, room)
+        files = room / "files"
+        _run(["dpkg-deb", "-x", str(next(room.glob("*.deb"))), str(files)], room)
+        yield files
+
+
+def _download(package: str, room: Path) -> None:
+    # As root, apt would work as another user, who may not enter our temporary folder.
+    apt = ["apt-get", "-qq", "-oAPT::Sandbox::User=root"]
+    try:
+        _run([*apt, "download", package], room)
+    except DataError:  # often this machine's package lists are missing (fresh containers) or outdated: use our own
+        lists, cache = room / "lists", room / "cache"
+        (lists / "partial").mkdir(parents=True)
+        (cache / "archives" / "partial").mkdir(parents=True)
+        apt += [f"-oDir::State::Lists={lists}", f"-oDir::Cache={cache}"]
+        _run([*apt, "update"], room)
+        _run([*apt, "download", package], room)
+
+
+def _run(command: Sequence[str], folder: Path) -> None:
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env={**os.environ, "LC_ALL": "C"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=config.FETCH_PACKAGE_TIMEOUT,
+        )
+    except subprocess.TimeoutExpired:
+        raise DataError(command[0], f"not done after {config.FETCH_PACKAGE_TIMEOUT:g} seconds") from None
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        raise DataError(command[0], lines[-1] if lines else f"exit code {done.returncode}")

@@ -1,0 +1,29 @@
+"""The one exception for data that cannot be used; its message says all that its reader needs."""
+
+import shlex
+from pathlib import Path
+
+from esync.errors import ExpectedError
+
+
+class DataError(ExpectedError, ValueError):
+    """Data that cannot be used: where it is, what is wrong, what was expected and what to do about it."""
+
+    def __init__(self, where: Path | str, wrong: str, *, expected: str = "", remedy: str = ""):
+        self.where, self.wrong = where, wrong
+        message = f"{where}: {wrong}"
+        if expected:
+            message += f"; expected {expected}"
+        if remedy:
+            message += f". {remedy}"
+        super().__init__(message)
+
+
+def fetch_remedy(data_dir: Path | str) -> str:
+    """Name the command that puts a whole data set under data_dir, to end an error message."""
+    return f"To get it anew: python -m esync.data fetch --to {shlex.quote(str(data_dir))}"
+
+
+def broken_file(path: Path, wrong: str, expected: str) -> DataError:
+    """Make the error for one file DATA_DIR/SET/FILE that is not as it should be."""
+    return DataError(path, wrong, expected=expected, remedy=fetch_remedy(path.parent.parent))

@@ -1,0 +1,171 @@
+"""Gets a data set's files, from Debian's package or by download, and lets none look whole that is not.
+
+A file is written beside its place under another name, its decompressed content is compared with the registry's
+checksum, and only then is it renamed. So whatever interrupts a fetch, the next one goes on with what is missing.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from esync import config
+
+from .debian import unpacked
+from .download import CHUNK, download
+from .errors import DataError
+from .idx import decompress
+from .registry import Entry, IdxFile
+
+SOURCES = ("auto", "apt", "download")
+PARTIAL = ".part"  # ends the name of a file that is not whole yet
+
+
+def fetch(
+    entry: Entry,
+    data_dir: Path,
+    *,
+    source: str = "auto",
+    mirrors: Sequence[str] = (),
+    timeout: float = config.FETCH_TIMEOUT,
+    pause: float = config.FETCH_PAUSE,
+    console: Console | None = None,
+) -> Path:
+    """Put the files of a data set that are missing or broken into data_dir/NAME and return that folder.
+
+    Args:
+        entry: the data set.
+        data_dir: made if it is not there.
+        source: "apt" takes Debian's package, "download" the mirrors; "auto" the package where there is one and apt is
+            at hand, and the mirrors if that fails or if mirrors are given.
+        mirrors: URLs of folders to download from, instead of the registry's.
+        timeout: seconds without a byte before one download is given up.
+        pause: seconds before the mirrors are tried again; doubled each time.
+        console: where progress is shown.
+
+    Raises:
+        DataError: the files could not be had; the message says why, for each place that was tried.
+        OSError: the files could not be written.
+    """
+    console = console or Console()
+    folder = data_dir / entry.name
+    if not faults(entry, data_dir):
+        _say(console, f"{entry.name}: already in {folder}, and whole")
+        return folder
+    with _alone_in(folder, console):
+        todo = faults(entry, data_dir)
+        for file, fault in todo.items():
+            if (folder / file.name).exists():
+                _say(console, f"{folder / file.name}: {fault}; it will be replaced")
+        wants_package = source == "apt" or (source == "auto" and entry.debian_package and not mirrors)
+        if todo and wants_package:
+            try:
+                _from_package(entry.debian_package, todo, folder, console)
+            except DataError as error:
+                if source == "apt":
+                    raise
+                _say(console, f"the Debian package cannot be used ({error}); downloading instead")
+        for file in faults(entry, data_dir):
+            _from_mirrors(mirrors or entry.mirrors, file, folder, timeout, pause, console)
+    _say(console, f"{entry.name}: complete in {folder}, checksums right")
+    return folder
+
+
+def faults(entry: Entry, data_dir: Path) -> dict[IdxFile, str]:
+    """Say what is wrong with each file of the data set under data_dir that is missing or not whole."""
+    found = {file: _fault(data_dir / entry.name / file.name, file) for file in entry.files}
+    return {file: fault for file, fault in found.items() if fault}
+
+
+def _fault(path: Path, file: IdxFile) -> str:
+    """Say what is wrong with the content of the file at this path; empty if nothing is."""
+    try:
+        content = decompress(path, limit=file.size)
+    except DataError as error:
+        return error.wrong
+    if len(content) != file.size:
+        return f"content of {'more' if len(content) > file.size else 'less'} than {file.size} bytes"
+    digest = hashlib.sha256(content).hexdigest()
+    return "" if digest == file.sha256 else f"content with SHA-256 {digest} instead of {file.sha256}"
+
+
+def _from_package(package: str, files: Iterable[IdxFile], folder: Path, console: Console) -> None:
+    with console.status(f"getting the Debian package {package}"), unpacked(package) as room:
+        for file in files:
+            path = next(room.rglob(file.name), None)
+            if path is None:
+                raise DataError(package, f"holds no {file.name}")
+            with open(path, "rb") as stored:
+                _place(iter(lambda: stored.read(CHUNK), b""), file, folder, origin=f"{package}: {file.name}")
+            _say(console, f"{folder / file.name}: from the Debian package {package}")
+
+
+def _from_mirrors(
+    mirrors: Sequence[str], file: IdxFile, folder: Path, timeout: float, pause: float, console: Console
+) -> None:
+    """Download one file from the first mirror that gives it whole; each of them is tried several times."""
+    failures: dict[str, DataError] = {}
+    for attempt in range(config.FETCH_ATTEMPTS):
+        if attempt:
+            time.sleep(pause * 2 ** (attempt - 1))
+        for mirror in mirrors:
+            url = f"{mirror.rstrip('/')}/{file.name}"
+            try:
+                _place(download(url, file, timeout, console), file, folder, origin=url)
+            except DataError as error:
+                failures[url] = error
+                _say(console, f"{error} (try {attempt + 1} of {config.FETCH_ATTEMPTS})")
+            else:
+                _say(console, f"{folder / file.name}: from {url}")
+                return
+    raise DataError(
+        folder / file.name,
+        f"could not be downloaded ({'; '.join(map(str, failures.values()))})",
+        remedy="Check the network, or name another place with --mirror URL",
+    )
+
+
+def _place(chunks: Iterable[bytes], file: IdxFile, folder: Path, origin: str) -> None:
+    """Write a file beside its place, check it, and rename it into place; leave nothing there if any of it fails."""
+    partial = folder / f"{file.name}{PARTIAL}"
+    try:
+        with open(partial, "wb") as out:
+            for chunk in chunks:
+                out.write(chunk)
+            out.flush()
+            os.fsync(out.fileno())
+        if fault := _fault(partial, file):
+            raise DataError(origin, fault)
+        partial.replace(folder / file.name)
+    finally:
+        partial.unlink(missing_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    os.fsync(descriptor)  # the new name, too, outlives a power cut
+    os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path, console: Console) -> Iterator[None]:
+    """Make the folder and keep other fetches out of it; the lock ends with the process, however that ends."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(folder.with_name(f".{folder.name}.lock"), "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say(console, f"another fetch is filling {folder}: waiting for its end")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            folder.mkdir(exist_ok=True)
+            yield
+        finally:
+            with contextlib.suppress(OSError):  # not empty: there is something worth keeping
+                folder.rmdir()
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,62 @@
+"""Reads one gzip-compressed idx file, the format of MNIST and Fashion-MNIST, and checks all that can be checked.
+
+The content is two zero bytes, one byte for the element type (8: unsigned byte), one for the number of dimensions, each
+dimension as a big-endian 32-bit integer, and then the elements in row-major order.
+"""
+
+import gzip
+import math
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from .errors import broken_file
+
+UNSIGNED_BYTE = 8
+
+
+def decompress(path: Path, limit: int = -1) -> bytes:
+    """Return a gzip file's content, of which no more than limit + 1 bytes are read where a limit (bytes) is given.
+
+    Raises:
+        DataError: the file is missing, unreadable, truncated or corrupt.
+    """
+    try:
+        with gzip.open(path) as file:
+            return file.read(limit + 1 if limit >= 0 else -1)
+    except FileNotFoundError:
+        wrong = "no such file"
+    except EOFError:
+        wrong = f"truncated gzip file of {path.stat().st_size} bytes"
+    except (gzip.BadGzipFile, zlib.error) as error:
+        wrong = f"corrupt gzip file ({error})"
+    except OSError as error:
+        wrong = f"unreadable ({error.strerror or error})"
+    raise broken_file(path, wrong, "a whole gzip file")
+
+
+def read_idx(path: Path, ndim: int) -> np.ndarray:
+    """Read the unsigned bytes of a gzip-compressed idx file into a read-only array of ndim dimensions.
+
+    Raises:
+        DataError: the file cannot be decompressed, its magic number or number of dimensions is another one, or it
+            holds fewer or more elements than its header announces.
+    """
+    content = decompress(path)
+    header = 4 + 4 * ndim
+    magic = bytes([0, 0, UNSIGNED_BYTE, ndim])
+    if content[:4] != magic:
+        raise broken_file(
+            path, f"magic number {content[:4].hex() or 'missing'}", f"{magic.hex()}, idx of {ndim} dimensions"
+        )
+    if len(content) < header:
+        raise broken_file(path, f"content ends after {len(content)} bytes", f"a header of {header} bytes")
+    shape = tuple(int(n) for n in np.frombuffer(content, ">u4", count=ndim, offset=4))
+    found, announced = len(content) - header, math.prod(shape)
+    if found != announced:
+        trouble = "trailing bytes: " if found > announced else "elements are missing: "
+        raise broken_file(
+            path, f"{trouble}{found} bytes after the header", f"{announced} for the announced shape {shape}"
+        )
+    return np.frombuffer(content, np.uint8, offset=header).reshape(shape)

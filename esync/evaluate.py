@@ -1,0 +1,190 @@
+"""Test accuracy, computed by a process of its own so that no worker waits for it.
+
+The training process copies the weights into shared memory and goes on; the evaluating process, with low priority and
+one thread, answers when it is done. Never more than one evaluation is under way.
+
+`python -m esync.evaluate` is that process; the training process starts it.
+"""
+
+import contextlib
+import json
+import logging
+import mmap
+import os
+import select
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from . import config
+from .engine import mx
+from .errors import ExpectedError
+from .models import MODELS, build
+from .parenthood import die_with_parent
+from .replica import FlatArrays
+
+log = logging.getLogger(__name__)
+
+#: How much lower than normal the priority of the evaluating process is (nice).
+NICENESS = 19
+#: Images of one forward pass are fewer where they are large, by this many pixels in all.
+MOST_PIXELS = config.EVAL_BATCH_SIZE * 28 * 28
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is evaluated; the command line of the evaluating process, as JSON.
+
+    Attributes:
+        network: name in models.MODELS.
+        dataset: name of the data set.
+        data_dir: where it is.
+        memory: file descriptor of the shared memory: weights, then statistics, float32.
+        parent: process id of the training process.
+    """
+
+    network: str
+    dataset: str
+    data_dir: str
+    memory: int
+    parent: int
+
+
+class EvaluationError(ExpectedError):
+    """The evaluating process has failed; its own message is in the log of this process."""
+
+
+class Evaluation:
+    """The handle of one evaluation."""
+
+    def __init__(self, process: "EvaluationProcess") -> None:
+        self._process = process
+        self._accuracy: float | None = None
+
+    def done(self) -> bool:
+        """Look, without waiting, whether the answer is there."""
+        if self._accuracy is None and select.select([self._process.answers], [], [], 0)[0]:
+            self._read()
+        return self._accuracy is not None
+
+    def result(self) -> float:
+        """The share of test images that are classified correctly."""
+        return self.wait()
+
+    def wait(self) -> float:
+        """Wait for the answer."""
+        if self._accuracy is None:
+            self._read()
+        assert self._accuracy is not None
+        return self._accuracy
+
+    def _read(self) -> None:
+        line = self._process.answers.readline()
+        if not line:
+            raise EvaluationError("the process that evaluates the model has ended")
+        self._accuracy = float(json.loads(line)["accuracy"])
+        self._process.current = None
+
+
+class EvaluationProcess:
+    """The training process's side.
+
+    Args:
+        network: name in models.MODELS.
+        dataset: name of the data set.
+        data_dir: where it is.
+        values: how many weights and statistics the network has.
+    """
+
+    def __init__(self, network: str, dataset: str, data_dir: str, values: int) -> None:
+        memory = os.memfd_create("esync-evaluation")
+        os.ftruncate(memory, 4 * values)
+        self._shared = np.frombuffer(mmap.mmap(memory, 4 * values), np.float32)
+        task = Task(network, dataset, data_dir, memory, os.getpid())
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        for name in ("DMLC_ROLE", "PORT"):
+            environment.pop(name, None)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "esync.evaluate", json.dumps(asdict(task))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=[memory],
+            env=environment,
+            text=True,
+        )
+        os.close(memory)
+        assert self._process.stdout is not None
+        self.answers = self._process.stdout
+        self.current: Evaluation | None = None
+
+    def start(self, weights: FlatArrays, statistics: FlatArrays) -> Evaluation | None:
+        """Evaluate these values (opened by the caller) as they are now; None where the process is still busy."""
+        if self.current is not None and not self.current.done():
+            return None
+        weights.read(0, weights.size, self._shared[: weights.size])
+        statistics.read(0, statistics.size, self._shared[weights.size :])
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write("evaluate\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise EvaluationError("the process that evaluates the model has ended") from None
+        self.current = Evaluation(self)
+        return self.current
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.terminate()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(OSError):
+                if pipe is not None:
+                    pipe.close()
+
+
+def accuracy(net: object, images: np.ndarray, labels: np.ndarray, size: int, context: object) -> float:
+    """The share of images (uint8) that `net` classifies as their labels say."""
+    from .data import as_floats
+    from .data.resize import resize
+
+    batch = max(1, MOST_PIXELS // size**2)
+    right = 0
+    for start in range(0, len(images), batch):
+        inputs = resize(mx.nd.array(as_floats(images[start : start + batch]), ctx=context), size)
+        outputs = net(inputs)  # type: ignore[operator]
+        scores = outputs[0] if isinstance(outputs, (list, tuple)) else outputs
+        right += int((scores.asnumpy().argmax(axis=1) == labels[start : start + batch]).sum())
+    return right / len(images)
+
+
+def main(arguments: list[str]) -> int:
+    """Answer every line on standard input with the accuracy of what is in the shared memory."""
+    task = Task(**json.loads(arguments[0]))
+    die_with_parent(task.parent)
+    os.nice(NICENESS)
+    from .data import load
+
+    dataset = load(task.dataset, task.data_dir)
+    context = mx.cpu()
+    net = build(task.network, dataset.classes, context, seed=0)
+    # The same order as in esync.Trainer: by name.
+    parameters = [parameter for _, parameter in sorted(net.collect_params().items())]
+    weights = FlatArrays(lambda: [p.data() for p in parameters if p.grad_req != "null"])
+    statistics = FlatArrays(lambda: [p.data() for p in parameters if p.grad_req == "null"])
+    shared = np.frombuffer(mmap.mmap(task.memory, 4 * (weights.size + statistics.size)), np.float32)
+    for _ in sys.stdin:
+        begun = time.perf_counter()
+        for arrays, values in ((weights, shared[: weights.size]), (statistics, shared[weights.size :])):
+            arrays.open()
+            arrays.write(0, values)
+            arrays.close()
+        share = accuracy(net, dataset.test_images, dataset.test_labels, MODELS[task.network].size, context)
+        print(json.dumps({"accuracy": share, "seconds": time.perf_counter() - begun}), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,76 @@
+"""The networks by their names on the command line, with the input size that each of them needs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .engine import mx
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network that can be trained.
+
+    Attributes:
+        build: makes it, not initialized; called with the number of classes.
+        size: height and width of its input, in pixels.
+    """
+
+    build: Callable[[int], Any]
+    size: int = 28
+
+
+def _from_gluoncv(name: str) -> Callable[[int], Any]:
+    def build(classes: int) -> Any:
+        from gluoncv.model_zoo import get_model  # imported late: it takes seconds
+
+        return get_model(name, classes=classes, pretrained=False)
+
+    return build
+
+
+def _lenet(classes: int) -> Any:
+    """LeNet-5 with ReLU and max pooling: small, no batch norm; for tests and quick looks."""
+    nn = mx.gluon.nn
+    net = nn.HybridSequential(prefix="lenet_")
+    with net.name_scope():
+        net.add(
+            nn.Conv2D(6, kernel_size=5, padding=2, activation="relu"),
+            nn.MaxPool2D(pool_size=2, strides=2),
+            nn.Conv2D(16, kernel_size=5, activation="relu"),
+            nn.MaxPool2D(pool_size=2, strides=2),
+            nn.Flatten(),
+            nn.Dense(120, activation="relu"),
+            nn.Dense(84, activation="relu"),
+            nn.Dense(classes),
+        )
+    return net
+
+
+#: Name on the command line → the network.
+MODELS: dict[str, Model] = {
+    "alexnet": Model(_from_gluoncv("alexnet"), 224),
+    "resnet18-v1": Model(_from_gluoncv("resnet18_v1")),
+    "resnet50-v1": Model(_from_gluoncv("resnet50_v1")),
+    "resnet50-v2": Model(_from_gluoncv("resnet50_v2")),
+    "mobilenet-v1": Model(_from_gluoncv("mobilenet1.0")),
+    "mobilenet-v2": Model(_from_gluoncv("mobilenetv2_1.0")),
+    "inception-v3": Model(_from_gluoncv("inceptionv3"), 299),
+    "lenet": Model(_lenet),
+}
+
+
+def build(name: str, classes: int, context: Any, seed: int, hybridize: bool = True) -> Any:
+    """A network ready to train: initialized (Xavier, as published), its shapes known, hybridized.
+
+    The same name, classes and seed give the same initial weights, on every worker.
+    """
+    model = MODELS[name]
+    net = model.build(classes)
+    mx.random.seed(seed)
+    net.initialize(mx.init.Xavier(), ctx=context)
+    if hybridize:
+        net.hybridize(static_alloc=True, static_shape=True)
+    net(mx.nd.zeros((2, 1, model.size, model.size), ctx=context))  # lets shapes that are inferred become known
+    mx.nd.waitall()
+    return net

@@ -1,0 +1,44 @@
+"""What every program of this package does the same way: logging, signals, errors as one sentence, and the way out."""
+
+import logging
+import os
+import sys
+from collections.abc import Callable
+
+from .errors import ExpectedError
+from .watchdog import GRACE, InterruptedBySignalError, Watchdog
+
+
+def run(name: str, body: Callable[[Watchdog], int], grace: float = GRACE) -> int:
+    """Run a program's body; its exit code: 0 done, 1 failed, 2 bad usage.
+
+    Args:
+        name: stands in front of what is logged.
+        body: takes the watchdog of this process and returns the exit code.
+        grace: seconds that the main thread has to end by itself after a signal; 0 where it only ever waits in C++.
+    """
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format=f"%(asctime)s {name}: %(message)s", datefmt="%H:%M:%S"
+    )
+    watchdog = Watchdog()
+    watchdog.handle_signals(grace)
+    try:
+        return body(watchdog)
+    except ExpectedError as error:
+        print(f"{name}: error: {error}", file=sys.stderr)
+    except InterruptedBySignalError as signal:
+        print(f"{name}: ended by {signal}", file=sys.stderr)
+    except Exception:
+        logging.getLogger(__name__).exception("%s failed in a way that nobody foresaw", name)
+    return 1
+
+
+def leave(code: int) -> None:
+    """End the process now, with everything written out.
+
+    MXNet's own way out waits for processes that may be gone already.
+    """
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

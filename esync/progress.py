@@ -1,0 +1,87 @@
+"""What a worker says while it trains: a line per round for people, and the same as JSON for the launcher."""
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from typing import TextIO
+
+#: In front of a line of JSON on standard output, where the environment asks for it.
+MARK = "@progress "
+VARIABLE = "ESYNC_PROGRESS"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One round of one worker.
+
+    Attributes:
+        rank: the worker.
+        round: the round that is over.
+        local_iterations: of this worker in it.
+        samples_per_second: of this worker in it.
+        wait: seconds from this worker's commit to the last one's.
+        elapsed: seconds since the start.
+        accuracy: of the newest weights that have been evaluated; None where nothing is evaluated here.
+        accuracy_round: the round that those weights are from.
+    """
+
+    rank: int
+    round: int
+    local_iterations: int
+    samples_per_second: float
+    wait: float
+    elapsed: float
+    accuracy: float | None = None
+    accuracy_round: int | None = None
+
+    def line(self) -> str:
+        """For people."""
+        plural = " " if self.local_iterations == 1 else "s"
+        text = (
+            f"round {self.round:4d}  {self.local_iterations:3d} local iteration{plural}"
+            f"  {self.samples_per_second:7.1f} samples/s  wait {self.wait:6.3f} s"
+        )
+        if self.accuracy is not None:
+            text += f"  accuracy {self.accuracy:.3f} (round {self.accuracy_round})"
+        return text
+
+
+def parse(line: str) -> Progress | None:
+    """The progress in a line of a worker's output; None where the line is something else."""
+    if not line.startswith(MARK):
+        return None
+    try:
+        return Progress(**json.loads(line[len(MARK) :]))
+    except (ValueError, TypeError):
+        return None
+
+
+class Reporter:
+    """Prints progress.
+
+    Args:
+        quiet: no lines for people.
+        machine: lines of JSON, for the launcher.
+        stream: where to.
+    """
+
+    def __init__(self, quiet: bool, machine: bool, stream: TextIO | None = None) -> None:
+        self._quiet, self._machine = quiet, machine
+        self._stream = stream or sys.stdout
+
+    def round(self, progress: Progress) -> None:
+        """Report a round."""
+        if self._machine:
+            print(MARK + json.dumps(asdict(progress)), file=self._stream, flush=True)
+        if not self._quiet:
+            print(progress.line(), file=self._stream, flush=True)
+
+    def accuracy(self, number: int, accuracy: float) -> None:
+        """The accuracy of an earlier round has arrived."""
+        if not self._quiet:
+            print(f"round {number:4d}  accuracy {accuracy:.4f}", file=self._stream, flush=True)
+
+    def say(self, text: str) -> None:
+        """Something that happens once."""
+        if not self._quiet:
+            print(text, file=self._stream, flush=True)

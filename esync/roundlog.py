@@ -1,0 +1,137 @@
+"""The log files of one worker: `{log_dir}/{device}/iter-N.txt`, one per round, and `run.json` beside them.
+
+A thread writes them, so that a slow disk holds no training up; every file is complete as soon as it has its name.
+"""
+
+import fcntl
+import json
+import os
+import queue
+import threading
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+from .errors import ExpectedError
+
+RUN_FILE = "run.json"
+LOCK_FILE = ".lock"
+
+
+class LogDirectoryError(ExpectedError):
+    """The log directory cannot be used; the message names it and says why."""
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write beside, flush to the disk, rename: the file is there as a whole, or not at all."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(beside, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def claim(log_dir: Path, device: str, overwrite: bool) -> tuple[Path, TextIO]:
+    """A folder for this process's logs, and the lock that keeps it for this process while it is open.
+
+    `device` is the name of the folder, "-1", "-2" … behind it where another process of this host has taken it. Logs of
+    an earlier run are moved into a folder `earlier-TIME` inside, or deleted where `overwrite` is true.
+
+    Raises:
+        LogDirectoryError: the folder cannot be made or written.
+    """
+    try:
+        number = 0
+        while True:
+            folder = log_dir / (device if number == 0 else f"{device}-{number}")
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = open(folder / LOCK_FILE, "w")  # noqa: SIM115 - stays open as long as the process
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                lock.close()
+                number += 1
+        earlier = [*folder.glob("iter-*.txt"), *folder.glob(RUN_FILE)]
+        if earlier and not overwrite:
+            aside = folder / time.strftime("earlier-%Y%m%dT%H%M%S")
+            while aside.exists():
+                aside = aside.with_name(aside.name + "+")
+            aside.mkdir()
+        for path in earlier:
+            if overwrite:
+                path.unlink()
+            else:
+                path.rename(aside / path.name)
+    except OSError as error:
+        raise LogDirectoryError(f"cannot write logs to {log_dir}: {error.strerror or error}") from None
+    return folder, lock
+
+
+class RoundLog:
+    """Writes the rounds of one worker.
+
+    Args:
+        log_dir: base folder.
+        device: cpu, gpu0, gpu1 …
+        overwrite: delete an earlier run's logs instead of moving them aside.
+
+    Attributes:
+        folder: where the files are.
+    """
+
+    def __init__(self, log_dir: str | Path, device: str, overwrite: bool = False) -> None:
+        self.folder, self._lock = claim(Path(log_dir), device, overwrite)
+        self._rounds: dict[int, dict[str, Any]] = {}  # those that may still get an accuracy
+        self._queue: queue.SimpleQueue[tuple[Path, str] | None] = queue.SimpleQueue()
+        self._failure: OSError | None = None
+        self._thread = threading.Thread(target=self._write, name="round log", daemon=True)
+        self._thread.start()
+
+    def run(self, facts: dict[str, Any]) -> None:
+        """Write what is true of the whole run (run.json); may be called again to bring it up to date."""
+        self._put(self.folder / RUN_FILE, facts)
+
+    def round(self, number: int, entry: dict[str, Any], keep: bool = False) -> None:
+        """Write a round; with `keep` an accuracy may follow."""
+        if keep:
+            self._rounds[number] = entry
+        self._put(self._path(number), entry)
+
+    def accuracy(self, number: int, accuracy: float) -> None:
+        """The accuracy of the weights that round `number` has ended with has arrived: write that round again."""
+        entry = self._rounds.pop(number)
+        self._put(self._path(number), {**entry, "accuracy": accuracy})
+        for older in [other for other in self._rounds if other < number]:
+            del self._rounds[older]
+
+    def close(self) -> None:
+        """Wait until everything is written; raises LogDirectoryError if something could not be."""
+        self._queue.put(None)
+        self._thread.join()
+        self._lock.close()
+        self._check()
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"iter-{number}.txt"
+
+    def _put(self, path: Path, content: dict[str, Any]) -> None:
+        self._check()
+        self._queue.put((path, json.dumps(content)))
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise LogDirectoryError(f"cannot write logs to {self.folder}: {self._failure.strerror or self._failure}")
+
+    def _write(self) -> None:
+        while (item := self._queue.get()) is not None:
+            try:
+                write_atomically(*item)
+            except OSError as error:
+                self._failure = error
+                return

@@ -1,0 +1,147 @@
+"""What becomes of a finished round: a log file, a line of progress, and on rank 0 an evaluation in the background."""
+
+import logging
+import time
+from typing import Any, Protocol
+
+from .evaluate import Evaluation
+from .progress import Progress, Reporter
+from .replica import FlatArrays
+from .roundlog import RoundLog
+from .sockets import TrafficMeter
+from .trainer import Trainer
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two writings of run.json while the run goes on.
+FACTS_EVERY = 10.0
+
+
+class Examiner(Protocol):
+    """The seam of the evaluation; see `evaluate.EvaluationProcess`."""
+
+    def start(self, weights: FlatArrays, statistics: FlatArrays) -> Evaluation | None:
+        """Start evaluating these values; None while an evaluation is under way."""
+
+    def close(self) -> None:
+        """No more evaluations."""
+
+
+class RoundKeeper:
+    """Keeps the rounds of one worker; the clock of the logs starts when it is made.
+
+    Args:
+        logs: where they are written.
+        reporter: where they are told.
+        facts: what is true of the whole run, for run.json.
+        examiner: evaluates; None on workers that do not.
+        every: rounds between two evaluations.
+        target: test accuracy that ends the run; None for none.
+    """
+
+    def __init__(
+        self,
+        logs: RoundLog,
+        reporter: Reporter,
+        facts: dict[str, Any],
+        examiner: Examiner | None = None,
+        every: int = 1,
+        target: float | None = None,
+    ) -> None:
+        self._logs, self._reporter, self._facts = logs, reporter, facts
+        self._examiner, self._every, self._target = examiner, every, target
+        self._meter = TrafficMeter()
+        self._pending: tuple[int, Evaluation] | None = None
+        self._accuracy: tuple[int, float] | None = None  # round, value
+        self._examined = 0  # the last round whose weights went into an evaluation
+        self._began = self._ended = self._wrote_facts = time.perf_counter()
+
+    def done(self, trainer: Trainer) -> None:
+        """Log, evaluate and report the round that the last step has ended."""
+        now = time.perf_counter()
+        lasted, self._ended = now - self._ended, now
+        result = trainer.algorithm.result
+        sent, received = self._meter.take()
+        entry = {
+            "num_iters": trainer.round,
+            **trainer.world.recorder.take(),
+            "total_time": now - self._began,
+            "bytes_sent": sent,
+            "bytes_received": received,
+            "wait": result.wait if result else 0.0,
+            "transfer": result.transfer if result else 0.0,
+        }
+        evaluated = self._evaluate(trainer)
+        self._logs.round(trainer.round, entry, keep=evaluated)
+        if now - self._wrote_facts > FACTS_EVERY:
+            self._write_facts(trainer)
+        accuracy_round, accuracy = self._accuracy or (None, None)
+        self._reporter.round(
+            Progress(
+                rank=self._facts["rank"],
+                round=trainer.round,
+                local_iterations=trainer.local_iterations,
+                samples_per_second=entry["num_samples"] / lasted,
+                wait=entry["wait"],
+                elapsed=entry["total_time"],
+                accuracy=accuracy,
+                accuracy_round=accuracy_round,
+            )
+        )
+
+    def poll(self, trainer: Trainer) -> None:
+        """File an accuracy that has arrived."""
+        if self._pending is None or not self._pending[1].done():
+            return
+        number, evaluation = self._pending
+        self._pending = None
+        accuracy = evaluation.result()
+        self._accuracy = (number, accuracy)
+        self._logs.accuracy(number, accuracy)
+        self._reporter.accuracy(number, accuracy)
+        if self._target is not None and accuracy >= self._target and not trainer.finished:
+            self._reporter.say(f"accuracy {accuracy:.3f} of round {number} reaches the target {self._target}: stopping")
+            trainer.stop()
+
+    def end(self, trainer: Trainer) -> None:
+        """Wait for the accuracy of the final weights, and write everything down."""
+        while self._pending is not None:
+            self._pending[1].wait()
+            self.poll(trainer)
+            if self._examined < trainer.round:
+                self._evaluate(trainer)
+        self._write_facts(trainer, finished=True)
+        self._logs.close()
+
+    def close(self) -> None:
+        """Let the evaluation go, however the run has ended."""
+        if self._examiner is not None:
+            self._examiner.close()
+
+    def _evaluate(self, trainer: Trainer) -> bool:
+        """Start an evaluation where it is the round's turn; the final round always is."""
+        if self._examiner is None or not (trainer.round % self._every == 0 or trainer.finished):
+            return False
+        replica = trainer.replica
+        replica.open()
+        evaluation = self._examiner.start(replica.weights, replica.statistics)
+        replica.close()
+        if evaluation is None:
+            log.debug("round %d is not evaluated: an earlier evaluation is still under way", trainer.round)
+            return trainer.finished
+        self._pending = (trainer.round, evaluation)
+        self._examined = trainer.round
+        return True
+
+    def _write_facts(self, trainer: Trainer, finished: bool = False) -> None:
+        device = trainer.world.device
+        self._wrote_facts = time.perf_counter()
+        self._logs.run(
+            {
+                **self._facts,
+                "iterations": getattr(device, "iterations", None),
+                "overruns": getattr(device, "overruns", None),
+                "rounds": trainer.round,
+                "finished": finished,
+            }
+        )

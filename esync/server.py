@@ -1,0 +1,52 @@
+"""python -m esync.server: a parameter server. Takes a worker's flags too; -g N adds up on that GPU, else on the CPU."""
+
+import argparse
+import logging
+from typing import Any
+
+from . import config, program
+from .arguments import build_parser, parse
+from .company import Company
+from .environment import Cluster, take_role
+from .watchdog import Wait, Watchdog
+
+log = logging.getLogger(__name__)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serve until all workers have left; the exit code."""
+    options = parse(build_parser("python -m esync.server", "A parameter server."), arguments)
+    return program.run("server", lambda watchdog: _serve(options, watchdog), grace=0)
+
+
+def _memory(options: argparse.Namespace) -> Any:
+    """Where payloads are added up."""
+    if options.gpu is None:
+        from .exchange.inbox import HostMemory
+
+        return HostMemory()
+    from .memory import DeviceMemory
+    from .worker import choose_device
+
+    return DeviceMemory(choose_device(options)[0])
+
+
+def _serve(options: argparse.Namespace, watchdog: Watchdog) -> int:
+    take_role("server")
+    cluster = Cluster.from_environment()
+    memory = _memory(options)
+    from .engine import mx
+    from .exchange.kvstore_server import KVStoreServer
+
+    def alone() -> None:
+        log.error("all workers are gone, without a goodbye")
+        program.leave(1)
+
+    wait = Wait(cluster.everyone, options.start_timeout, Cluster.ADVICE)
+    Company(cluster.workers + 1, 1, config.WORKERS_GONE, alone, watchdog, wait).start()
+    KVStoreServer(mx.kv.create("dist_async"), memory).run()
+    return 0
+
+
+if __name__ == "__main__":
+    program.leave(main())

@@ -1,0 +1,95 @@
+"""The training loop of the worker program: batches in, rounds out, until the run is over."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from .data import Batches
+from .data.resize import resize
+from .engine import mx
+from .errors import ExpectedError
+from .measure import COMPUTE, GET_BATCH, Recorder
+from .trainer import Trainer
+
+
+class DivergedError(ExpectedError):
+    """The loss is no longer a number."""
+
+
+class Rounds(Protocol):
+    """What is done about finished rounds: logs, progress, evaluation."""
+
+    def done(self, trainer: Trainer) -> None:
+        """A round is over."""
+
+    def poll(self, trainer: Trainer) -> None:
+        """Called between iterations; must not wait."""
+
+    def end(self, trainer: Trainer) -> None:
+        """The run is over."""
+
+
+class Iteration:
+    """One iteration: a batch, forward and backward; the gradients are left in the network's parameters.
+
+    Args:
+        net: the network.
+        loss: a Gluon loss of (outputs, labels), one value per sample.
+        batches: the stream of this worker's batches.
+        size: height and width of the network's input.
+        context: the MXNet device.
+    """
+
+    def __init__(self, net: Any, loss: Callable[[Any, Any], Any], batches: Batches, size: int, context: Any) -> None:
+        self._net, self._loss, self._batches = net, loss, batches
+        self._size, self._context = size, context
+
+    def run(self, recorder: Recorder) -> int:
+        """Do it; the number of samples.
+
+        Raises:
+            DivergedError: the loss is NaN or infinite.
+        """
+        with recorder.phase(GET_BATCH):
+            images, labels = next(self._batches)
+            inputs = resize(mx.nd.array(images, ctx=self._context), self._size)
+            targets = mx.nd.array(labels, ctx=self._context)
+        with recorder.phase(COMPUTE):
+            with mx.autograd.record():
+                outputs = self._net(inputs)
+                # Inception has auxiliary classifiers behind its first output.
+                losses = self._loss(outputs[0] if isinstance(outputs, (list, tuple)) else outputs, targets)
+            losses.backward()
+            values = losses.asnumpy()
+            mx.nd.waitall()
+        if not np.isfinite(values).all():
+            raise DivergedError(
+                f"the loss is {'NaN' if np.isnan(values).any() else 'infinite'}: the training has diverged; try a "
+                "smaller learning rate"
+            )
+        return len(labels)
+
+
+def warm_up(trainer: Trainer, iteration: Iteration) -> None:
+    """Build the network's graph, then measure one iteration; model and optimizer stay as they were."""
+    for _ in range(2):
+        with trainer.trial():
+            trainer.step(iteration.run(trainer.world.recorder))
+    trainer.world.recorder.take()
+
+
+def train(trainer: Trainer, iteration: Iteration, rounds: Rounds) -> None:
+    """Train until the run is over on all workers; the trainer has been started.
+
+    Raises:
+        DivergedError: see `Iteration.run`.
+        JobAbortedError: another worker has ended the run because it failed.
+    """
+    recorder = trainer.world.recorder
+    while not trainer.finished:
+        trainer.step(iteration.run(recorder))
+        if trainer.exchanged:
+            rounds.done(trainer)
+        rounds.poll(trainer)
+    rounds.end(trainer)

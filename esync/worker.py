@@ -1,0 +1,209 @@
+"""python -m esync.worker: trains a network on one device, together with the other workers of a cluster.
+
+    DMLC_PS_ROOT_URI=10.1.1.34 DMLC_PS_ROOT_PORT=9091 DMLC_NUM_SERVER=1 DMLC_NUM_WORKER=6 \
+        python -m esync.worker -g 0 -m esync -n resnet18-v1 -ip 10.1.1.34
+
+With DMLC_ROLE=server or scheduler in the environment it becomes that role, so that one command line serves for all.
+"""
+
+import argparse
+import logging
+import os
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+from . import __version__, config, program
+from .arguments import build_parser, parse
+from .errors import ExpectedError
+from .watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from .algorithms import Algorithm
+    from .trainer import Trainer
+
+log = logging.getLogger(__name__)
+
+#: Names this worker's log folder, where the launcher has chosen one for it.
+FOLDER_VARIABLE = "ESYNC_DEVICE_FOLDER"
+
+
+class NoSuchDeviceError(ExpectedError):
+    """The device asked for is not there."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the role that the environment asks for; the exit code."""
+    role = os.environ.get("DMLC_ROLE", "worker")
+    if role == "server":
+        from . import server
+
+        return server.main(arguments)
+    if role == "scheduler":
+        from . import scheduler
+
+        return scheduler.main(arguments)
+    options = parse(build_parser("python -m esync.worker", "Train a network on this device."), arguments)
+    return program.run("worker", lambda watchdog: _work(options, watchdog))
+
+
+def choose_device(options: argparse.Namespace) -> tuple[Any, str]:
+    """The MXNet context, and the name of the device's log folder.
+
+    Without -g and -c the first GPU is taken, or the CPU where there is none.
+    """
+    from .engine import mx
+
+    gpus = mx.context.num_gpus()
+    if options.cpu or (options.gpu is None and not gpus):
+        return mx.cpu(), "cpu"
+    gpu = config.DEFAULT_GPU_ID if options.gpu is None else options.gpu
+    if gpu >= gpus:
+        raise NoSuchDeviceError(
+            f"--gpu {gpu}: this machine and this build of MXNet have {gpus} GPU(s); -c 1 is the CPU"
+        )
+    return mx.gpu(gpu), f"gpu{gpu}"
+
+
+def choose_algorithm(options: argparse.Namespace) -> "Algorithm":
+    """The algorithm that the flags describe."""
+    from .algorithms import ASGD, DCASGD, SSGD, ESync, Local
+
+    if options.mode == "esync":
+        address = f"{options.state_server_ip}:{options.state_server_port}" if options.state_server_ip else None
+        return ESync(options.global_lr, options.local_iterations, address, options.epsilon)
+    if options.mode == "async" and options.use_dcasgd:
+        return DCASGD(options.dcasgd_lambda, options.dcasgd_adaptive)
+    if options.mode == "sync":
+        return SSGD()
+    return ASGD() if options.mode == "async" else Local()
+
+
+def make_trainer(net: Any, options: argparse.Namespace, watchdog: Watchdog, samples: int) -> "Trainer":
+    """The trainer that the flags describe; `samples` is the size of the training set."""
+    import math
+
+    from .engine import mx
+    from .exchange.ledger import Limits
+    from .trainer import Trainer
+    from .world import RealWorld
+
+    if options.optimizer.lower() not in mx.optimizer.Optimizer.opt_registry:
+        known = ", ".join(sorted(mx.optimizer.Optimizer.opt_registry))
+        raise ExpectedError(f"--optimizer {options.optimizer!r} is not known to Gluon; known: {known}")
+    settings = {
+        "learning_rate": options.local_lr if options.mode == "esync" else options.learning_rate,
+        "wd": options.weight_decay,
+        # The learning rates of the command line multiply the sum over the batch: undo the division in `step`.
+        "rescale_grad": options.batch_size,
+    }
+    if options.momentum is not None:
+        settings["momentum"] = options.momentum
+    limits = Limits(
+        rounds=options.rounds or math.inf,
+        samples=math.ceil(options.epochs * samples) if options.epochs else math.inf,
+        seconds=options.max_time or math.inf,
+    )
+    agreement = {
+        "network": options.network,
+        "data set": options.dataset,
+        "partition": options.partition,
+        "seed": options.seed,
+        "global learning rate": options.global_lr,
+    }
+    world = RealWorld(options.step_time, watchdog, options.start_timeout, options.round_timeout)
+    try:
+        return Trainer(
+            net.collect_params(),
+            options.optimizer,
+            settings,
+            algorithm=choose_algorithm(options),
+            limits=limits,
+            agreement=agreement,
+            world=world,
+        )
+    except (ValueError, TypeError) as error:  # TypeError: MXNet's optimizer does not know an option
+        raise ExpectedError(str(error)) from None
+
+
+def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
+    """Set everything up, train, leave."""
+    import numpy as np
+
+    from .data import Batches, find_data_dir, load, partition
+    from .engine import mx
+    from .evaluate import EvaluationProcess
+    from .exchange import JobAbortedError
+    from .models import MODELS, build
+    from .progress import VARIABLE, Reporter
+    from .roundlog import RoundLog
+    from .rounds import RoundKeeper
+    from .training import Iteration, train, warm_up
+
+    data_dir = find_data_dir(options.data_dir, options.dataset)
+    dataset = load(options.dataset, data_dir)
+    context, device = choose_device(options)
+    net = build(options.network, dataset.classes, context, options.seed, not options.no_hybridize)
+    trainer = make_trainer(net, options, watchdog, len(dataset.train_labels))
+
+    def iteration(indices: np.ndarray, seed: tuple[int, ...]) -> Iteration:
+        batches = Batches(dataset.train_images, dataset.train_labels, indices, options.batch_size, seed)
+        return Iteration(net, mx.gluon.loss.SoftmaxCrossEntropyLoss(), batches, MODELS[options.network].size, context)
+
+    try:
+        warm_up(trainer, iteration(np.arange(len(dataset.train_labels)), (options.seed,)))
+        trainer.start()
+        share = partition(options.partition, dataset.train_labels, trainer.workers, options.seed).shares[trainer.rank]
+        logs = RoundLog(options.log_dir, os.environ.get(FOLDER_VARIABLE, device), options.overwrite)
+        reporter = Reporter(options.quiet, machine=os.environ.get(VARIABLE) == "json")
+        reporter.say(f"worker {trainer.rank} of {trainer.workers} on {device}, logs in {logs.folder}")
+        examiner = None
+        if trainer.rank == 0 and not options.no_evaluation:
+            examiner = EvaluationProcess(options.network, options.dataset, str(data_dir), trainer.replica.size)
+        facts = {**_facts(options, trainer), "device": device}
+        rounds = RoundKeeper(logs, reporter, facts, examiner, options.eval_duration, options.target_accuracy)
+        try:
+            train(trainer, iteration(share, (options.seed, trainer.rank)), rounds)
+        finally:
+            rounds.close()
+    except JobAbortedError:
+        raise
+    except BaseException as error:
+        trainer.abort(f"worker {trainer.rank}: {error or type(error).__name__}")
+        raise
+    finally:
+        trainer.close()
+    reporter.say(f"done after {trainer.round} rounds")
+    return 0
+
+
+def _facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]:
+    """What run.json says about the run."""
+    flags = (
+        "network",
+        "dataset",
+        "batch_size",
+        "seed",
+        "partition",
+        "optimizer",
+        "momentum",
+        "weight_decay",
+        "step_time",
+    )
+    return {
+        "version": __version__,
+        "host": socket.gethostname(),
+        "rank": trainer.rank,
+        "workers": trainer.workers,
+        "mode": trainer.algorithm.name,
+        "learning_rate": options.local_lr if options.mode == "esync" else options.learning_rate,
+        "global_lr": options.global_lr if options.mode == "esync" else None,
+        "parameters": trainer.replica.size,
+        "model_bytes": 4 * trainer.replica.size,
+        "started": time.time(),
+        **{flag: getattr(options, flag) for flag in flags},
+    }
+
+
+if __name__ == "__main__":
+    program.leave(main())

@@ -1,0 +1,49 @@
+"""The modes that the log tools know: their folders, the names of their summaries, and who they are in a figure."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+BASELINE = "SSGD"  # what a speedup is measured against
+STANDALONE = "Standalone"  # sequential SGD on one device
+
+
+@dataclass(frozen=True)
+class Mode:
+    """One way of training whose logs lie in a folder of their own.
+
+    Attributes:
+        folder: name of the folder below the network's folder; also the value of `--mode`.
+        summary: stem of the summary file inside that folder.
+        method: the algorithm, as legends and tables name it.
+        iid: whether every worker's share of the data has the same distribution.
+    """
+
+    folder: str
+    summary: str
+    method: str
+    iid: bool = True
+
+    @property
+    def label(self) -> str:
+        """Method and kind of data in a few words."""
+        return self.method if self.iid else f"{self.method} non-i.i.d."
+
+    def summary_path(self, network_folder: Path) -> Path:
+        """Where the summary of this mode lies."""
+        return network_folder / self.folder / f"{self.summary}.json"
+
+
+#: In the order in which tables and figures show them. The file names are those of the published implementation.
+MODES: tuple[Mode, ...] = (
+    Mode("esync", "ESync", "ESync"),
+    Mode("sync", "Sync", BASELINE),
+    Mode("async", "Async", "ASGD"),
+    Mode("dcasgd", "DCASGD", "DC-ASGD"),
+    Mode("esync-niid", "ESync-Non-IID", "ESync", iid=False),
+    Mode("sync-niid", "Sync-Non-IID", BASELINE, iid=False),
+    Mode("async-niid", "Async-Non-IID", "ASGD", iid=False),
+    Mode("dcasgd-niid", "DCASGD-Non-IID", "DC-ASGD", iid=False),
+    Mode("local", STANDALONE, STANDALONE),
+)
+
+BY_FOLDER: dict[str, Mode] = {mode.folder: mode for mode in MODES}

@@ -1,0 +1,125 @@
+"""Summarize the round files of a mode's devices in one NAME.json.
+
+    python logs_tools/summarize.py -b logs -n resnet18-v1 -m esync
+
+Reads {base}/{network}/{mode}/{host}/{device}/iter-N.txt, whatever hosts and devices there are, and writes
+{base}/{network}/{mode}/NAME.json (see `logs_tools.summary_file`). Without -m it does so for every mode that has a
+folder. Files that hold no round are named, skipped and counted.
+"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+if not __package__:  # started as a file: imports start at the checkout, as they do with -m
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from esync import config
+from logs_tools import terminal
+from logs_tools.collect import ModeReport, summarize_mode
+from logs_tools.files import write_whole
+from logs_tools.modes import BY_FOLDER, MODES, Mode
+
+
+def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Parse the command line; exits with 2 on bad usage."""
+    parser = argparse.ArgumentParser(prog="summarize", description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "-b", "--base-dir", type=Path, default=Path(config.LOG_DIR), help="folder of all logs (default: %(default)s)"
+    )
+    parser.add_argument("-n", "--network", default=config.NETWORK, help="(default: %(default)s)")
+    parser.add_argument("-m", "--mode", help=f"one of {', '.join(BY_FOLDER)} (default: every one that has a folder)")
+    parser.add_argument(
+        "--model-bytes",
+        type=int,
+        help="size of the model, to estimate the traffic of logs without bytes "
+        f"(default: as published, for {', '.join(config.PUBLISHED_MODEL_BYTES)})",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was read and skipped to FILE")
+    options = parser.parse_args(arguments)
+    if options.mode is not None and options.mode not in BY_FOLDER:
+        parser.error(f"unknown mode {options.mode!r}: choose one of {', '.join(BY_FOLDER)}")
+    if options.model_bytes is not None and options.model_bytes <= 0:
+        parser.error(f"--model-bytes {options.model_bytes}: expected a number of bytes above 0")
+    if options.model_bytes is None:
+        options.model_bytes = config.PUBLISHED_MODEL_BYTES.get(options.network)
+    return options
+
+
+def run(options: argparse.Namespace) -> int:
+    """Summarize the chosen modes and return the exit code.
+
+    Raises:
+        OSError: a folder cannot be listed or a result cannot be written.
+    """
+    network_folder = options.base_dir / options.network
+    modes = _modes_to_read(network_folder, options.mode)
+    reports = []
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=terminal.STATUS, disable=not terminal.STATUS.is_terminal, transient=True) as bar:
+        for mode in modes:
+            reports.append(
+                summarize_mode(
+                    network_folder,
+                    mode,
+                    options.model_bytes,
+                    partial(_show, bar, bar.add_task(f"reading {mode.folder}", total=None)),
+                )
+            )
+    for report in reports:
+        _tell(report)
+    if options.json:
+        whole = {
+            "base_dir": str(options.base_dir),
+            "network": options.network,
+            "modes": {report.mode.folder: report.as_json() for report in reports},
+        }
+        write_whole(options.json, json.dumps(whole, indent=2, allow_nan=False).encode() + b"\n")
+    if not any(report.summary for report in reports):
+        chosen = options.mode or "MODE"
+        terminal.complain(f"nothing to summarize in {network_folder}: expected {chosen}/HOST/DEVICE/iter-N.txt there")
+        return 1
+    return 0
+
+
+def _show(bar: Progress, task: TaskID, done: int, files: int) -> None:
+    bar.update(task, completed=done, total=files)
+
+
+def _modes_to_read(network_folder: Path, chosen: str | None) -> list[Mode]:
+    """Return the modes whose folders exist."""
+    modes = [BY_FOLDER[chosen]] if chosen else list(MODES)
+    return [mode for mode in modes if (network_folder / mode.folder).is_dir()]
+
+
+def _tell(report: ModeReport) -> None:
+    """Print where the summary is; name on stderr what is not in it."""
+    if report.summary:
+        devices = sum(len(devices) for devices in report.summary.values())
+        print(f"{report.mode.label}: {report.rounds_read} rounds, devices: {devices}, in {report.path}")
+    for warning in report.warnings[: config.SKIPPED_SHOWN]:
+        terminal.complain(f"{report.mode.folder}: {warning}")
+    for skip in report.skipped[: config.SKIPPED_SHOWN]:
+        terminal.complain(f"skipped ({skip.category}) {skip.path}: {skip.reason}")
+    unnamed = max(0, len(report.skipped) - config.SKIPPED_SHOWN) + max(0, len(report.warnings) - config.SKIPPED_SHOWN)
+    if unnamed:
+        terminal.complain(f"… and {unnamed} more; --json FILE lists all of them")
+    if report.skipped:
+        counts = Counter(skip.category for skip in report.skipped)
+        parts = ", ".join(f"{count} {category}" for category, count in sorted(counts.items()))
+        terminal.complain(f"{report.mode.folder}: {len(report.skipped)} skipped ({parts})")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the tool: exit code 0 done, 1 nothing to do or failed, 2 bad usage."""
+    options = parse_arguments(arguments)
+    return terminal.guarded(lambda: run(options))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""Finding the devices of a mode and their round files: {base}/{network}/{mode}/{host}/{device}/iter-N.txt."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from logs_tools.rounds import ROUND_FILE, Category
+
+#: cpu, gpu0, …, and cpu-1 for a second process on the same device. Folders of another name are no devices: logs of an
+#: earlier run that were moved aside must not be counted as a worker of this one.
+DEVICE_FOLDER = re.compile(r"(cpu|gpu[0-9]+)(-[0-9]+)?")
+
+#: What a worker writes into its device's folder beside the rounds: facts of the run, and a folder into which it moved
+#: the logs of an earlier one. Its lock and files half written are hidden.
+RUN_FILE = "run.json"
+EARLIER_PREFIX = "earlier-"
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A file or a folder that is not in the summary, and why."""
+
+    path: Path
+    category: Category
+    reason: str
+
+
+@dataclass(frozen=True)
+class DeviceFolder:
+    """One device's folder: its round files in the order of their numbers, and what else lies there."""
+
+    host: str
+    device: str
+    path: Path
+    round_files: tuple[tuple[int, Path], ...]
+    foreign: tuple[Skipped, ...]
+
+
+def natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    """Key for sorting names as people do: gpu2 before gpu10."""
+    return tuple(
+        (0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"([0-9]+)", name) if part
+    )
+
+
+def find_devices(mode_folder: Path) -> tuple[list[DeviceFolder], list[Skipped]]:
+    """Return the devices below a mode's folder, hosts and devices in natural order, and the folders left out.
+
+    Raises:
+        OSError: a folder cannot be listed.
+    """
+    devices: list[DeviceFolder] = []
+    skipped: list[Skipped] = []
+    for host in _subfolders(mode_folder):
+        if DEVICE_FOLDER.fullmatch(host.name) and any(ROUND_FILE.fullmatch(name) for name in os.listdir(host)):
+            reason = "a device's folder where a host's was expected: HOST/DEVICE/iter-N.txt"
+            skipped.append(Skipped(host, "foreign", reason))
+            continue
+        for device in _subfolders(host):
+            if DEVICE_FOLDER.fullmatch(device.name):
+                devices.append(_list_device(host.name, device))
+            else:
+                skipped.append(Skipped(device, "foreign", "no device's name (cpu, gpu0, gpu1, cpu-1, …)"))
+    return devices, skipped
+
+
+def _subfolders(folder: Path) -> Iterator[Path]:
+    names = [entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith(".")]
+    return (folder / name for name in sorted(names, key=natural))
+
+
+def _list_device(host: str, folder: Path) -> DeviceFolder:
+    """Sort the content of a device's folder into rounds, in numeric order, and other things."""
+    rounds: list[tuple[int, Path]] = []
+    foreign: list[Skipped] = []
+    for name in os.listdir(folder):
+        match = ROUND_FILE.fullmatch(name)
+        if match:
+            rounds.append((int(match[1]), folder / name))
+        elif name != RUN_FILE and not name.startswith((".", EARLIER_PREFIX)):
+            foreign.append(Skipped(folder / name, "foreign", "not named iter-N.txt"))
+    return DeviceFolder(
+        host,
+        folder.name,
+        folder,
+        tuple(sorted(rounds)),
+        tuple(sorted(foreign, key=lambda skip: natural(skip.path.name))),
+    )
+
+
+def missing_ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Return the gaps in ascending round numbers, counted from 1, as (first, last) of what is missing."""
+    gaps = []
+    expected = 1
+    for number in numbers:
+        if number > expected:
+            gaps.append((expected, number - 1))
+        expected = number + 1
+    return gaps

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Starts the state server on this machine; it stays when you log out.
+#
+#     scripts/start_state_server.sh [--host 0.0.0.0] [--port 10010]
+#
+# Prints where it listens, its process id and its log. Ends with the server's exit code where it does not start.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+python=.venv/bin/python
+[ -x "$python" ] || python=python3
+log=runs/state_server-$(date +%Y%m%d-%H%M%S)-$$.log
+mkdir -p runs
+
+nohup "$python" -u -m esync.state_server --host 0.0.0.0 "$@" > "$log" 2>&1 < /dev/null &
+pid=$!
+until grep -q '^listening on ' "$log"; do
+    if ! kill -0 "$pid" 2> /dev/null; then
+        code=0
+        wait "$pid" || code=$?
+        cat "$log" >&2
+        rm "$log"
+        exit "$code"
+    fi
+    sleep 0.1
+done
+grep '^listening on ' "$log"
+echo "process $pid, log $PWD/$log; stop it with: kill $pid"

@@ -1,0 +1,168 @@
+"""Properties of the decision: bounds on waiting, independence of workers' clocks, safety under threads."""
+
+import math
+import random
+import threading
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from virtual_cluster import VirtualCluster
+
+from esync.coordination.coordinator import Coordinator, RefusedError
+
+SPEEDS = st.lists(st.floats(0.02, 2.0), min_size=2, max_size=6)
+EPSILON = st.floats(0.0, 0.5)
+ROUNDING = 1e-6
+
+
+@settings(deadline=None, max_examples=150)
+@given(speeds=SPEEDS, epsilon=EPSILON, h=st.integers(1, 3))
+def test_no_device_waits_longer_than_one_own_iteration_and_epsilon(speeds, epsilon, h):
+    slowest = max(speeds)
+    for played in VirtualCluster(Coordinator(len(speeds), epsilon, h), speeds).run(rounds=4):
+        for rank, (speed, wait, count) in enumerate(zip(speeds, played.waits, played.iterations, strict=True)):
+            assert wait <= speed + epsilon + ROUNDING
+            if rank != speeds.index(slowest):
+                fitting = (h * slowest - epsilon) / speed  # iterations until the slowest is about to end
+                assert max(1, math.floor(fitting - ROUNDING)) <= count <= max(1, math.floor(fitting + ROUNDING))
+        assert played.iterations[speeds.index(slowest)] == h
+
+
+@settings(deadline=None, max_examples=75)
+@given(speeds=SPEEDS, epsilon=EPSILON, seed=st.integers(0, 10**6), latest=st.floats(0.0, 0.3))
+def test_a_late_start_of_a_round_costs_no_more_than_the_lateness(speeds, epsilon, seed, latest):
+    draw = random.Random(seed)
+    cluster = VirtualCluster(
+        Coordinator(len(speeds), epsilon), speeds, lateness=lambda round, rank: draw.uniform(0, latest)
+    )
+    for played in cluster.run(rounds=4):
+        assert all(w <= s + epsilon + latest + ROUNDING for w, s in zip(played.waits, speeds, strict=True))
+
+
+@settings(deadline=None, max_examples=50)
+@given(speeds=SPEEDS, epsilon=EPSILON, skew=st.lists(st.floats(-1e6, 1e6), min_size=6, max_size=6))
+def test_the_workers_clocks_change_nothing(speeds, epsilon, skew):
+    right = VirtualCluster(Coordinator(len(speeds), epsilon), speeds).run(rounds=3)
+    wrong = VirtualCluster(Coordinator(len(speeds), epsilon), speeds, clock_skew=skew).run(rounds=3)
+    assert right == wrong
+
+
+@pytest.mark.parametrize(
+    ("speeds", "epsilon", "iterations"),
+    [
+        ([0.03, 3.5], 0.0, [116, 1]),
+        ([0.03, 3.5], 0.5, [100, 1]),
+        ([0.03, 0.3, 1.0], 0.0, [33, 3, 1]),
+        ([0.03, 1.3, 3.5], 0.0, [116, 2, 1]),
+        ([1.0, 0.95, 0.9, 0.8], 0.0, [1, 1, 1, 1]),
+        ([1.0, 1.0], 0.02, [1, 1]),
+    ],
+)
+def test_local_iterations_follow_the_speeds(speeds, epsilon, iterations):
+    """Every device does about (c_max − ε) / c_i iterations: those that end before the slowest's one does."""
+    for played in VirtualCluster(Coordinator(len(speeds), epsilon), speeds).run(rounds=5):
+        for count, expected in zip(played.iterations, iterations, strict=True):
+            assert abs(count - expected) <= 1
+
+
+def test_a_middle_device_may_wait_almost_its_own_iteration():
+    for played in VirtualCluster(Coordinator(3, 0.0), [0.03, 1.3, 3.5]).run(rounds=3):
+        assert played.waits[0] <= 0.03 + ROUNDING
+        assert played.waits[1] == pytest.approx(0.9)
+        assert played.waits[2] == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_jitter_lengthens_waits_by_no_more_than_the_jitter(seed):
+    draw = random.Random(seed)
+    speeds, epsilon, jitter = [0.03, 0.3, 1.0], 0.02, 0.2
+    cluster = VirtualCluster(
+        Coordinator(3, epsilon), speeds, step=lambda rank, speed: speed * draw.uniform(1 - jitter, 1 + jitter)
+    )
+    played = cluster.run(rounds=50)
+    # The slowest may come 2 × 0.2 s later than its smoothed capability says; a device may be 2 × 20 % slower, too.
+    for one in played:
+        for speed, wait in zip(speeds, one.waits, strict=True):
+            assert wait <= speed * (1 + 2 * jitter) + epsilon + 2 * jitter * max(speeds)
+        assert one.iterations[2] == 1
+    useful = sum(sum(speed * count for speed, count in zip(speeds, one.iterations, strict=True)) for one in played)
+    exchanges = cluster.exchange * len(played)
+    assert useful / (3 * (cluster.now - exchanges)) > 0.75
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    calls=st.lists(
+        st.tuples(
+            st.sampled_from(["apply", "reset"]),
+            st.integers(-1, 4),  # rank
+            st.integers(-1, 6),  # k or round
+            st.floats() | st.floats(0.0, 2.0),  # c
+            st.none() | st.integers(-1, 4),  # round
+        ),
+        max_size=40,
+    )
+)
+def test_no_sequence_of_messages_breaks_it(calls):
+    job = Coordinator(3, 0.02)
+    for now, (kind, rank, number, seconds, round) in enumerate(calls):
+        before = job.snapshot()
+        try:
+            if kind == "apply":
+                answer = job.apply(rank, number, seconds, float(now), round=round)
+                after = job.snapshot()["records"][rank]
+                assert answer in (True, False)
+                assert not answer or (after[4] and number > 0)  # READY is on record
+                assert after[4] or not before["records"][rank][4]  # and is not taken back
+            else:
+                job.reset(rank, number, float(now), te=seconds)
+                assert job.snapshot()["t"] - before["t"] in (0, 1)
+        except RefusedError:
+            assert job.snapshot() == before
+
+
+class Yielding(int):
+    """A number that, when compared, lets other threads run: what no lock protects then goes wrong every time."""
+
+    def __gt__(self, other: int) -> bool:
+        answer = int(self) > other
+        time.sleep(1e-4)
+        return answer
+
+
+def test_many_threads_can_ask_at_once():
+    """Every worker's questions come twice, from two threads at once; each is counted once, as if they came in turn."""
+    workers, rounds, questions = 3, 3, 30
+    job, in_turn = (Coordinator(workers, 0.0, smoothing=0.5) for _ in range(2))
+    gate = threading.Barrier(2 * workers, timeout=60)
+    failures = []
+
+    def messages(to: Coordinator, rank: int, round: int, number: type[int]) -> None:
+        if round > 1:
+            to.reset(rank, round, now=float(round))
+        for k in range(questions):
+            to.apply(rank, number(k), 1.0 + rank + 0.01 * (k % 7), now=round + k / questions, round=round)
+
+    def ask(rank: int) -> None:
+        try:
+            for round in range(1, rounds + 1):
+                gate.wait()
+                messages(job, rank, round, Yielding)
+                gate.wait()
+        except Exception as error:
+            failures.append(error)
+            gate.abort()
+
+    threads = [threading.Thread(target=ask, args=(i % workers,)) for i in range(2 * workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for round in range(1, rounds + 1):
+        for rank in range(workers):
+            messages(in_turn, rank, round, int)
+    assert not failures
+    for got, expected in zip(job.snapshot()["records"], in_turn.snapshot()["records"], strict=True):
+        assert got[:3] == expected[:3]  # rank, k and the smoothed capability

@@ -1,0 +1,87 @@
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from esync.data import Batches
+
+RNG = np.random.default_rng(0)
+IMAGES = RNG.integers(0, 256, (100, 4, 5), dtype=np.uint8)
+NUMBERS = np.arange(100)  # as labels they tell which samples a batch holds
+
+SHARES = st.lists(st.integers(0, 99), min_size=1, max_size=40, unique=True).map(np.array)
+SIZES = st.integers(1, 60)
+
+
+def numbers(batches, count):
+    return [next(batches)[1].astype(int).tolist() for _ in range(count)]
+
+
+@given(SHARES, SIZES, st.integers(0, 99))
+def test_each_epoch_holds_each_sample_once_also_across_batches(share, batch_size, seed):
+    batches = Batches(IMAGES, NUMBERS, share, batch_size, seed)
+    stream = np.concatenate(numbers(batches, 2 + 3 * len(share) // batch_size))
+    assert len(stream) >= 3 * len(share)
+    for epoch in range(3):
+        visited = stream[epoch * len(share) : (epoch + 1) * len(share)]
+        assert sorted(visited.tolist()) == sorted(share.tolist())
+
+
+@given(SHARES, SIZES, st.integers(0, 10), st.integers(1, 5))
+def test_a_restored_stream_goes_on_as_the_first_one_would_have(share, batch_size, before, after):
+    batches = Batches(IMAGES, NUMBERS, share, batch_size, seed=3)
+    numbers(batches, before)
+    state = json.loads(json.dumps(batches.state()))
+    expected = numbers(batches, after)
+    resumed = Batches(IMAGES, NUMBERS, share, batch_size, seed=3)
+    numbers(resumed, 2)  # wherever it was, restore moves it
+    resumed.restore(state)
+    assert numbers(resumed, after) == expected
+
+
+def test_images_are_floats_from_0_to_1_with_a_channel_and_labels_are_floats():
+    images, labels = next(Batches(IMAGES, NUMBERS, np.arange(100), batch_size=64, seed=0))
+    assert images.shape == (64, 1, 4, 5)
+    assert images.dtype == labels.dtype == np.float32
+    assert labels.shape == (64,)
+    for image, number in zip(images, labels.astype(int), strict=True):
+        np.testing.assert_array_equal(image[0], IMAGES[number].astype(np.float32) / np.float32(255))
+
+
+def test_black_is_0_and_white_is_1():
+    images, _ = next(Batches(np.array([[[0, 255]]], np.uint8), np.array([7]), np.array([0]), batch_size=1, seed=0))
+    assert images.tolist() == [[[[0.0, 1.0]]]]
+
+
+def test_the_order_depends_on_seed_and_epoch_alone():
+    share = np.arange(100)
+    epochs = numbers(Batches(IMAGES, NUMBERS, share, 100, seed=0), 3)
+    assert epochs == numbers(Batches(IMAGES, NUMBERS, share, 100, seed=0), 3)
+    others = numbers(Batches(IMAGES, NUMBERS, share, 100, seed=1), 3)
+    ranks = [numbers(Batches(IMAGES, NUMBERS, share, 100, seed=(0, rank)), 1)[0] for rank in (1, 2)]
+    orders = [*epochs, *others, *ranks]
+    assert len({tuple(order) for order in orders}) == len(orders)
+
+
+def test_a_batch_is_a_copy():
+    images, labels = next(Batches(IMAGES, NUMBERS, np.arange(10), 10, seed=0))
+    before = IMAGES.copy()
+    images[:], labels[:] = 0, 0
+    np.testing.assert_array_equal(IMAGES, before)
+    np.testing.assert_array_equal(NUMBERS, np.arange(100))
+
+
+def test_what_cannot_be_batched_is_refused():
+    with pytest.raises(ValueError, match="without samples"):
+        Batches(IMAGES, NUMBERS, np.array([], int), 10, seed=0)
+    with pytest.raises(ValueError, match="batch size 0"):
+        Batches(IMAGES, NUMBERS, np.arange(10), 0, seed=0)
+
+
+@pytest.mark.parametrize("state", [(0, 11), (0, -1), (-1, 0)])
+def test_a_position_of_another_share_is_refused(state):
+    batches = Batches(IMAGES, NUMBERS, np.arange(10), 4, seed=0)
+    with pytest.raises(ValueError, match="another partition"):
+        batches.restore({"epoch": state[0], "position": state[1]})

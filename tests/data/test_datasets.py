@@ -1,0 +1,91 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny_dataset
+from tiny_dataset import CONTENTS, idx_bytes
+
+from esync import config
+from esync.data import DataError, find_data_dir, load
+from esync.data.fetch import faults
+from esync.data.registry import FASHION_MNIST
+
+
+def test_load_gives_all_four_arrays(tmp_path):
+    tiny_dataset.write(tmp_path)
+    data = load("fashion-mnist", tmp_path)
+    assert (data.name, data.classes) == ("fashion-mnist", 10)
+    assert data.train_images.shape == (40, 28, 28)
+    assert data.test_images.shape == (20, 28, 28)
+    assert data.train_images.tobytes() == CONTENTS["train-images-idx3-ubyte.gz"][16:]
+    np.testing.assert_array_equal(data.train_labels, np.arange(40) % 10)
+    np.testing.assert_array_equal(data.test_labels, np.arange(20) % 10)
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "wrong"),
+    [
+        ("train-labels-idx1-ubyte.gz", np.arange(39) % 10, "39 labels; expected 40"),
+        ("t10k-images-idx3-ubyte.gz", np.zeros((19, 28, 28)), "20 labels; expected 19"),
+        ("train-labels-idx1-ubyte.gz", np.full(40, 10), "label 10; expected labels from 0 to 9"),
+        ("train-images-idx3-ubyte.gz", np.zeros((40, 28, 27)), r"images of (28, 27) pixels; expected (28, 28)"),
+    ],
+)
+def test_files_that_do_not_fit_are_refused(tmp_path, name, array, wrong):
+    tiny_dataset.write(tmp_path, {**CONTENTS, name: idx_bytes(array)})
+    with pytest.raises(DataError) as caught:
+        load("fashion-mnist", tmp_path)
+    assert wrong in str(caught.value)
+    assert name.split("-")[0] in str(caught.value)  # train or t10k: the file is named
+    assert f"fetch --to {tmp_path}" in str(caught.value)
+
+
+def test_a_set_without_samples_is_refused(tmp_path):
+    none = {"t10k-images-idx3-ubyte.gz": np.empty((0, 28, 28)), "t10k-labels-idx1-ubyte.gz": np.empty(0)}
+    tiny_dataset.write(tmp_path, CONTENTS | {name: idx_bytes(array) for name, array in none.items()})
+    with pytest.raises(DataError, match="no samples"):
+        load("fashion-mnist", tmp_path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    (tiny_dataset.write(tmp_path) / "t10k-labels-idx1-ubyte.gz").unlink()
+    with pytest.raises(DataError, match=r"t10k-labels-idx1-ubyte\.gz: no such file"):
+        load("fashion-mnist", tmp_path)
+
+
+def test_an_unknown_data_set_lists_the_known_ones(tmp_path):
+    with pytest.raises(DataError, match="imagenet: unknown data set; expected one of fashion-mnist"):
+        load("imagenet", tmp_path)
+
+
+def test_the_first_directory_that_holds_the_set_is_used(tmp_path, monkeypatch):
+    first, second = tmp_path / "first", tmp_path / "second"
+    monkeypatch.setattr(config, "DATA_DIRS", (str(first), str(second)))
+    with pytest.raises(DataError) as caught:
+        find_data_dir(None, "fashion-mnist")
+    assert str(first / "fashion-mnist") in str(caught.value)
+    assert str(second / "fashion-mnist") in str(caught.value)
+    assert f"fetch --to {first}" in str(caught.value)
+    tiny_dataset.write(second)
+    assert find_data_dir(None, "fashion-mnist") == second
+    tiny_dataset.write(first)
+    assert find_data_dir(None, "fashion-mnist") == first
+    assert find_data_dir(second, "fashion-mnist") == second
+
+
+def test_a_given_directory_is_the_only_one_looked_at(tmp_path, monkeypatch):
+    tiny_dataset.write(tmp_path / "there")
+    monkeypatch.setattr(config, "DATA_DIRS", (str(tmp_path / "there"),))
+    with pytest.raises(DataError, match="elsewhere"):
+        find_data_dir(str(tmp_path / "elsewhere"), "fashion-mnist")
+
+
+def test_the_registry_describes_the_real_fashion_mnist():
+    candidates = [Path(__file__).parents[2] / config.DATA_DIRS[0], *map(Path, config.DATA_DIRS)]
+    data_dir = next((place for place in candidates if (place / "fashion-mnist").is_dir()), None)
+    if data_dir is None:
+        pytest.skip("Fashion-MNIST is not on this machine")
+    assert faults(FASHION_MNIST, data_dir) == {}
+    data = load("fashion-mnist", data_dir)
+    assert np.bincount(data.train_labels).tolist() == [6000] * 10
+    assert np.bincount(data.test_labels).tolist() == [1000] * 10

@@ -1,0 +1,105 @@
+"""Fetching from a Debian package: the machine's own apt-get and dpkg-deb, on a repository of one tiny package."""
+
+import dataclasses
+import hashlib
+import shutil
+import subprocess
+import tempfile
+
+import pytest
+import tiny_dataset
+from mirror import Mirror
+
+from esync.data import DataError
+from esync.data.fetch import faults, fetch
+
+PACKAGE = "dataset-tiny"
+ENTRY = dataclasses.replace(tiny_dataset.ENTRY, debian_package=PACKAGE)
+CONTROL = (
+    f"Package: {PACKAGE}\nVersion: 1\nArchitecture: all\nMaintainer: Nobody <nobody@example.org>\nDescription: -\n"
+)
+
+pytestmark = pytest.mark.skipif(
+    not (shutil.which("apt-get") and shutil.which("dpkg-deb")), reason="neither Debian nor Ubuntu"
+)
+
+
+def publish(repository, contents):
+    """Build the package with these contents and a repository that holds it."""
+    tree = repository / "tree"
+    tiny_dataset.write(tree / "usr/share/datasets", contents)
+    (tree / "DEBIAN").mkdir()
+    (tree / "DEBIAN" / "control").write_text(CONTROL)
+    package = repository / f"{PACKAGE}_1_all.deb"
+    subprocess.run(["dpkg-deb", "--root-owner-group", "-b", tree, package], check=True, capture_output=True)
+    digest = hashlib.sha256(package.read_bytes()).hexdigest()
+    index = f"{CONTROL}Filename: ./{package.name}\nSize: {package.stat().st_size}\nSHA256: {digest}\n"
+    (repository / "Packages").write_text(index)
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """An empty folder that is the only source of packages that apt knows, with no package lists yet."""
+    folder, state = tmp_path / "repository", tmp_path / "apt"
+    for path in (folder, state / "lists" / "partial", state / "cache" / "archives" / "partial"):
+        path.mkdir(parents=True)
+    (state / "sources.list").write_text(f"deb [trusted=yes] file:{folder} ./\n")
+    (state / "status").touch()
+    (state / "apt.conf").write_text(
+        f'Dir::Etc::SourceList "{state}/sources.list"; Dir::Etc::SourceParts "/dev/null";\n'
+        f'Dir::State::Lists "{state}/lists"; Dir::State::status "{state}/status"; Dir::Cache "{state}/cache";\n'
+    )
+    monkeypatch.setenv("APT_CONFIG", str(state / "apt.conf"))
+    rooms = tmp_path / "temporary"
+    rooms.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(rooms))
+    yield folder
+    assert list(rooms.iterdir()) == []  # whatever happened, the temporary files are gone
+
+
+def test_the_package_is_found_without_package_lists_and_changes_none(repository, tmp_path, capsys):
+    publish(repository, tiny_dataset.CONTENTS)
+    fetch(ENTRY, tmp_path / "data")
+    assert faults(ENTRY, tmp_path / "data") == {}
+    assert f"from the Debian package {PACKAGE}" in capsys.readouterr().out
+    assert list((tmp_path / "apt" / "lists" / "partial").iterdir()) == []
+    assert [path.name for path in (tmp_path / "apt" / "lists").iterdir()] == ["partial"]
+
+
+def test_the_machines_package_lists_are_used_where_they_know_it(repository, tmp_path):
+    publish(repository, tiny_dataset.CONTENTS)
+    subprocess.run(["apt-get", "-qq", "-oAPT::Sandbox::User=root", "update"], check=True, capture_output=True)
+    (repository / "Packages").unlink()  # so a list of our own would not find it
+    fetch(ENTRY, tmp_path / "data", source="apt")
+    assert faults(ENTRY, tmp_path / "data") == {}
+
+
+def test_without_such_a_package_it_is_downloaded_and_said_why(repository, tmp_path, capsys):
+    (repository / "Packages").touch()
+    with Mirror() as mirror:
+        fetch(dataclasses.replace(ENTRY, mirrors=(mirror.url,)), tmp_path / "data")
+    assert faults(ENTRY, tmp_path / "data") == {}
+    assert "the Debian package cannot be used (apt-get: E: Unable to locate package" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("files", [1, 4])
+def test_a_package_with_other_content_is_completed_by_download(repository, tmp_path, files, capsys):
+    names = list(tiny_dataset.CONTENTS)[:files]
+    publish(repository, {name: tiny_dataset.CONTENTS[name][:-1] + b"?" for name in names})
+    with Mirror() as mirror:
+        fetch(dataclasses.replace(ENTRY, mirrors=(mirror.url,)), tmp_path / "data")
+    assert faults(ENTRY, tmp_path / "data") == {}
+    assert f"({PACKAGE}: {names[0]}: content with SHA-256" in capsys.readouterr().out
+
+
+def test_apt_alone_fails_where_the_package_does(repository, tmp_path):
+    publish(repository, {name: tiny_dataset.CONTENTS[name] for name in list(tiny_dataset.CONTENTS)[:3]})
+    with pytest.raises(DataError, match=f"{PACKAGE}: holds no t10k-labels-idx1-ubyte.gz"):
+        fetch(ENTRY, tmp_path / "data", source="apt")
+
+
+def test_a_machine_without_apt_says_so(repository, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(DataError, match="apt-get: not on this machine"):
+        fetch(ENTRY, tmp_path / "data", source="apt")
+    assert not (tmp_path / "data" / ENTRY.name).exists()

@@ -1,0 +1,242 @@
+import dataclasses
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import tiny_dataset
+from mirror import Mirror
+from tiny_dataset import CONTENTS, ENTRY
+
+from esync import config
+from esync.data import DataError, load
+from esync.data.__main__ import main
+from esync.data.fetch import PARTIAL, faults, fetch
+
+IMAGES, LABELS = ENTRY.train.images.name, ENTRY.train.labels.name
+TROUBLE = {
+    "truncated": "the connection closed after",
+    "closed": "truncated gzip file",
+    "corrupt": "corrupt gzip file",
+    "wrong": "content",
+    "huge": "more compressed bytes than",
+    "stall": "no byte for 1 s",
+    404: "HTTP status 404",
+    500: "HTTP status 500",
+}
+
+
+@pytest.fixture
+def mirror():
+    with Mirror() as server:
+        yield server
+
+
+def get(data_dir, *mirrors, entry=ENTRY, **options):
+    return fetch(entry, data_dir, mirrors=[server.url for server in mirrors], timeout=1, pause=0.01, **options)
+
+
+def assert_whole(data_dir):
+    assert faults(ENTRY, data_dir) == {}
+    assert {path.name for path in (data_dir / ENTRY.name).iterdir()} == set(CONTENTS)
+    assert len(load(ENTRY.name, data_dir).train_labels) == 40
+
+
+def test_a_download_gives_a_set_that_loads(tmp_path, mirror, capsys):
+    assert get(tmp_path / "new" / "data", mirror) == tmp_path / "new" / "data" / "fashion-mnist"
+    assert_whole(tmp_path / "new" / "data")
+    assert "complete in" in capsys.readouterr().out
+
+
+def test_a_set_that_is_there_is_left_alone(tmp_path, mirror, capsys):
+    folder = tiny_dataset.write(tmp_path)
+    before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    get(tmp_path, mirror)
+    assert "already in" in capsys.readouterr().out
+    assert mirror.requests == []
+    assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+
+
+def test_only_what_is_missing_or_broken_is_fetched(tmp_path, mirror, capsys):
+    folder = tiny_dataset.write(tmp_path)
+    (folder / LABELS).unlink()
+    (folder / IMAGES).write_bytes((folder / IMAGES).read_bytes()[:1000])
+    get(tmp_path, mirror)
+    assert_whole(tmp_path)
+    assert sorted(mirror.requests) == [IMAGES, LABELS]
+    assert f"{IMAGES}: truncated gzip file of 1000 bytes; it will be replaced" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("behaviour", TROUBLE)
+def test_a_passing_trouble_is_overcome_by_trying_again(tmp_path, mirror, behaviour, capsys):
+    mirror.plans[IMAGES] = [behaviour]
+    get(tmp_path, mirror)
+    assert_whole(tmp_path)
+    assert mirror.requests.count(IMAGES) == 2
+    assert TROUBLE[behaviour] in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("behaviour", TROUBLE)
+def test_a_lasting_trouble_is_named_and_leaves_nothing(tmp_path, mirror, behaviour):
+    mirror.plans[IMAGES] = [behaviour] * config.FETCH_ATTEMPTS
+    with pytest.raises(DataError) as caught:
+        get(tmp_path, mirror)
+    message = str(caught.value)
+    assert f"{mirror.url}/{IMAGES}: " in message
+    assert TROUBLE[behaviour] in message
+    assert "--mirror" in message
+    assert mirror.requests == [IMAGES] * config.FETCH_ATTEMPTS
+    assert not (tmp_path / ENTRY.name).exists()
+    get(tmp_path, mirror)
+    assert_whole(tmp_path)
+
+
+def test_what_was_whole_before_a_failure_is_kept(tmp_path, mirror):
+    mirror.plans[LABELS] = [404] * config.FETCH_ATTEMPTS
+    with pytest.raises(DataError):
+        get(tmp_path, mirror)
+    assert [path.name for path in (tmp_path / ENTRY.name).iterdir()] == [IMAGES]
+    get(tmp_path, mirror)
+    assert_whole(tmp_path)
+    assert mirror.requests.count(IMAGES) == 1
+
+
+def test_another_mirror_steps_in(tmp_path, mirror):
+    with Mirror() as other:
+        other.plans[IMAGES] = ["wrong"]
+        get(tmp_path, other, mirror)
+        assert_whole(tmp_path)
+        assert mirror.requests == [IMAGES]
+        assert len(other.requests) == 4
+
+
+def test_the_registrys_mirrors_are_used_where_none_is_given(tmp_path, mirror):
+    get(tmp_path, entry=dataclasses.replace(ENTRY, mirrors=(mirror.url + "/",)), source="download")
+    assert_whole(tmp_path)
+
+
+# --- whole processes ---------------------------------------------------------------------------------------------
+
+
+def start_fetch(data_dir, mirror):
+    command = [sys.executable, tiny_dataset.__file__, "fetch", f"--to={data_dir}", f"--mirror={mirror.url}"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_killed_fetch_leaves_nothing_that_looks_whole(tmp_path, mirror, number):
+    mirror.plans[LABELS] = ["stall"]
+    folder = tmp_path / ENTRY.name
+    process = start_fetch(tmp_path, mirror)
+    assert mirror.stalled.wait(30)
+    while not (folder / f"{LABELS}{PARTIAL}").exists():
+        time.sleep(0.01)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=30)
+    left = {path.name for path in folder.iterdir()}
+    if number == signal.SIGKILL:
+        assert process.returncode == -number
+        assert left == {IMAGES, f"{LABELS}{PARTIAL}"}
+    else:
+        assert process.returncode == 1
+        assert left == {IMAGES}
+        assert errors.startswith("interrupted")
+    with pytest.raises(DataError, match=f"{LABELS}: no such file"):
+        load(ENTRY.name, tmp_path)
+    again = start_fetch(tmp_path, mirror)
+    again.communicate(timeout=30)
+    assert again.returncode == 0
+    assert_whole(tmp_path)
+    assert mirror.requests.count(IMAGES) == 1
+
+
+def test_two_fetches_at_once_share_the_work(tmp_path, mirror):
+    mirror.plans[LABELS] = ["stall"]
+    first = start_fetch(tmp_path, mirror)
+    assert mirror.stalled.wait(30)
+    second = start_fetch(tmp_path, mirror)
+    assert "another fetch is filling" in second.stdout.readline()
+    mirror.released.set()
+    for process in (first, second):
+        process.communicate(timeout=30)
+        assert process.returncode == 0
+    assert_whole(tmp_path)
+    assert len(mirror.requests) == len(CONTENTS) + 1  # the stalled one once more
+
+
+# --- command line ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(mirror, monkeypatch, tmp_path, capsys):
+    """Run the command line in an empty folder with data directories in it; gives the exit code and all output."""
+    handler = signal.getsignal(signal.SIGTERM)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(config, "DATA_DIRS", ("data", "system"))
+
+    def run(*arguments):
+        try:
+            code = main(arguments, registry={ENTRY.name: dataclasses.replace(ENTRY, mirrors=(mirror.url,))})
+        except SystemExit as end:  # argparse
+            code = end.code
+        captured = capsys.readouterr()
+        return code, captured.out + captured.err
+
+    yield run
+    signal.signal(signal.SIGTERM, handler)
+
+
+def test_the_default_destination_is_the_first_data_directory(run):
+    assert run("fetch")[0] == 0
+    assert_whole(Path("data"))
+
+
+def test_a_set_in_another_data_directory_is_enough(run, mirror):
+    tiny_dataset.write(Path("system"))
+    code, output = run("fetch")
+    assert code == 0
+    assert "already in system" in output
+    assert mirror.requests == []
+
+
+def test_a_broken_set_elsewhere_is_not(run):
+    (tiny_dataset.write(Path("system")) / LABELS).unlink()
+    assert run("fetch")[0] == 0
+    assert_whole(Path("data"))
+
+
+def test_a_failure_exits_with_1_and_one_sentence(run, mirror, monkeypatch):
+    monkeypatch.setattr(config, "FETCH_ATTEMPTS", 1)
+    mirror.plans[IMAGES] = [404]
+    code, output = run("fetch", "--to", "data")
+    assert code == 1
+    assert "error: data/fashion-mnist/train-images-idx3-ubyte.gz: could not be downloaded" in output
+
+
+def test_a_place_that_cannot_be_written_to_exits_with_1(run):
+    Path("file").write_text("in the way")
+    code, output = run("fetch", "--to", "file")
+    assert code == 1
+    assert "error: file" in output
+    assert "--to DIR" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "command"),
+        (["fetch", "--dataset", "imagenet"], "imagenet"),
+        (["fetch", "--mirror", "ftp://example.org"], "expected a URL"),
+        (["fetch", "--mirror", "http://[half"], "expected a URL"),
+        (["fetch", "--mirror", "http://host:port/"], "expected a URL"),
+        (["fetch", "--timeout", "0"], "expected a number of seconds above 0"),
+        (["fetch", "--timeout", "soon"], "expected a number of seconds above 0"),
+        (["fetch", "--source", "apt", "--mirror", "http://127.0.0.1/"], "makes no sense"),
+    ],
+)
+def test_bad_usage_exits_with_2(run, arguments, message):
+    code, output = run(*arguments)
+    assert code == 2
+    assert message in output

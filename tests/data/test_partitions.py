@@ -1,0 +1,108 @@
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from esync.data import partition
+from esync.data.partitions import by_class, contiguous, dirichlet, uniform
+
+LABELS = st.lists(st.integers(0, 9), min_size=1, max_size=300).map(np.array)
+SPECS = st.sampled_from(["uniform", "contiguous", "class"]) | st.floats(1e-12, 1e6).map("dirichlet:{!r}".format)
+
+
+@given(SPECS, LABELS, st.integers(1, 12), st.integers(0, 2**32))
+def test_every_sample_is_in_exactly_one_share_or_dropped(spec, labels, parts, seed):
+    assume(parts <= len(labels))
+    result = partition(spec, labels, parts, seed)
+    everything = np.concatenate([*result.shares, result.dropped])
+    assert sorted(everything.tolist()) == list(range(len(labels)))
+    assert len(result.shares) == parts
+    assert all(len(share) for share in result.shares)
+    assert all(indices.dtype == np.int64 for indices in [*result.shares, result.dropped])
+    again = partition(spec, labels, parts, seed)
+    assert [share.tolist() for share in again.shares] == [share.tolist() for share in result.shares]
+
+
+@given(st.integers(1, 300), st.integers(1, 12), st.integers(0, 2**32))
+def test_uniform_drops_nothing_and_splits_evenly(samples, parts, seed):
+    assume(parts <= samples)
+    result = uniform(samples, parts, seed)
+    sizes = [len(share) for share in result.shares]
+    assert max(sizes) - min(sizes) <= 1
+    assert len(result.dropped) == 0
+
+
+def test_uniform_shuffles_by_seed():
+    first, second = uniform(1000, 2, seed=1), uniform(1000, 2, seed=2)
+    assert first.shares[0].tolist() != second.shares[0].tolist()
+    assert np.diff(first.shares[0]).min() < 0
+
+
+def test_contiguous_keeps_the_order_and_drops_the_remainder():
+    result = contiguous(11, 3)
+    assert [share.tolist() for share in result.shares] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+    assert result.dropped.tolist() == [9, 10]
+
+
+def test_by_class_sorts_stably_into_equal_shares():
+    result = by_class(np.array([2, 0, 1, 0, 2, 1, 0]), 3)
+    assert [share.tolist() for share in result.shares] == [[1, 3], [6, 2], [5, 0]]
+    assert result.dropped.tolist() == [4]
+
+
+def test_by_class_keeps_the_order_of_the_file_within_a_class():
+    labels = np.random.default_rng(0).integers(0, 3, 1000)
+    expected = sorted(range(1000), key=labels.tolist().__getitem__)
+    assert np.concatenate(by_class(labels, 4).shares).tolist() == expected
+
+
+def class_counts(result, labels):
+    return np.array([np.bincount(labels[share], minlength=10) for share in result.shares])
+
+
+def test_dirichlet_with_a_large_alpha_mixes_evenly():
+    labels = np.repeat(np.arange(10), 600)
+    counts = class_counts(dirichlet(labels, 6, alpha=1e6, seed=0), labels)
+    assert np.abs(counts - 100).max() <= 5
+
+
+def test_dirichlet_with_a_tiny_alpha_gives_whole_classes_and_leaves_no_worker_empty():
+    labels = np.repeat(np.arange(10), 50)
+    for seed in range(20):
+        counts = class_counts(dirichlet(labels, 8, alpha=1e-9, seed=seed), labels)
+        donated = (counts.sum(axis=1) == 1).sum()
+        assert (counts >= 50 - donated).sum() == 10  # each class is with one worker, but for the donated samples
+        assert (counts.sum(axis=1) > 0).all()
+
+
+def test_dirichlet_skew_falls_with_alpha():
+    labels = np.repeat(np.arange(10), 200)
+
+    def largest_part_of_a_class(alpha):
+        return np.mean([class_counts(dirichlet(labels, 5, alpha, s), labels).max(axis=0).mean() for s in range(20)])
+
+    assert largest_part_of_a_class(0.05) > largest_part_of_a_class(0.5) > largest_part_of_a_class(5.0) > 40
+
+
+def test_dirichlet_takes_samples_from_the_whole_file():
+    labels = np.repeat([0, 1], 500)
+    share = dirichlet(labels, 2, alpha=1e6, seed=0).shares[0]
+    of_class_0 = share[labels[share] == 0]
+    assert of_class_0.min() < 250 <= of_class_0.max()
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["", "random", "Uniform", "uniform:3", "dirichlet", "dirichlet:", "dirichlet:x", "dirichlet:0", "dirichlet:-1",
+     "dirichlet:nan", "dirichlet:inf", "dirichlet:1e7", "dirichlet:1:2"],
+)  # fmt: skip
+def test_text_that_is_not_understood(spec):
+    with pytest.raises(ValueError, match=r"expected uniform, contiguous, class or dirichlet:ALPHA"):
+        partition(spec, np.zeros(10, int), 2, 0)
+
+
+@pytest.mark.parametrize("spec", ["uniform", "contiguous", "class", "dirichlet:0.3"])
+@pytest.mark.parametrize("parts", [0, -1, 11])
+def test_more_shares_than_samples_or_none(spec, parts):
+    with pytest.raises(ValueError, match=f"cannot split 10 samples into {parts} shares"):
+        partition(spec, np.zeros(10, int), parts, 0)

@@ -1,0 +1,188 @@
+"""The published calls over real HTTP, as published workers make them (the `requests` library's form encoding)."""
+
+import math
+import time
+
+import pytest
+from calling import send
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from esync import config
+from esync.coordination.coordinator import Coordinator
+
+
+def test_a_round_as_published_workers_play_it(begun):
+    te = time.time()
+    assert send(f"{begun}/apply/", {"r": 2, "k": 1, "c": 2.1, "te": te})[1] == {"ready": 1}
+    assert send(f"{begun}/apply/", {"r": 0, "k": 9, "c": 0.1, "te": te})[1] == {"ready": 1}
+    assert send(f"{begun}/apply/", {"r": 1, "k": 1, "c": 1.1, "te": te})[1] == {"ready": 1}
+    for rank in range(3):
+        assert send(f"{begun}/reset/", {"r": rank, "t": 2, "te": te})[:2] == (200, None)
+    shown = send(f"{begun}/")[1]
+    assert (shown["num_workers"], shown["t"], shown["epsilon"]) == (3, 2, 0.02)
+    assert shown["records"] == [[0, 0, 0.1, te, False, 2], [1, 0, 1.1, te, False, 2], [2, 0, 2.1, te, False, 2]]
+
+
+def test_a_workers_wall_clock_is_shown_but_not_used(begun):
+    """With the published rule, a slowest device whose clock is an hour off made everybody READY, or nobody."""
+    for te in (time.time() - 3600, time.time() + 3600):
+        send(f"{begun}/apply/", {"r": 2, "k": 0, "c": 2.1, "te": te})
+        assert send(f"{begun}/apply/", {"r": 0, "k": 1, "c": 0.1, "te": te})[1] == {"ready": 0}
+
+
+def test_before_init(url):
+    assert send(f"{url}/")[1]["records"] == []
+    for call in ("apply", "reset"):
+        status, answer, headers = send(f"{url}/{call}/", {"r": 0, "k": 0, "c": 0.1, "te": 1, "t": 1})
+        assert (status, headers["Retry-After"]) == (409, "1")
+        assert "/init/" in answer["error"]
+
+
+def test_published_defaults_of_init(url):
+    send(f"{url}/init/", {"num_workers": 2})
+    shown = send(f"{url}/")[1]
+    assert shown["epsilon"] == 0.5
+    assert shown["slowest_iterations"] == 1
+
+
+def test_init_begins_anew_when_the_last_job_has_gone_silent(begun, monkeypatch):
+    status, answer, headers = send(f"{begun}/init/", {"num_workers": 7})
+    assert status == 409
+    assert "another training is running" in answer["error"]
+    assert 1 <= int(headers["Retry-After"]) <= config.JOB_ALIVE
+    assert send(f"{begun}/")[1]["num_workers"] == 3
+    monkeypatch.setattr(config, "JOB_ALIVE", 0.0)
+    assert send(f"{begun}/init/", {"num_workers": 7})[0] == 200
+    assert send(f"{begun}/")[1]["num_workers"] == 7
+
+
+def test_new_workers_fields(url):
+    fields = {"num_workers": 1, "epsilon": 0, "slowest_iterations": 2, "run": "abc"}
+    assert send(f"{url}/init/", fields)[0] == 200
+    assert send(f"{url}/apply/", {"r": 0, "k": 0, "c": 1, "te": 1, "t": 1})[1] == {"ready": 0}
+    assert send(f"{url}/init/", fields)[0] == 200  # its answer was lost, so it comes again
+    assert send(f"{url}/apply/", {"r": 0, "k": 1, "c": 1, "te": 1, "t": 1})[1] == {"ready": 0}
+    assert send(f"{url}/apply/", {"r": 0, "k": 2, "c": 1, "te": 1, "t": 2})[0] == 409
+    assert send(f"{url}/apply/", {"r": 0, "k": 2, "c": 1, "te": 1, "t": 1})[1] == {"ready": 1}
+
+
+APPLY = {"r": 0, "k": 1, "c": 0.1, "te": 1}
+RESET = {"r": 0, "t": 2, "te": 1}
+NO_NUMBERS = ("", "x", "-1", "nan", "inf", "1e400", "0x1")
+MALFORMED = [  # call, fields, what the answer must name
+    *(("apply", {**APPLY, name: text}, name) for name in APPLY for text in NO_NUMBERS),
+    *(("reset", {**RESET, name: text}, name) for name in RESET for text in NO_NUMBERS),
+    *(("apply", {key: APPLY[key] for key in APPLY if key != name}, f"field {name} is missing") for name in APPLY),
+    *(("reset", {key: RESET[key] for key in RESET if key != name}, f"field {name} is missing") for name in RESET),
+    ("apply", {**APPLY, "r": 3}, "unknown rank 3: this job has the ranks 0 to 2"),
+    ("apply", {**APPLY, "k": "1.5"}, "k must be a whole number"),
+    ("apply", {**APPLY, "k": "9" * 30}, "k must be a whole number"),
+    ("apply", {**APPLY, "t": "soon"}, "t must be a whole number"),
+    ("reset", {**RESET, "r": 1000}, "unknown rank 1000"),
+    ("init", {}, "field num_workers is missing"),
+    ("init", {"num_workers": 0}, "num_workers"),
+    ("init", {"num_workers": 10**8}, "num_workers"),
+    ("init", {"num_workers": 2, "epsilon": "nan"}, "epsilon"),
+    ("init", {"num_workers": 2, "epsilon": -1}, "epsilon"),
+    ("init", {"num_workers": 2, "slowest_iterations": 0}, "slowest_iterations"),
+]
+
+
+def test_malformed_fields_are_named_and_change_nothing(begun):
+    before = send(f"{begun}/")[1]
+    for call, fields, named in MALFORMED:
+        status, answer, _ = send(f"{begun}/{call}/", fields)
+        assert status == 400, (call, fields)
+        assert named in answer["error"]
+    assert send(f"{begun}/")[1] == before
+
+
+def test_messages_that_do_not_fit_the_round_change_nothing(begun):
+    before = send(f"{begun}/")[1]
+    for call, fields in (("reset", {**RESET, "t": 3}), ("reset", {**RESET, "t": 0}), ("apply", {**APPLY, "t": 2})):
+        status, answer, headers = send(f"{begun}/{call}/", fields)
+        assert (status, headers["Retry-After"]) == (409, None)
+        assert "the job is in round 1" in answer["error"]
+    assert send(f"{begun}/")[1] == before
+
+
+@pytest.mark.parametrize("body", [b"r=0&k=1&c=0.1&te=1&r=1", b"\xff=\xfe", b"&".join([b"a=1"] * 60), b""])
+def test_forms_that_cannot_be_read(begun, body):
+    before = send(f"{begun}/")[1]
+    status, answer, _ = send(f"{begun}/apply/", body)
+    assert status == 400
+    assert answer["error"]
+    assert send(f"{begun}/")[1] == before
+
+
+def test_other_bodies(begun):
+    status, answer, _ = send(f"{begun}/apply/", b'{"r": 0}', **{"Content-Type": "application/json"})
+    assert status == 400
+    assert "form-encoded" in answer["error"]
+    status, answer, _ = send(f"{begun}/apply/", b"r=0&pad=" + b"x" * config.STATE_SERVER_MAX_BODY)
+    assert status == 413
+    assert str(config.STATE_SERVER_MAX_BODY) in answer["error"]
+
+
+def test_other_methods_and_paths(begun):
+    for path, method, allowed in (("/apply/", "GET", "POST"), ("/", "POST", "GET, HEAD"), ("/init/", "PUT", "POST")):
+        status, answer, headers = send(begun + path, method=method)
+        assert (status, headers["Allow"]) == (405, allowed)
+        assert answer["error"]
+    status, answer, _ = send(f"{begun}/aply/")
+    assert status == 404
+    assert "/aply/" in answer["error"]
+    assert send(begun + "/", method="HEAD")[0] == 200
+
+
+def test_an_unexpected_failure_tells_no_details_but_is_logged(begun, monkeypatch, caplog):
+    def fail(*arguments, **named):
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr(Coordinator, "apply", fail)
+    status, answer, _ = send(f"{begun}/apply/", APPLY)
+    assert status == 500
+    assert "secret" not in answer["error"]
+    assert "secret detail" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:10010", 200),
+        ("10.1.2.3:10010", 200),
+        ("[::1]:10010", 200),
+        ("2130706433", 400),
+        ("attacker.example", 400),
+        ("10.1.2.3.attacker.example:10010", 400),
+        ("<script>", 400),
+    ],
+)
+def test_unknown_names_of_this_server_are_refused(begun, host, status):
+    got, answer, _ = send(f"{begun}/", Host=host)
+    assert got == status
+    assert status == 200 or "ESYNC_ALLOWED_HOSTS" in answer["error"]
+
+
+TEXT = st.text(max_size=12) | st.integers().map(str) | st.floats().map(str) | st.integers(0, 3).map(str)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    call=st.sampled_from(["apply", "reset", "init"]),
+    fields=st.dictionaries(st.sampled_from(["r", "k", "c", "te", "t", "num_workers", "epsilon", "run", "x"]), TEXT),
+)
+def test_whatever_is_sent_the_records_stay_sound(begun, call, fields):
+    status, answer, _ = send(f"{begun}/{call}/", fields)
+    assert status in (200, 400, 409)
+    assert status == 200 or answer["error"]
+    shown = send(f"{begun}/")[1]
+    assert shown["num_workers"] == 3
+    for rank, (r, k, c, te, ready, round) in enumerate(shown["records"]):
+        assert r == rank
+        assert k >= 0
+        assert 0 < c < math.inf
+        assert 0 <= te < math.inf
+        assert ready in (True, False)
+        assert 1 <= round <= shown["t"]

@@ -1,0 +1,177 @@
+"""The worker's client, against the real server and against one that misbehaves."""
+
+import logging
+import re
+import signal
+import socket
+import threading
+import time
+from urllib.parse import parse_qs
+
+import pytest
+from calling import send
+from faulty_server import OK, FaultyServer, refusal
+
+from esync import config
+from esync.coordination import Coordination
+from esync.coordination.client import StateServerClient, StateServerError
+from SimpleStateServer.server import jobs
+
+SERVE = ("-m", "esync.state_server", "--port")
+
+
+def client_of(server: FaultyServer, **options) -> StateServerClient:
+    return StateServerClient("127.0.0.1", server.port, **{"rank": 3, "timeout": 5.0, "patience": 20.0, **options})
+
+
+def fields_of(request: str) -> dict[str, str]:
+    return {name: values[0] for name, values in parse_qs(request.split(" ", 1)[1]).items()}
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]
+
+
+def test_a_round_with_the_real_server(url):
+    port = url.rsplit(":", 1)[1]
+    fast, slow = (StateServerClient("127.0.0.1", port, rank=rank, patience=5.0) for rank in (0, 1))
+    with fast, slow:
+        clients: list[Coordination] = [fast, slow]  # they are what the algorithm expects
+        clients[0].init(2, 0.02, slowest_iterations=1)
+        clients[0].init(2, 0.02, slowest_iterations=1)  # as after a lost answer
+        for worker in clients:
+            answer = worker.ask(0, 0.5 + worker.rank)
+            assert (answer.done(), answer.result(), answer.wait()) == (True, False, False)
+        assert fast.ask(1, 0.5).wait() is False
+        assert slow.ask(1, 1.5).wait() is True
+        assert fast.ask(2, 0.5).wait() is True
+        for worker in clients:
+            worker.reset(2)
+            assert worker.round == 2
+        assert fast.ask(1, 0.5).wait() is False
+    assert send(f"{url}/")[1]["t"] == 2
+
+
+def test_one_connection_serves_all_calls():
+    with FaultyServer(OK) as server, client_of(server) as client:
+        client.init(4, 0.02)
+        for k in range(5):
+            client.ask(k, 0.1)
+        client.reset(2)
+        assert len(server.requests) == 7
+        assert server.connections == 1
+
+
+def test_what_published_servers_read_is_sent():
+    with FaultyServer(OK) as server, client_of(server) as client:
+        before = time.time()
+        client.init(4, 0.02)
+        client.ask(7, 0.25)
+        client.reset(2)
+        client.ask(0, 0.25)
+        init, ask, reset, next_ask = map(fields_of, server.requests)
+    assert [request.split()[0] for request in server.requests] == ["/init/", "/apply/", "/reset/", "/apply/"]
+    assert (init["num_workers"], init["epsilon"]) == ("4", "0.02")
+    assert (ask["r"], ask["k"], ask["c"], ask["t"]) == ("3", "7", "0.25", "1")
+    assert (reset["r"], reset["t"], next_ask["t"]) == ("3", "2", "2")
+    assert before <= float(ask["te"]) <= float(reset["te"]) <= time.time()
+
+
+@pytest.mark.parametrize("fault", ["closed", "500", "503", "cut short", "garbage", "asked to wait"])
+def test_a_failed_call_is_tried_again(fault):
+    answers = {
+        "closed": None,
+        "500": refusal(500, "failed"),
+        "503": refusal(503, "busy"),
+        "cut short": b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\nConnection: close\r\n\r\n{",
+        "garbage": b"\x00\x01\x02\r\n\r\n",
+        "asked to wait": refusal(409, "not yet", "Retry-After: 1"),
+    }
+    with FaultyServer(answers[fault], answers[fault], OK) as server, client_of(server, timeout=0.5) as client:
+        assert client.ask(1, 0.1).result() is False
+        assert len(server.requests) == 3
+        asked = [fields_of(request) for request in server.requests]
+        assert all(one == asked[0] for one in asked)  # the very same question
+
+
+def test_an_answer_that_does_not_come_in_time_is_asked_for_again():
+    release = threading.Event()
+    with FaultyServer(release, OK) as server, client_of(server, timeout=0.2) as client:
+        assert client.ask(1, 0.1).result() is False
+        assert len(server.requests) == 2
+        assert server.connections == 2  # a late answer must not be taken for the next question's
+        release.set()
+
+
+def test_a_connection_that_the_server_closed_meanwhile_costs_no_pause(monkeypatch):
+    monkeypatch.setattr(config, "STATE_SERVER_RETRY_PAUSE", 1000.0)
+    with FaultyServer(OK, None, OK) as server, client_of(server) as client:
+        client.ask(1, 0.1)
+        client.ask(2, 0.1)
+        assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("status", [400, 404, 409, 413])
+def test_a_refusal_is_told_at_once(status):
+    with FaultyServer(refusal(status, "unknown rank 3")) as server, client_of(server) as client:
+        with pytest.raises(StateServerError, match=rf"127\.0\.0\.1:{server.port} refused /apply/: unknown rank 3"):
+            client.ask(1, 0.1)
+        with pytest.raises(StateServerError, match="unknown rank 3"):
+            client.reset(2)
+        assert len(server.requests) == 2
+        assert client.round == 1
+
+
+def test_another_kind_of_server_is_recognised():
+    page = b"HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n<html>hi</html>"
+    with (
+        FaultyServer(page) as server,
+        client_of(server) as client,
+        pytest.raises(StateServerError, match="is no state server"),
+    ):
+        client.ask(1, 0.1)
+
+
+def test_it_says_what_it_waits_for_and_gives_up(monkeypatch, caplog, free_port):
+    monkeypatch.setattr(config, "ANNOUNCE_AFTER", 0.2)
+    client = StateServerClient("127.0.0.1", free_port, rank=3, patience=1.0)
+    with caplog.at_level(logging.WARNING), pytest.raises(StateServerError) as error:
+        client.ask(1, 0.1)
+    assert re.fullmatch(
+        rf"gave up on the state server at http://127\.0\.0\.1:{free_port} after \d s of /apply/: .*Connection refused",
+        str(error.value),
+    )
+    said = [record.getMessage() for record in caplog.records]
+    assert 1 <= len(said) <= 5
+    assert f"rank 3 has been waiting 0 s for the state server at http://127.0.0.1:{free_port}" in said[0]
+    assert "Connection refused" in said[0]
+
+
+def test_init_waits_for_the_end_of_another_training(url, monkeypatch):
+    monkeypatch.setattr(config, "JOB_ALIVE", 0.5)
+    port = url.rsplit(":", 1)[1]
+    with StateServerClient("127.0.0.1", port) as old, StateServerClient("127.0.0.1", port, patience=10.0) as new:
+        old.init(2, 0.02)
+        old.ask(0, 0.1)
+        before = jobs.default.coordinator
+        new.init(3, 0.02)
+        assert jobs.default.coordinator is not before
+        assert jobs.default.coordinator.num_workers == 3
+
+
+def test_it_survives_a_restart_of_the_server(start_process, free_port):
+    server = start_process(*SERVE, str(free_port))
+    client = StateServerClient("127.0.0.1", free_port, patience=30.0)
+    client.init(1, 0.02)
+    client.ask(0, 0.1)
+    assert server.end(signal.SIGKILL) == -signal.SIGKILL
+    answers = []
+    asking = threading.Thread(target=lambda: answers.append(client.ask(1, 0.1).result()))
+    asking.start()  # nobody there
+    restarted = start_process(*SERVE, str(free_port))  # there, but it knows of no training
+    with StateServerClient("127.0.0.1", restarted.port) as other:
+        other.init(1, 0.02)
+    asking.join(30)
+    assert answers == [True]

@@ -1,0 +1,94 @@
+"""The state server as a process: python -m esync.state_server, and Django's own runserver."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from calling import ROOT, send
+
+SERVE = ("-m", "esync.state_server", "--port", "0")
+
+
+def play(url: str) -> None:
+    """Make each of the published calls once."""
+    assert send(f"{url}/init/", {"num_workers": 1})[0] == 200
+    assert send(f"{url}/apply/", {"r": 0, "k": 0, "c": 1, "te": 1})[1] == {"ready": 0}
+    assert send(f"{url}/apply/", {"r": 0, "k": 1, "c": 1, "te": 1})[1] == {"ready": 1}
+    assert send(f"{url}/reset/", {"r": 0, "t": 2, "te": 1})[0] == 200
+    assert send(f"{url}/")[1]["t"] == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_serves_until_a_signal_comes(start_process, number):
+    server = start_process(*SERVE)
+    play(server.url)
+    kept_open = socket.create_connection(("127.0.0.1", server.port))
+    asked = time.monotonic()
+    assert server.end(number) == 0
+    assert time.monotonic() - asked < 5
+    assert server.output == f"listening on {server.url}\n"  # and no line per request
+    kept_open.close()
+
+
+def test_a_port_in_use_is_one_clear_sentence(start_process):
+    first = start_process(*SERVE)
+    second = start_process("-m", "esync.state_server", "--port", str(first.port))
+    assert second.wait() == 1
+    assert second.output.splitlines() == [
+        f"the state server cannot listen on 127.0.0.1:{first.port}: Address already in use"
+    ]
+
+
+@pytest.mark.parametrize("host", ["no-such-name.invalid", "203.0.113.7"])
+def test_an_address_of_another_machine_is_one_clear_sentence(start_process, host):
+    server = start_process(*SERVE, "--host", host)
+    assert server.wait(30) == 1
+    assert server.output.startswith(f"the state server cannot listen on {host}:0: ")
+    assert len(server.output.splitlines()) == 1
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "http"])
+def test_bad_usage(port):
+    done = subprocess.run([sys.executable, "-m", "esync.state_server", f"--port={port}"], cwd=ROOT, capture_output=True)
+    assert done.returncode == 2
+    assert b"is not a port number" in done.stderr
+
+
+def test_runserver_from_a_checkout(start_process):
+    server = start_process("manage.py", "runserver", "127.0.0.1:0", "--noreload", cwd=ROOT / "SimpleStateServer")
+    play(server.url)
+
+
+def test_it_works_without_mxnet():
+    program = (
+        "import sys; sys.modules['mxnet'] = None\n"
+        "import esync.state_server, esync.coordination.client, SimpleStateServer.wsgi\n"
+        "print('fine')"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "DMLC_ROLE"}
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.stdout == "fine\n", done.stderr
+
+
+def test_the_start_script_leaves_a_server_running():
+    script = ROOT / "scripts" / "start_state_server.sh"
+    started = subprocess.run([script, "--port", "0", "--host", "127.0.0.1"], capture_output=True, text=True, timeout=60)
+    assert started.returncode == 0, started.stderr
+    address, process = started.stdout.splitlines()
+    pid, log = re.match(r"process (\d+), log (/.*\.log);", process).groups()
+    try:
+        play(address.removeprefix("listening on "))
+        again = subprocess.run(
+            [script, "--port", address.rsplit(":", 1)[1]], capture_output=True, text=True, timeout=60
+        )
+        assert again.returncode == 1
+        assert "Address already in use" in again.stderr
+    finally:
+        os.kill(int(pid), signal.SIGTERM)
+        Path(log).unlink()
