@@ -5,13 +5,7 @@ from typing import Protocol
 
 
 class Device(Protocol):
-    """The seam between the algorithms and time.
-
-    Attributes:
-        padding: seconds by which the last iteration was made longer, to stand for a slower device.
-    """
-
-    padding: float
+    """The seam between the algorithms and time."""
 
     def now(self) -> float:
         """Seconds of a clock that never jumps; only differences mean anything."""
@@ -25,12 +19,8 @@ class Device(Protocol):
         """An iteration begins: what follows, loading the batch included, is the device's work."""
         ...
 
-    def finish(self) -> None:
-        """Wait until the device has done the work it was given."""
-        ...
-
     def end_iteration(self) -> float:
-        """Wait until the iteration is over; the seconds that it took."""
+        """Wait until the device has done the work of the iteration; the seconds that the iteration took."""
         ...
 
 
@@ -44,7 +34,6 @@ class RealDevice(Device):
         iterations: how many have ended.
         overruns: how many of them took longer than step_time by themselves: an emulated figure is not valid when there
             are many.
-        padding: see `Device`.
     """
 
     def __init__(self, step_time: float | None = None) -> None:
@@ -54,7 +43,6 @@ class RealDevice(Device):
         self.step_time = step_time
         self.iterations = 0
         self.overruns = 0
-        self.padding = 0.0
         self.begin_iteration()
 
     def now(self) -> float:
@@ -69,19 +57,13 @@ class RealDevice(Device):
         """Note the time."""
         self._begun = self.now()
 
-    def finish(self) -> None:
-        """Wait for MXNet's engine."""
-        self._wait_for_device()
-
     def end_iteration(self) -> float:
         """Wait for MXNet's engine, then for the rest of step_time."""
-        self.finish()
+        self._wait_for_device()
         seconds = self.now() - self._begun
         self.iterations += 1
-        self.padding = 0.0
         if self.step_time is not None:
-            self.padding = max(0.0, self.step_time - seconds)
             self.overruns += seconds > self.step_time
-            self.sleep(self.padding)
+            self.sleep(max(0.0, self.step_time - seconds))
             seconds = self.now() - self._begun
         return seconds

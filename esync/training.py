@@ -31,7 +31,7 @@ class Rounds(Protocol):
 
 
 class Iteration:
-    """One iteration: a batch, forward and backward; the gradients are left in the network's parameters.
+    """One iteration: a batch, forward and backward; the gradients will be found in the network's parameters.
 
     Args:
         net: the network.
@@ -61,8 +61,7 @@ class Iteration:
                 # Inception has auxiliary classifiers behind its first output.
                 losses = self._loss(outputs[0] if isinstance(outputs, (list, tuple)) else outputs, targets)
             losses.backward()
-            values = losses.asnumpy()
-            mx.nd.waitall()
+            values = losses.asnumpy()  # is there before the backward pass is done, which goes on meanwhile
         if not np.isfinite(values).all():
             raise DivergedError(
                 f"the loss is {'NaN' if np.isnan(values).any() else 'infinite'}: the training has diverged; try a "

@@ -55,15 +55,14 @@ class ESync(Algorithm):
         """One local step; an exchange when the state server says READY."""
         with self.recorder.phase(LOCAL_UPDATE):
             self.replica.local_step(batch_size)
-            self.device.finish()
-        seconds = self.device.end_iteration()
-        self.recorder.add(COMPUTE, self.device.padding)
+        with self.recorder.phase(COMPUTE):
+            seconds = self.device.end_iteration()
         self._samples += batch_size
         self.local_iterations = 1 if self.exchanged else self.local_iterations + 1
         self.recorder.next_iteration()
         self.exchanged = self._ready(seconds)
         if self.exchanged:
-            self._exchange()
+            self.aggregate()
 
     def _ready(self, seconds: float) -> bool:
         if self._coordination is None:
@@ -71,7 +70,8 @@ class ESync(Algorithm):
         with self.recorder.phase(CHECK_READY):
             return self._coordination.ask(self.local_iterations, seconds).wait()
 
-    def _exchange(self) -> None:
+    def aggregate(self) -> None:
+        """Exchange the model updates of all workers, and go on from their mean."""
         if self.exchange is None:
             raise RuntimeError("the algorithm has not been started")
         with self.recorder.phase(GLOBAL_UPDATE):

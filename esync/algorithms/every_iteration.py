@@ -27,8 +27,8 @@ class EveryIteration(Algorithm):
         """Send the gradient, take the new model."""
         if self.exchange is None:
             raise RuntimeError("the algorithm has not been started")
-        self.device.end_iteration()
-        self.recorder.add(COMPUTE, self.device.padding)
+        with self.recorder.phase(COMPUTE):
+            self.device.end_iteration()
         hyper = self.surroundings.hyper()
         with self.recorder.phase(GLOBAL_AGGREGATE):
             replica = self.replica

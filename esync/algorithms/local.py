@@ -21,9 +21,8 @@ class Local(Algorithm):
         """One local step."""
         with self.recorder.phase(LOCAL_UPDATE):
             self.replica.local_step(batch_size)
-            self.device.finish()
-        self.device.end_iteration()
-        self.recorder.add(COMPUTE, self.device.padding)
+        with self.recorder.phase(COMPUTE):
+            self.device.end_iteration()
         self._ledger.count(batch_size, self.device.now())
         books = self._ledger
         self.result = Result(books.round, books.version, books.samples, 0.0, 0.0, books.finished)

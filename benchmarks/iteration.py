@@ -1,0 +1,146 @@
+"""What does a worker's iteration cost beside a bare Gluon one? `python benchmarks/iteration.py [--json FILE]`.
+
+Both train hybridized ResNet-18 (batch 64) on the same images in one process, taking turns: a plain Gluon loop with
+gluon.Trainer, and the worker program's own loop with esync.Trainer and the ESync algorithm, state query included. A
+real state server answers; a silent slow worker in its records keeps it from ever saying READY, so that no exchange is
+counted.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import esync
+from esync.algorithms import ESync
+from esync.coordination.client import StateServerClient
+from esync.data import Batches
+from esync.data import load as load_dataset
+from esync.engine import mx
+from esync.exchange import Result
+from esync.models import build
+from esync.training import Iteration
+from esync.world import RealWorld
+
+BATCH_SIZE = 64
+TARGET = 1.05
+WARM_UP = 20  # iterations before those that count
+SLOW = 1e6  # seconds per iteration of the silent worker
+
+
+class NoExchange:
+    """Stands where the parameter servers would: this benchmark never exchanges."""
+
+    rank, workers, replacement, exchanges = 0, 2, False, 0
+
+    def join(self, *terms: Any) -> None:
+        """Nobody to join."""
+
+    def begin(self, *model: Any) -> Result:
+        """Begin with the own weights."""
+        return Result(0, 0, 0, 0.0, 0.0, False)
+
+
+class World(RealWorld):
+    """The real device and the real state server."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__()
+        self._port = port
+
+    def exchange(self, service: Any) -> Any:
+        """None."""
+        return NoExchange()
+
+    def coordination(self, address: str | None, rank: int) -> StateServerClient:
+        """One connection of the worker, after the silent worker has said how slow it is."""
+        with StateServerClient("127.0.0.1", self._port, rank=1) as silent:
+            silent.init(2, 0.02)
+            silent.ask(0, SLOW)
+        client = StateServerClient("127.0.0.1", self._port, rank=0)
+        client.init = lambda *arguments: None  # type: ignore[method-assign]
+        return client
+
+
+def bare(images: np.ndarray, labels: np.ndarray) -> Callable[[], None]:
+    """A plain Gluon iteration."""
+    net = build("resnet18-v1", 10, mx.cpu(), seed=0)
+    trainer = mx.gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.03}, kvstore=None)
+    loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()
+    batches = Batches(images, labels, np.arange(len(labels)), BATCH_SIZE, seed=0)
+
+    def iterate() -> None:
+        data, target = next(batches)
+        inputs, targets = mx.nd.array(data), mx.nd.array(target)
+        with mx.autograd.record():
+            losses = loss(net(inputs), targets)
+        losses.backward()
+        trainer.step(BATCH_SIZE)
+        mx.nd.waitall()
+
+    return iterate
+
+
+def worker(images: np.ndarray, labels: np.ndarray, port: int) -> Callable[[], None]:
+    """The worker program's iteration."""
+    net = build("resnet18-v1", 10, mx.cpu(), seed=0)
+    trainer = esync.Trainer(
+        net.collect_params(), "sgd", {"learning_rate": 0.03}, algorithm=ESync(), world=World(port)
+    )
+    trainer.start()
+    batches = Batches(images, labels, np.arange(len(labels)), BATCH_SIZE, seed=0)
+    iteration = Iteration(net, mx.gluon.loss.SoftmaxCrossEntropyLoss(), batches, 28, mx.cpu())
+
+    def iterate() -> None:
+        trainer.step(iteration.run(trainer.world.recorder))
+        if trainer.exchanged:
+            raise RuntimeError("the state server has said READY; this benchmark counts no exchange")
+
+    return iterate
+
+
+def main() -> int:
+    """Measure both in turn, print the medians and the ratio; 1 where the target is missed."""
+    parser = argparse.ArgumentParser(description="Time of one iteration of ResNet-18, beside plain Gluon.")
+    parser.add_argument("--iterations", type=int, default=200, help="of each (default: %(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    arguments = parser.parse_args()
+    dataset = load_dataset("fashion-mnist")
+    images, labels = dataset.train_images, dataset.train_labels
+    server = subprocess.Popen(
+        [sys.executable, "-m", "esync.state_server", "--port", "0"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert server.stdout is not None
+        port = int(server.stdout.readline().rsplit(":", 1)[1])
+        ways = {"bare Gluon": bare(images, labels), "esync worker": worker(images, labels, port)}
+        seconds: dict[str, list[float]] = {way: [] for way in ways}
+        for turn in range(WARM_UP + arguments.iterations):
+            for way, iterate in ways.items():
+                begun = time.perf_counter()
+                iterate()
+                if turn >= WARM_UP:
+                    seconds[way].append(time.perf_counter() - begun)
+    finally:
+        server.kill()
+        server.wait()
+    medians = {way: statistics.median(values) for way, values in seconds.items()}
+    ratio = medians["esync worker"] / medians["bare Gluon"]
+    for way, median in medians.items():
+        print(f"  {way:14} median {1e3 * median:.1f} ms an iteration (ResNet-18, batch {BATCH_SIZE}, CPU)")
+    print(f"ratio {ratio:.3f}; target: at most {TARGET}: {'met' if ratio <= TARGET else 'MISSED'}")
+    if arguments.json:
+        figures = {"seconds": medians, "ratio": ratio, "target": TARGET, "met": ratio <= TARGET}
+        arguments.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    return 0 if ratio <= TARGET else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
