@@ -70,6 +70,12 @@ WORKERS_GONE = 30.0  # seconds without a connection to any worker before a param
 EVERYONE_GONE = 2.0  # seconds without a connection to anybody before a scheduler ends
 BUCKET_ELEMENTS = 999_992  # float32 values in one push or pull; just under 4 MB
 
+# --- launcher -------------------------------------------------------------------------------------------------
+LAUNCH_LINE_EVERY = 5.0  # seconds between two lines of progress where the output is no terminal
+LAUNCH_LINGER = 2.0  # seconds that the others have to end by themselves after one process has failed
+LAUNCH_GRACE = 4.0  # seconds between asking the processes to end and ending them by force
+LAUNCH_FAREWELL = 20.0  # seconds that servers and scheduler have to end after the last worker
+
 # --- summaries and figures ----------------------------------------------------------------------------------------
 TARGET_ACCURACY = 0.8  # test accuracy whose time of reaching makes the speedup
 OVERRUN_LIMIT = 0.01  # share of padded iterations that may take longer than their step time before a run is invalid

@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,7 +38,9 @@ MODES_OF: dict[str, tuple[str, ...]] = {
 }
 
 
-def _number(kind: Callable[[str], Any], least: float, wanted: str, above: bool = False) -> Callable[[str], Any]:
+def _number(
+    kind: Callable[[str], Any], least: float, wanted: str, above: bool = False, most: float = sys.float_info.max
+) -> Callable[[str], Any]:
     """A checked number for argparse."""
 
     def parse(text: str) -> Any:
@@ -45,7 +48,7 @@ def _number(kind: Callable[[str], Any], least: float, wanted: str, above: bool =
             value = kind(text)
         except ValueError:
             value = math.nan
-        if not (value > least if above else value >= least) or value == math.inf:
+        if not (value > least if above else value >= least) or value > most:
             raise argparse.ArgumentTypeError(f"{text!r} should be {wanted}")
         return value
 
@@ -56,6 +59,7 @@ _positive = _number(float, 0, "a number above 0", above=True)
 _not_negative = _number(float, 0, "a number of 0 or more")
 _count = _number(int, 1, "a whole number of 1 or more")
 _index = _number(int, 0, "a whole number of 0 or more")
+_port = _number(int, 1, "a port, 1 to 65535", most=65535)
 
 
 def _share(text: str) -> float:
@@ -73,9 +77,11 @@ def _partition(text: str) -> str:
     return text
 
 
-def build_parser(program: str, description: str) -> argparse.ArgumentParser:
-    """The parser; defaults come from config.py."""
-    parser = argparse.ArgumentParser(
+def build_parser(
+    program: str, description: str, kind: type[argparse.ArgumentParser] = argparse.ArgumentParser
+) -> argparse.ArgumentParser:
+    """The parser, an object of class `kind`; defaults come from config.py."""
+    parser = kind(
         prog=program, description=description, usage="%(prog)s [flags]   (--help lists them)", allow_abbrev=False
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
@@ -173,7 +179,7 @@ def build_parser(program: str, description: str) -> argparse.ArgumentParser:
     add(
         "-port",
         "--state-server-port",
-        type=_count,
+        type=_port,
         default=int(config.STATE_SERVER_PORT),
         help="(default: %(default)s)",
     )
@@ -195,27 +201,27 @@ def build_parser(program: str, description: str) -> argparse.ArgumentParser:
 
 def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
     """Parse and check what one flag alone cannot tell; a mistake ends the program with exit code 2."""
-    given = _given(parser, arguments)
+    typed = given(parser, arguments)
     options = parser.parse_args(arguments)
     for name, modes in MODES_OF.items():
-        if name in given and options.mode not in modes:
+        if name in typed and options.mode not in modes:
             flag = f"--{name.replace('_', '-')}"
             parser.error(f"{flag} makes no sense with --mode {options.mode}; it is for {' and '.join(modes)}")
     if options.split_by_class and options.partition not in (None, "class"):
         parser.error(f"--split-by-class 1 and --partition {options.partition} contradict each other")
     if options.cpu and options.gpu is not None:
         parser.error(f"--cpu 1 and --gpu {options.gpu} contradict each other")
-    if not options.use_dcasgd and given & {"dcasgd_lambda", "dcasgd_adaptive"}:
+    if not options.use_dcasgd and typed & {"dcasgd_lambda", "dcasgd_adaptive"}:
         parser.error("--dcasgd-lambda and --dcasgd-adaptive need --use-dcasgd 1")
-    if "local_iterations" in given and given & {"epsilon", "state_server_ip", "state_server_port"}:
+    if "local_iterations" in typed and typed & {"epsilon", "state_server_ip", "state_server_port"}:
         parser.error("--local-iterations fixes the number of local iterations; nobody asks a state server then")
-    if options.no_evaluation and given & {"target_accuracy", "eval_duration"}:
+    if options.no_evaluation and typed & {"target_accuracy", "eval_duration"}:
         parser.error("--no-evaluation contradicts --target-accuracy and --eval-duration")
     options.partition = options.partition or ("class" if options.split_by_class else config.PARTITION)
     return options
 
 
-def _given(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> set[str]:
+def given(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> set[str]:
     """The names of the flags that were really typed."""
     names = [action.dest for action in parser._actions]
     namespace = argparse.Namespace(**dict.fromkeys(names, argparse.SUPPRESS))

@@ -1,0 +1,119 @@
+"""python -m esync.launch clusters/NAME.yaml: starts a whole cluster, shows it, and ends it.
+
+Every flag of the worker may be given; it is worth more than the description's section `train`.
+"""
+
+import argparse
+import os
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from .. import arguments
+from ..errors import ExpectedError
+from . import flags, report, view
+from .description import Description, DescriptionError, read
+from .folders import LogFolders
+from .hosts import locate
+from .plan import plan, ports_needed
+from .ports import Ports
+from .processes import runner
+from .spec import Plan
+from .supervisor import Supervisor
+
+PROGRAM = "python -m esync.launch"
+
+
+def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
+    """The options of launch, and the worker's flags that were typed."""
+    parser = arguments.build_parser(PROGRAM, "Start a whole cluster, as a description says; end it, whatever happens.")
+    parser.usage = f"{PROGRAM} FILE [--dry-run] [--json FILE] [flags of the worker, instead of those in FILE]"
+    parser.add_argument(
+        "file", type=Path, metavar="FILE", help="description of the cluster, for instance clusters/demo.yaml"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print the commands instead of running them")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write how the job went to FILE")
+    options = parser.parse_args(words)
+    if options.dry_run and options.json:
+        parser.error("--json tells how a job went; with --dry-run there is none")
+    typed = arguments.given(parser, words) & set(flags.DEFAULTS) - {"quiet"}
+    return options, {name: getattr(options, name) for name in sorted(typed)}
+
+
+def main(words: list[str] | None = None) -> int:
+    """Launch; the exit code: 0 done, 1 failed, 2 bad usage."""
+    options, typed = parse_arguments(sys.argv[1:] if words is None else words)
+    try:
+        return _launch(options, typed)
+    except ExpectedError as error:
+        _complain(str(error))
+        return 2 if isinstance(error, DescriptionError) else 1
+    except BrokenPipeError:  # whoever read the output has gone; the job has been ended
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        _complain(f"{error.filename or 'failed'}: {error.strerror or error}")
+        return 1
+    except KeyboardInterrupt:  # before the job had begun
+        _complain("interrupted")
+        return 1
+
+
+def _launch(options: argparse.Namespace, typed: dict[str, Any]) -> int:
+    description = read(options.file)
+    hosts = locate(description)
+    with Ports() as ports:
+        free = ports.free(ports_needed(description))
+        cores = None if "OMP_NUM_THREADS" in os.environ else len(os.sched_getaffinity(0))
+        try:
+            job = plan(description, hosts, typed, free, cores)
+        except DescriptionError as error:
+            raise DescriptionError(f"{options.file}: {error}") from None
+        if options.dry_run:
+            print("\n\n".join(_explain(job)))
+            return 0
+        _claim_ports(description, job, ports)
+        return _run(job, options)
+
+
+def _run(job: Plan, options: argparse.Namespace) -> int:
+    for spec in job.processes:
+        runner(spec.host)  # a host that cannot be reached is told before anything starts
+    with closing(LogFolders(job.mode_folder, job.options.overwrite)) as folders:
+        title = f"{job.options.network}, {job.mode_folder.name}, {len(job.workers)} workers, {options.file}"
+        screen = view.choose(title, options.quiet)
+        with closing(screen):
+            for remark in job.remarks:
+                screen.say(remark)
+            outcome = Supervisor(job, folders.processes, screen).run()
+        figures = report.read_figures(job) if outcome.ok else None
+        if options.json:
+            report.write_json(options.json, job, outcome, figures)
+        if outcome.ok:
+            print("\n".join(report.success(figures, job, outcome)), flush=True)
+            return 0
+        _complain("\n".join(report.failure(outcome)))
+        return 1
+
+
+def _claim_ports(description: Description, job: Plan, ports: Ports) -> None:
+    """Say early that a port of the description is in use on this machine."""
+    services = {"scheduler": description.scheduler, "state server": description.state_server}
+    for spec in job.processes:
+        service = services.get(spec.role)
+        if service is not None and service.port and spec.host.here:
+            ports.claim(service.port, spec.role.replace(" ", "_"))
+
+
+def _explain(job: Plan) -> list[str]:
+    """Every command, as lines for a shell."""
+    return [f"# {spec.name} on {spec.host.name} ({spec.host.address})\n{spec.shell}" for spec in job.processes]
+
+
+def _complain(text: str) -> None:
+    print(f"launch: error: {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

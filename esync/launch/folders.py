@@ -1,0 +1,80 @@
+"""The folders of a job's logs: kept for one job at a time, and cleared of an earlier run's logs.
+
+{log_dir}/{network}/{mode}/{host}/{device}/     rounds, written by the workers
+{log_dir}/{network}/{mode}/processes/NAME.log   what each process printed; no folder in it, so that the log tools see
+                                                no host there
+"""
+
+import fcntl
+import time
+from pathlib import Path
+from typing import TextIO
+
+from .. import roundlog
+from ..errors import ExpectedError
+from ..roundlog import LogDirectoryError
+
+PROCESSES = "processes"
+LOCK_FILE = ".lock"
+
+
+class BusyLogsError(ExpectedError):
+    """Another job writes its logs there."""
+
+
+class LogFolders:
+    """The log folders of one job; they are this job's until it is closed.
+
+    Args:
+        mode_folder: {log_dir}/{network}/{mode}.
+        overwrite: delete an earlier run's logs instead of moving them aside.
+
+    Raises:
+        LogDirectoryError: the folders cannot be made or written.
+        BusyLogsError: another job that still runs has them.
+    """
+
+    def __init__(self, mode_folder: Path, overwrite: bool) -> None:
+        self.mode_folder = mode_folder
+        self.processes = mode_folder / PROCESSES
+        try:
+            self.processes.mkdir(parents=True, exist_ok=True)
+            self._lock = self._take()
+            self._clear_processes(overwrite)
+            self._clear_devices(overwrite)
+        except OSError as error:
+            raise LogDirectoryError(f"cannot write logs to {mode_folder}: {error.strerror or error}") from None
+
+    def close(self) -> None:
+        """Let another job have them."""
+        self._lock.close()
+
+    def _take(self) -> TextIO:
+        lock = open(self.processes / LOCK_FILE, "w")  # noqa: SIM115 - stays open as long as the job
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            raise BusyLogsError(
+                f"another job writes its logs to {self.mode_folder}; wait for its end or choose another --log-dir"
+            ) from None
+        return lock
+
+    def _clear_processes(self, overwrite: bool) -> None:
+        """NAME.log becomes NAME.earlier-TIME.log."""
+        logs = [log for log in self.processes.glob("*.log") if ".earlier-" not in log.name]
+        stamp = time.strftime("earlier-%Y%m%dT%H%M%S")
+        while any(self.processes.glob(f"*.{stamp}.log")):
+            stamp += "+"
+        for log in logs:
+            if overwrite:
+                log.unlink()
+            else:
+                log.rename(log.with_name(f"{log.stem}.{stamp}.log"))
+
+    def _clear_devices(self, overwrite: bool) -> None:
+        """Rounds of devices that this job does not have would pass for rounds of it."""
+        for device in list(self.mode_folder.glob("*/*")):
+            if any(device.glob("iter-*.txt")):
+                _, lock = roundlog.claim(device.parent, device.name, overwrite)
+                lock.close()

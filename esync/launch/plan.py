@@ -1,0 +1,187 @@
+"""From a description to the commands of all processes: a pure function, whose result can be printed or run."""
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..progress import VARIABLE as PROGRESS_VARIABLE
+from ..worker import FOLDER_VARIABLE
+from . import flags
+from .description import Description, DescriptionError, Worker
+from .ground import Ground
+from .hosts import Host
+from .spec import Plan, ProcessSpec
+
+#: What a state server prints when it can be asked.
+STATE_SERVER_READY = "listening on "
+#: In the environment of every process, so that its output arrives while it runs.
+COMMON = {"PYTHONUNBUFFERED": "1"}
+
+
+def plan(
+    description: Description,
+    hosts: Mapping[str, Host],
+    typed: Mapping[str, Any],
+    ports: Iterable[int],
+    cores: int | None = None,
+) -> Plan:
+    """Work out what to start.
+
+    Args:
+        description: the cluster.
+        hosts: see `hosts.locate`.
+        typed: flags of the worker that override the description's.
+        ports: free ports of this machine in ascending order, as many as `ports_needed` says.
+        cores: of this machine, to be shared by its workers; None leaves the number of threads as it is.
+
+    Raises:
+        DescriptionError: the description and the flags make no job; the message says why.
+    """
+    try:
+        settings = flags.merge(description.train, typed)
+        options = flags.parse(flags.to_arguments(settings))
+    except flags.FlagError as error:
+        raise DescriptionError(f"train: {error}") from None
+    workers: Sequence[Worker] = description.workers
+    remarks, services, cluster = [], [], {}
+    if options.mode == "local":
+        if len(workers) > 1:
+            remarks.append("mode local trains on one device: the first worker of the description")
+        workers = workers[:1]
+    ground = Ground(hosts, ports, [worker.host for worker in workers], cores)
+    if options.mode != "local":
+        cluster = _cluster(description, ground)
+        services = _services(description, ground, cluster, settings)
+        if options.mode == "esync" and options.local_iterations is None:
+            address = _state_server_address(description, ground)
+            services.append(_state_server(description, ground, address))
+            settings |= address
+    folder = mode_folder(options)
+    specs = _workers(workers, ground, cluster, {**settings, "log_dir": folder})
+    return Plan((*services, *specs), options, folder, tuple(remarks))
+
+
+def ports_needed(description: Description) -> int:
+    """How many free ports `plan` may use."""
+    return 2 + len(description.servers) + len(description.workers)
+
+
+def mode_folder(options: argparse.Namespace) -> Path:
+    """Where the logs of this algorithm on this network and kind of data belong: {log_dir}/{network}/{mode}."""
+    name = "dcasgd" if options.mode == "async" and options.use_dcasgd else options.mode
+    skewed = options.partition == "class" or options.partition.startswith("dirichlet")
+    if skewed and name != "local":  # one worker has all the data
+        name += "-niid"
+    return Path(options.log_dir) / options.network / name
+
+
+def _cluster(description: Description, ground: Ground) -> dict[str, str]:
+    """What MXNet's processes have to know of one another."""
+    scheduler = description.scheduler
+    return {
+        "DMLC_PS_ROOT_URI": ground.address(scheduler.host),
+        "DMLC_PS_ROOT_PORT": str(_port("scheduler", ground, scheduler.host, scheduler.port)),
+        "DMLC_NUM_SERVER": str(len(description.servers)),
+        "DMLC_NUM_WORKER": str(len(description.workers)),
+    }
+
+
+def _services(
+    description: Description, ground: Ground, cluster: Mapping[str, str], settings: flags.Settings
+) -> list[ProcessSpec]:
+    """The scheduler and the servers."""
+    words = flags.to_arguments({"start_timeout": settings.get("start_timeout")})
+    host = description.scheduler.host
+    environment = {"DMLC_ROLE": "scheduler", **cluster, **ground.interface(host), **COMMON}
+    command = _python(ground, host, "esync.scheduler", words)
+    specs = [ProcessSpec("scheduler", "scheduler", ground.hosts[host], command, environment)]
+    for index, server in enumerate(description.servers):
+        place = {**ground.interface(server.host), **ground.port_variable(server.host)}
+        environment = {"DMLC_ROLE": "server", **cluster, **place, **ground.threads(server.host), **COMMON}
+        on = flags.to_arguments({"gpu": _gpu(server.device)})
+        command = _python(ground, server.host, "esync.server", [*on, *words])
+        specs.append(ProcessSpec(f"server-{index}", "server", ground.hosts[server.host], command, environment))
+    return specs
+
+
+def _state_server_address(description: Description, ground: Ground) -> flags.Settings:
+    """The workers' flags that say where the state server is."""
+    section = description.state_server
+    if section is None:
+        raise DescriptionError(
+            "state_server: it is missing, and mode esync asks it; add state_server: {host: localhost}, or fix the "
+            "number of local iterations with local_iterations"
+        )
+    port = _port("state_server", ground, section.host, section.port)
+    return {"state_server_ip": ground.address(section.host), "state_server_port": port}
+
+
+def _state_server(description: Description, ground: Ground, address: flags.Settings) -> ProcessSpec:
+    assert description.state_server is not None
+    host = description.state_server.host
+    words = ["--host", ground.listen_address, "--port", str(address["state_server_port"])]
+    command = _python(ground, host, "esync.state_server", words)
+    return ProcessSpec(
+        "state-server",
+        "state server",
+        ground.hosts[host],
+        command,
+        COMMON,
+        ready=STATE_SERVER_READY,
+        endless=True,
+    )
+
+
+def _workers(
+    workers: Sequence[Worker], ground: Ground, cluster: Mapping[str, str], settings: flags.Settings
+) -> list[ProcessSpec]:
+    """The workers; without a cluster, mode local, they need not know of anybody."""
+    specs = []
+    seen: Counter[tuple[str, str]] = Counter()
+    for index, worker in enumerate(workers):
+        place = worker.host, worker.device
+        device = f"{worker.device}-{seen[place]}" if seen[place] else worker.device
+        seen[place] += 1
+        environment: dict[str, str] = {}
+        if cluster:
+            own = {**ground.interface(worker.host), **ground.port_variable(worker.host)}
+            environment |= {"DMLC_ROLE": "worker", **cluster, **own}
+        environment |= ground.threads(worker.host, worker.threads)
+        environment |= {PROGRESS_VARIABLE: "json", FOLDER_VARIABLE: device, **COMMON}
+        words = flags.to_arguments(_worker_settings(worker, settings))
+        try:
+            flags.parse(words)
+        except flags.FlagError as error:
+            raise DescriptionError(f"workers[{index}] with the flags of train: {error}") from None
+        command = _python(ground, worker.host, "esync.worker", words)
+        host = ground.hosts[worker.host]
+        specs.append(ProcessSpec(f"worker-{index}", "worker", host, command, environment, device=device))
+    return specs
+
+
+def _worker_settings(worker: Worker, settings: flags.Settings) -> flags.Settings:
+    own: flags.Settings = {"log_dir": settings["log_dir"] / worker.host, "cpu": int(worker.device == "cpu")}
+    own["gpu"] = _gpu(worker.device)
+    if worker.step_time is not None:
+        own["step_time"] = worker.step_time
+    return {**settings, **own}
+
+
+def _port(section: str, ground: Ground, host: str, port: int) -> int:
+    """The port that the description gives, or a free one."""
+    if port:
+        return port
+    if not ground.hosts[host].here:
+        raise DescriptionError(f"{section}.port: it is needed, because {host} is not this machine")
+    return ground.free_port()
+
+
+def _python(ground: Ground, host: str, module: str, words: Iterable[str]) -> tuple[str, ...]:
+    return (sys.executable if ground.hosts[host].here else "python3", "-m", module, *words)
+
+
+def _gpu(device: str) -> int | None:
+    return None if device == "cpu" else int(device.removeprefix("gpu"))

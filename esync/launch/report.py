@@ -1,0 +1,100 @@
+"""What is said at the end of a job: its figures, taken from the logs as the log tools read them, or why it failed."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from logs_tools.collect import summarize_mode
+from logs_tools.comparison import RunFigures, run_figures
+from logs_tools.files import write_whole
+from logs_tools.modes import BY_FOLDER
+
+from .. import config
+from .folders import PROCESSES
+from .rows import clock
+from .spec import Plan
+from .supervisor import Outcome
+
+
+def read_figures(plan: Plan) -> RunFigures | None:
+    """The figures of the job that has just ended; writes the summary of its mode, too. None where there is no round."""
+    mode = BY_FOLDER[plan.mode_folder.name]
+    report = summarize_mode(plan.mode_folder.parent, mode, None, lambda done, files: None)
+    if not report.summary:
+        return None
+    return run_figures(mode, report.summary, plan.options.target_accuracy or config.TARGET_ACCURACY)
+
+
+def success(figures: RunFigures | None, plan: Plan, outcome: Outcome) -> list[str]:
+    """What a job has reached, line by line."""
+    if figures is None:
+        return [f"done in {clock(outcome.seconds)}, but no round has been logged in {plan.mode_folder}"]
+    rounds = max(device.rounds for device in figures.devices)
+    lines = [f"done: {figures.mode.label}, {rounds} rounds in {clock(figures.total_time)}"]
+    speed = [figures.bracketed(f"{figures.throughput:.1f} samples/s")] if figures.throughput else []
+    if figures.efficiency is not None:
+        speed.append(figures.bracketed(f"{figures.efficiency:.0%} of the devices' speed"))
+    lines.append(", ".join(speed))
+    if figures.final_accuracy is not None:
+        reached = figures.time_to_target
+        when = f"; {figures.target:g} after {clock(reached)}" if reached is not None else ""
+        lines.append(f"test accuracy {figures.final_accuracy:.3f}{when}")
+    for device in figures.devices:
+        if (device.overrun_share or 0.0) > config.OVERRUN_LIMIT:
+            lines.append(
+                f"overruns: on {device.name} {device.overrun_share:.1%} of the iterations took longer than their step "
+                f"time of {device.step_time:g} s"
+            )
+    if figures.invalid:
+        lines.append("too many of them: these figures are not valid; use larger step times, or fewer workers")
+    lines.append(f"logs: {plan.mode_folder}, output of the processes: {plan.mode_folder / PROCESSES}")
+    return [line for line in lines if line]
+
+
+def failure(outcome: Outcome) -> list[str]:
+    """Why a job has failed: the first failure with the end of its output, then how those that followed ended."""
+    if outcome.interrupted:
+        return [f"ended by {outcome.interrupted}; all processes of the job have been ended"]
+    first, *others = outcome.failures
+    lines = [f"{first.name} ({first.where}) {first.how}; the end of {first.log}:"]
+    lines += [f"    {line}" for line in first.last_lines or ("(it printed nothing)",)]
+    alike: dict[str, list[str]] = {}
+    for other in others:
+        last = f": {other.last_lines[-1]}" if other.last_lines else ""
+        alike.setdefault(f"{other.how}{last}", []).append(other.name)
+    return [*lines, *(f"{', '.join(names)} {how}" for how, names in alike.items())]
+
+
+def write_json(path: Path, plan: Plan, outcome: Outcome, figures: RunFigures | None) -> None:
+    """Write the file of --json.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    content: dict[str, Any] = {
+        "done": outcome.ok,
+        "seconds": outcome.seconds,
+        "interrupted": outcome.interrupted or None,
+        "failures": [{**asdict(failure), "log": str(failure.log)} for failure in outcome.failures],
+        "exit_codes": outcome.exit_codes,
+        "logs": str(plan.mode_folder),
+        "network": plan.options.network,
+        "mode": plan.mode_folder.name,
+        "figures": None,
+    }
+    if figures is not None:
+        content["figures"] = {
+            "valid": figures.invalid is None,
+            "rounds": max(device.rounds for device in figures.devices),
+            "total_time": figures.total_time,
+            "throughput": figures.throughput,
+            "speed_limit": figures.speed_limit,
+            "efficiency": figures.efficiency,
+            "final_accuracy": figures.final_accuracy,
+            "target": figures.target,
+            "time_to_target": figures.time_to_target,
+            "overrun_share": figures.overrun_share,
+            "devices": [asdict(device) for device in figures.devices],
+        }
+    write_whole(path, json.dumps(content, indent=2).encode() + b"\n")

@@ -1,0 +1,123 @@
+"""The workers of a running job as rows, their totals, and both as one line or as a table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.table import Table
+
+from ..progress import Progress
+
+#: Workers whose local iterations a line lists one by one.
+LISTED = 12
+STYLES = {"failed": "red", "done": "green", "starting": "dim", "waiting": "dim", "ended": "dim"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One worker.
+
+    Attributes:
+        name: of its process.
+        host: where it runs.
+        device: on what.
+        state: waiting (for the state server), starting, training, done, failed or ended (by launch).
+        progress: its last round.
+    """
+
+    name: str
+    host: str
+    device: str
+    state: str
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True)
+class Totals:
+    """All workers together.
+
+    Attributes:
+        round: the newest one that is over, 0 before the first.
+        samples_per_second: sum over the workers, each in its last round.
+        accuracy: the newest, with the round whose weights it is of.
+    """
+
+    round: int = 0
+    samples_per_second: float = 0.0
+    accuracy: float | None = None
+    accuracy_round: int = 0
+
+
+def totals(rows: Sequence[Row]) -> Totals:
+    """Add the workers up."""
+    reports = [row.progress for row in rows if row.progress]
+    if not reports:
+        return Totals()
+    evaluated = [report for report in reports if report.accuracy is not None]
+    newest = max(evaluated, key=lambda report: report.accuracy_round or 0, default=None)
+    return Totals(
+        max(report.round for report in reports),
+        sum(report.samples_per_second for report in reports),
+        newest.accuracy if newest else None,
+        (newest.accuracy_round or 0) if newest else 0,
+    )
+
+
+def line(rows: Sequence[Row], seconds: float) -> str:
+    """The job in one line."""
+    states = [row.state for row in rows]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+    total = totals(rows)
+    parts = [clock(seconds), f"workers: {counts}"]
+    if total.round:
+        parts += [f"round {total.round}", f"{total.samples_per_second:.1f} samples/s"]
+        iterations = [row.progress.local_iterations for row in rows if row.progress]
+        if max(iterations) > 1:
+            several = " ".join(map(str, iterations))
+            parts.append(
+                f"local iterations {several if len(rows) <= LISTED else f'{min(iterations)} to {max(iterations)}'}"
+            )
+    if total.accuracy is not None:
+        parts.append(f"accuracy {total.accuracy:.3f} (round {total.accuracy_round})")
+    return "  ".join(parts)
+
+
+def table(rows: Sequence[Row], seconds: float, title: str) -> Table:
+    """The job as a table."""
+    total = totals(rows)
+    drawn = Table(
+        title=title, title_justify="left", show_footer=True, box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True
+    )
+    drawn.add_column("rank", str(len(rows)), justify="right")
+    drawn.add_column("worker", "workers", no_wrap=True)
+    drawn.add_column("state", no_wrap=True)
+    drawn.add_column("round", str(total.round or ""), justify="right")
+    drawn.add_column("local", justify="right")  # local iterations in that round
+    drawn.add_column("samples/s", f"{total.samples_per_second:.1f}" if total.round else "", justify="right")
+    drawn.add_column("wait s", justify="right")
+    drawn.add_column("accuracy", _accuracy(total.accuracy, total.accuracy_round), no_wrap=True)
+    drawn.add_column("time", clock(seconds), justify="right")
+    for row in rows:
+        report = row.progress
+        rank, cells = "", [""] * 6
+        if report is not None:
+            rank = str(report.rank)
+            cells = [
+                str(report.round),
+                str(report.local_iterations),
+                f"{report.samples_per_second:.1f}",
+                f"{report.wait:.3f}",
+                _accuracy(report.accuracy, report.accuracy_round),
+                clock(report.elapsed),
+            ]
+        drawn.add_row(rank, f"{row.host}/{row.device}", row.state, *cells, style=STYLES.get(row.state))
+    return drawn
+
+
+def _accuracy(accuracy: float | None, number: int | None) -> str:
+    return "" if accuracy is None else f"{accuracy:.3f} ({number})"  # of the weights of that round
+
+
+def clock(seconds: float) -> str:
+    """1:05."""
+    return f"{int(seconds // 60)}:{int(seconds % 60):02d}"

@@ -1,0 +1,67 @@
+"""What a job consists of, as plain data: it can be printed, and it can be run."""
+
+import argparse
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .hosts import Host
+
+
+@dataclass(frozen=True)
+class ProcessSpec:
+    """One process of a cluster.
+
+    Attributes:
+        name: in messages, and of its log file.
+        role: scheduler, server, state server or worker.
+        host: where it runs.
+        command: program and arguments.
+        environment: on top of the one that is there.
+        device: folder of a worker's logs: cpu, gpu0, cpu-1 …
+        ready: beginning of the line that it prints when the processes after it may start; "" if they need not wait.
+        endless: it runs until it is told to end.
+    """
+
+    name: str
+    role: str
+    host: Host
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    device: str = ""
+    ready: str = ""
+    endless: bool = False
+
+    @property
+    def where(self) -> str:
+        """Host and device."""
+        return f"{self.host.name}/{self.device}" if self.device else self.host.name
+
+    @property
+    def shell(self) -> str:
+        """The command as a line for a shell."""
+        variables = [f"{name}={shlex.quote(value)}" for name, value in self.environment.items()]
+        return " ".join([*variables, shlex.join(self.command)])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that belongs to a job.
+
+    Attributes:
+        processes: in the order in which they start.
+        options: flags that all workers have in common, as a worker understands them.
+        mode_folder: folder of the logs: {log_dir}/{network}/{mode}, named as the log tools know it.
+        remarks: what may surprise the user.
+    """
+
+    processes: tuple[ProcessSpec, ...]
+    options: argparse.Namespace
+    mode_folder: Path
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def workers(self) -> list[ProcessSpec]:
+        """The workers in the order of the description, which is also that of their ranks on one machine."""
+        return [spec for spec in self.processes if spec.role == "worker"]

@@ -1,0 +1,248 @@
+"""From the first process that starts to the last one that ends: nothing is left behind, however a job goes."""
+
+import select
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from .. import config
+from .processes import Process
+from .rows import Row
+from .spec import Plan
+from .view import View
+
+#: Seconds between two looks at the processes.
+TICK = 0.1
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A process that has ended where it should not have.
+
+    Attributes:
+        name: of the process.
+        where: its host and device.
+        how: exit code or signal, in words.
+        log: the file with its output.
+        last_lines: the end of that.
+    """
+
+    name: str
+    where: str
+    how: str
+    log: Path
+    last_lines: tuple[str, ...] = ()
+
+
+@dataclass
+class Outcome:
+    """How a job has ended.
+
+    Attributes:
+        seconds: from the start of the first process to the end of the last one.
+        failures: in the order in which they were noticed; what follows from the first ones may be among them.
+        interrupted: name of the signal that ended it, "" if none did.
+        exit_codes: of all processes by name; those that launch has ended are not among them.
+    """
+
+    seconds: float = 0.0
+    failures: list[Failure] = field(default_factory=list)
+    interrupted: str = ""
+    exit_codes: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the job was done."""
+        return not self.failures and not self.interrupted
+
+
+class Supervisor:
+    """Runs one job; main thread only.
+
+    Args:
+        plan: what to start.
+        logs: folder for the output of the processes.
+        view: what the user sees.
+    """
+
+    def __init__(self, plan: Plan, logs: Path, view: View) -> None:
+        self._plan, self._logs, self._view = plan, logs, view
+        self._processes: list[Process] = []
+        self._outcome = Outcome()
+        self._ending = False
+        self._hurry = False
+
+    def run(self) -> Outcome:
+        """Start everything, watch it, end what is left."""
+        self._began = self._heard = time.monotonic()
+        with self._signals():
+            try:
+                self._start()
+                self._until_workers_end()
+                self._linger()
+            finally:
+                self._end()
+        self._outcome.seconds = time.monotonic() - self._began
+        return self._outcome
+
+    # --- the phases of a job -----------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        """Start the processes one by one; stops early when something goes wrong."""
+        for spec in self._plan.processes:
+            if self._over:
+                return
+            process = Process(spec, self._logs / f"{spec.name}.log")
+            self._processes.append(process)
+            limit = time.monotonic() + self._plan.options.start_timeout
+            while not process.ready and not self._over:
+                self._tick()
+                if time.monotonic() > limit:
+                    how = f"was not ready after {self._plan.options.start_timeout:.0f} s"
+                    self._outcome.failures.append(self._failure(process, how))
+
+    def _until_workers_end(self) -> None:
+        while not self._over and self._running("worker"):
+            self._tick()
+
+    def _linger(self) -> None:
+        """Let the others end by themselves: after a failure for a moment, so that they can say why they end too."""
+        if self._outcome.interrupted:
+            return
+        if self._outcome.failures:
+            limit, roles = config.LAUNCH_LINGER, ("worker", "server")
+        else:
+            limit, roles = config.LAUNCH_FAREWELL, ("server", "scheduler")
+            self._stop_endless()
+        end = time.monotonic() + limit
+        while time.monotonic() < end and self._running(*roles) and not self._outcome.interrupted:
+            self._tick()
+
+    def _end(self) -> None:
+        """End whatever still runs: workers first, while they can still tell the servers."""
+        self._ending = True
+        workers = [process for process in self._processes if process.spec.role == "worker"]
+        try:
+            for group in (workers, self._processes):
+                for process in group:
+                    process.terminate()
+                end = time.monotonic() + config.LAUNCH_GRACE
+                while any(process.running for process in group) and time.monotonic() < end and not self._hurry:
+                    self._look()
+                for process in group:
+                    process.kill()
+            end = time.monotonic() + config.LAUNCH_GRACE  # the kernel may take its time, but not for ever
+            while any(process.running for process in self._processes) and time.monotonic() < end:
+                self._look()
+            self._show()
+        finally:
+            for process in self._processes:
+                process.kill()
+                process.close()
+
+    # --- one look --------------------------------------------------------------------------------------------------
+
+    @property
+    def _over(self) -> bool:
+        return bool(self._outcome.failures or self._outcome.interrupted)
+
+    def _running(self, *roles: str) -> bool:
+        return any(process.running and process.spec.role in roles for process in self._processes)
+
+    def _tick(self) -> None:
+        self._look()
+        self._show()
+        self._announce()
+
+    def _look(self) -> None:
+        """Read what the processes print, until the next tick; note which of them have ended."""
+        end = time.monotonic() + TICK
+        pipes = {process.output.fileno(): process for process in self._processes if not process.output.closed}
+        while pipes and (left := end - time.monotonic()) > 0:
+            poll = select.poll()
+            for number in pipes:
+                poll.register(number, select.POLLIN)
+            for number, _ in poll.poll(1000 * left):
+                if not pipes[number].read():
+                    del pipes[number]
+        time.sleep(max(0.0, end - time.monotonic()))
+        for process in self._processes:
+            if process.poll():
+                self._note_end(process)
+
+    def _note_end(self, process: Process) -> None:
+        assert process.exit_code is not None
+        if process.told_to_end:
+            return
+        self._outcome.exit_codes[process.spec.name] = process.exit_code
+        if not self._ending and (process.exit_code != 0 or process.spec.endless):
+            self._outcome.failures.append(self._failure(process, process.how_it_ended))
+
+    def _failure(self, process: Process, how: str) -> Failure:
+        return Failure(process.spec.name, process.spec.where, how, process.log, tuple(process.last_lines))
+
+    def _stop_endless(self) -> None:
+        for process in self._processes:
+            if process.spec.endless:
+                process.terminate()
+
+    # --- what the user sees --------------------------------------------------------------------------------------
+
+    def _show(self) -> None:
+        self._view.show(self._rows())
+
+    def _rows(self) -> list[Row]:
+        started = {process.spec.name: process for process in self._processes}
+        return [self._row(spec.name, spec.host.name, spec.device, started) for spec in self._plan.workers]
+
+    def _row(self, name: str, host: str, device: str, started: dict[str, Process]) -> Row:
+        process = started.get(name)
+        if process is None:
+            return Row(name, host, device, "waiting")
+        if process.running:
+            state = "training" if process.progress else "starting"
+        elif process.told_to_end:
+            state = "ended"
+        else:
+            state = "failed" if process.exit_code else "done"
+        return Row(name, host, device, state, process.progress)
+
+    def _announce(self) -> None:
+        """Say what is waited for, where nothing has been heard for some time."""
+        waited_for = [process for process in self._processes if process.spec.role == "worker" and process.running]
+        if not waited_for:  # before the workers start, or after they have ended
+            waited_for = [process for process in self._processes if process.running]
+        newest = max((process.reported for process in self._processes), default=self._began)
+        now = time.monotonic()
+        if now - max(newest, self._heard) < config.ANNOUNCE_AFTER:
+            return
+        self._heard = now
+        silent = min(waited_for, key=lambda process: process.reported, default=None)
+        if silent is None:
+            return
+        names = ", ".join(process.spec.name for process in waited_for)
+        words = f"; {silent.spec.name} said last: {silent.last_lines[-1]}" if silent.last_lines else ""
+        self._view.say(f"no round has been reported for {now - newest:.0f} s; still running: {names}{words}")
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Signals end the job instead of this process."""
+
+        def interrupt(number: int, frame: FrameType | None) -> None:
+            self._hurry = bool(self._outcome.interrupted)  # the second one
+            self._outcome.interrupted = self._outcome.interrupted or signal.Signals(number).name
+
+        before = {number: signal.getsignal(number) for number in SIGNALS}
+        for number in SIGNALS:
+            if number != signal.SIGHUP or before[number] is not signal.SIG_IGN:  # that would be nohup
+                signal.signal(number, interrupt)
+        try:
+            yield
+        finally:
+            for number in SIGNALS:
+                signal.signal(number, before[number])

@@ -1,0 +1,100 @@
+"""What is seen of a running job: a live table on a terminal, a line every few seconds elsewhere, or nothing."""
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+from rich.console import Console
+from rich.live import Live
+
+from .. import config
+from .rows import Row, line, table
+
+#: Seconds between two refreshes of the table.
+REFRESH = 0.25
+
+
+class View(Protocol):
+    """What the supervisor tells."""
+
+    def show(self, rows: Sequence[Row]) -> None:
+        """The workers as they are now; called several times a second."""
+
+    def say(self, text: str) -> None:
+        """Something that has to be seen."""
+
+    def close(self) -> None:
+        """The job is over."""
+
+
+class QuietView:
+    """Shows no progress."""
+
+    def show(self, rows: Sequence[Row]) -> None:
+        """Nothing."""
+
+    def say(self, text: str) -> None:
+        """On standard error."""
+        print(text, file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+class LineView(QuietView):
+    """A line every few seconds, for files and for other programs."""
+
+    def __init__(self, every: float = config.LAUNCH_LINE_EVERY) -> None:
+        self._every = every
+        self._began = self._shown = time.monotonic()
+        self._states: list[str] = []
+
+    def show(self, rows: Sequence[Row]) -> None:
+        """Print when it is time, and when the state of a worker has changed."""
+        now = time.monotonic()
+        states = [row.state for row in rows]
+        if now - self._shown >= self._every or (states != self._states and now - self._shown >= 1):
+            self._shown, self._states = now, states
+            print(line(rows, now - self._began), flush=True)
+
+
+class TableView:
+    """A table that is drawn anew, on a terminal."""
+
+    def __init__(self, console: Console, title: str) -> None:
+        self._title = title
+        self._began, self._shown = time.monotonic(), 0.0
+        self._rows: Sequence[Row] = ()
+        self._live = Live(console=console, auto_refresh=False)
+        self._live.start()
+
+    def show(self, rows: Sequence[Row]) -> None:
+        """Draw, if the last drawing is some time ago."""
+        self._rows = rows
+        if time.monotonic() - self._shown >= REFRESH:
+            self._draw()
+
+    def say(self, text: str) -> None:
+        """Above the table."""
+        self._live.console.print(text, markup=False, highlight=False)
+
+    def close(self) -> None:
+        """The table stays as it is now."""
+        self._draw()
+        self._live.stop()
+
+    def _draw(self) -> None:
+        self._shown = time.monotonic()
+        self._live.update(table(self._rows, self._shown - self._began, self._title), refresh=True)
+
+
+def choose(title: str, quiet: bool) -> View:
+    """The view that fits where the output goes."""
+    console = Console()
+    if quiet:
+        return QuietView()
+    if console.is_terminal and not console.is_dumb_terminal:
+        return TableView(console, title)
+    print(title, flush=True)
+    return LineView()

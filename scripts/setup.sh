@@ -1,0 +1,42 @@
+# Sourced by the other scripts: a virtual environment in .venv with this package, and the data set, made once.
+#
+#   . scripts/setup.sh cpu          what the demo needs
+#   . scripts/setup.sh cpu,dev      and what the tests need
+#
+# Afterwards `python` is the one of the virtual environment, and the current directory is the checkout.
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+
+find_python() {
+    local candidate
+    for candidate in ${PYTHON:-python3 python3.12 python3.11 python3.10 python3.13}; do
+        if command -v "$candidate" >/dev/null &&
+            "$candidate" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
+            echo "$candidate"
+            return
+        fi
+    done
+    echo "Python 3.10 to 3.13 is needed; set PYTHON to one" >&2
+    return 1
+}
+
+make_environment() {
+    local extras=$1 python wanted
+    wanted="$extras $(sha256sum setup.py pyproject.toml | sha256sum)"
+    if [ ! -x .venv/bin/python ]; then
+        python=$(find_python) || return 1
+        echo "== making a virtual environment in .venv with $("$python" --version)"
+        "$python" -m venv .venv || return 1
+    fi
+    # What was installed for more extras serves for fewer.
+    case "$(cat .venv/installed 2>/dev/null)" in
+        "$wanted" | "cpu,dev ${wanted#* }") return 0 ;;
+    esac
+    echo "== installing this package and what it needs (once; MXNet is 45 MB)"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --progress-bar off -e ".[$extras]" || return 1
+    echo "$wanted" >.venv/installed
+}
+
+make_environment "$1" || exit 1
+export PATH="$PWD/.venv/bin:$PATH"
+python -m esync.data fetch || exit 1

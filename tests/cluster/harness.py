@@ -1,0 +1,108 @@
+"""Real clusters on loopback for tests: scheduler, servers and workers as processes of their own, all of them reaped."""
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+SCRIPTS = Path(__file__).parent
+TIME_LIMIT = 90  # seconds for one cluster, from start to end
+
+
+def free_port() -> int:
+    """A port that nobody listens on right now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Cluster:
+    """Use it in a with statement: nothing it has started outlives it.
+
+    Args:
+        folder: where the output of every process goes, as NAME.log.
+        workers: number of worker slots.
+        servers: number of parameter servers.
+    """
+
+    def __init__(self, folder: Path, workers: int, servers: int = 1) -> None:
+        self.folder = folder
+        self.environment = {
+            **os.environ,
+            "DMLC_PS_ROOT_URI": "127.0.0.1",
+            "DMLC_PS_ROOT_PORT": str(free_port()),
+            "DMLC_NODE_HOST": "127.0.0.1",
+            "DMLC_NUM_WORKER": str(workers),
+            "DMLC_NUM_SERVER": str(servers),
+            "OMP_NUM_THREADS": "1",
+        }
+        self.environment.pop("DMLC_ROLE", None)
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._servers = servers
+        self._first_port = free_port()
+        self._deadline = time.monotonic() + TIME_LIMIT
+
+    def __enter__(self) -> "Cluster":
+        self.start("scheduler", ["-m", "esync.scheduler"])
+        for number in range(self._servers):
+            self.start(f"server-{number}", ["-m", "esync.server", "-c", "1"])
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for process in self.processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def start(self, name: str, arguments: Sequence[str], **environment: str) -> subprocess.Popen[bytes]:
+        """Start `python ARGUMENTS`; its output goes to NAME.log."""
+        with open(self.folder / f"{name}.log", "wb") as log:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, *arguments],
+                env={**self.environment, **environment},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return self.processes[name]
+
+    def start_worker(self, rank: int, arguments: Sequence[str], **environment: str) -> subprocess.Popen[bytes]:
+        """Start a worker that gets this rank: ps-lite orders workers of one host by their port."""
+        port = 20000 + (self._first_port + 137 * rank) % 1000 + 1000 * rank
+        return self.start(f"worker-{rank}", arguments, PORT=str(port), **environment)
+
+    def start_state_server(self) -> int:
+        """Start a state server; its port."""
+        self.start("state-server", ["-m", "esync.state_server", "--port", "0"])
+        while not (found := re.search(r"listening on http://[\d.]+:(\d+)", self.output("state-server"))):
+            assert self.processes["state-server"].poll() is None, self.output("state-server")
+            time.sleep(0.02)
+        return int(found[1])
+
+    def output(self, name: str) -> str:
+        """What a process has printed so far."""
+        return (self.folder / f"{name}.log").read_text(errors="replace")
+
+    def wait(self, name: str) -> int:
+        """Wait for a process to end; its exit code. Fails the test when the cluster's time is over."""
+        try:
+            return self.processes[name].wait(max(0.1, self._deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            outputs = "\n".join(f"--- {each}\n{self.output(each)[-2000:]}" for each in self.processes)
+            raise AssertionError(f"{name} is still running after {TIME_LIMIT} s\n{outputs}") from None
+
+    def finish(self, expected: int = 0) -> None:
+        """Wait for all workers, then for everybody else; every worker must end with the expected exit code."""
+        for name in sorted(self.processes, key=lambda name: not name.startswith("worker")):
+            if name == "state-server":
+                continue  # serves one job after the other
+            code = self.wait(name)
+            if name.startswith("worker"):
+                assert code == expected, f"{name} ended with {code}:\n{self.output(name)}"
+        assert self.processes["scheduler"].returncode == 0, self.output("scheduler")

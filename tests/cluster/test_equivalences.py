@@ -1,0 +1,136 @@
+"""The algorithms against calculations that need no cluster, on real clusters with lenet and real images."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from .harness import Cluster
+from .lenet_worker import Plan, backward, flat_weights
+
+WORKERS = 3
+BATCH = 8
+ITERATIONS = 4
+SGD = {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.01}
+#: float32 sums in another order.
+TOLERANCE = {"rtol": 1e-4, "atol": 1e-6}
+
+
+def batches(rank: int) -> list[list[int]]:
+    """The images of one worker's iterations; no two workers share any."""
+    first = rank * BATCH * ITERATIONS
+    return [list(range(first + BATCH * i, first + BATCH * (i + 1))) for i in range(ITERATIONS)]
+
+
+def train(folder: Path, servers: int = 1, turns: list[list[int]] | None = None, **plan: Any) -> list[np.ndarray]:
+    """Train on a cluster; the final weights of every worker."""
+    folder.mkdir(exist_ok=True)
+    files = [str(folder / f"weights-{rank}.npy") for rank in range(WORKERS)]
+    with Cluster(folder, WORKERS, servers) as cluster:
+        for rank in range(WORKERS):
+            order = turns[rank] if turns else []
+            mine = Plan(rank=rank, batches=batches(rank), weights=files[rank], turns=order, **plan)
+            cluster.start_worker(rank, mine.arguments())
+        cluster.finish()
+    return [np.load(file) for file in files]
+
+
+def one_device(optimizer: dict[str, float]) -> np.ndarray:
+    """Plain Gluon on one device with the batches of all workers together."""
+    import esync  # noqa: F401 - before mxnet
+    from esync.engine import mx
+    from esync.models import build
+
+    net = build("lenet", 10, mx.cpu(), seed=0)
+    trainer = mx.gluon.Trainer(net.collect_params(), "sgd", dict(optimizer), kvstore=None)
+    for iteration in range(ITERATIONS):
+        together = [index for rank in range(WORKERS) for index in batches(rank)[iteration]]
+        trainer.step(backward(net, together))
+    return flat_weights(net)
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+def test_ssgd_is_one_device_with_all_batches_together(tmp_path: Path, servers: int) -> None:
+    weights = train(tmp_path, servers, algorithm="sync", optimizer=SGD)
+    for other in weights[1:]:
+        np.testing.assert_array_equal(other, weights[0])
+    np.testing.assert_allclose(weights[0], one_device(SGD), **TOLERANCE)
+
+
+def test_esync_with_one_local_iteration_is_ssgd(tmp_path: Path) -> None:
+    # Without momentum: ESync keeps a velocity on every worker, SSGD one on the server.
+    optimizer = {"learning_rate": 0.1, "wd": 0.01}
+    options = {"local_iterations": 1, "global_lr": 1.0}
+    weights = train(tmp_path, algorithm="esync", options=options, optimizer=optimizer)
+    for other in weights[1:]:
+        np.testing.assert_array_equal(other, weights[0])
+    np.testing.assert_allclose(weights[0], one_device(optimizer), **TOLERANCE)
+
+
+# --- asynchronous: commits in a prescribed order --------------------------------------------------------------------
+
+#: Which worker commits first, second, …; every worker does ITERATIONS of them, with delays of 0 to 5 commits.
+ORDER = [0, 1, 2, 1, 0, 2, 2, 2, 1, 0, 0, 1]
+RATE = 0.05
+
+
+def turns() -> list[list[int]]:
+    """For every worker, the places of its exchanges in the order."""
+    return [[turn for turn, rank in enumerate(ORDER) if rank == mine] for mine in range(WORKERS)]
+
+
+def replay(strength: float) -> tuple[np.ndarray, list[np.ndarray]]:
+    """ASGD (strength 0) or DC-ASGD by hand: gradients from Gluon, everything else written out; server, workers."""
+    from esync.engine import mx
+    from esync.models import build
+
+    net = build("lenet", 10, mx.cpu(), seed=0)
+    parameters = [parameter for _, parameter in sorted(net.collect_params().items())]
+
+    def gradient(weights: np.ndarray, indices: list[int]) -> np.ndarray:
+        start = 0
+        for parameter in parameters:
+            stop = start + parameter.data().size
+            parameter.set_data(mx.nd.array(weights[start:stop].reshape(parameter.shape)))
+            start = stop
+        backward(net, indices)
+        return np.concatenate([parameter.grad().asnumpy().reshape(-1) for parameter in parameters]) / BATCH
+
+    server = flat_weights(net)
+    sent = [server.copy() for _ in range(WORKERS)]
+    done = [0] * WORKERS
+    for rank in ORDER:
+        g = gradient(sent[rank], batches(rank)[done[rank]])
+        server = server - np.float32(RATE) * (g + np.float32(strength) * g * g * (server - sent[rank]))
+        sent[rank] = server.copy()
+        done[rank] += 1
+    return server, sent
+
+
+def test_asgd_in_a_given_order_is_what_a_calculation_gives(tmp_path: Path) -> None:
+    weights = train(tmp_path, algorithm="async", optimizer={"learning_rate": RATE}, turns=turns())
+    for rank, expected in enumerate(replay(0.0)[1]):
+        np.testing.assert_allclose(weights[rank], expected, **TOLERANCE)
+
+
+def test_dcasgd_without_compensation_is_asgd(tmp_path: Path) -> None:
+    asgd = train(tmp_path / "asgd", algorithm="async", optimizer={"learning_rate": RATE}, turns=turns())
+    zero = {"strength": 0.0}
+    same = train(tmp_path / "zero", algorithm="dcasgd", options=zero, optimizer={"learning_rate": RATE}, turns=turns())
+    for rank in range(WORKERS):
+        np.testing.assert_array_equal(same[rank], asgd[rank])
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+def test_dcasgd_differs_by_what_a_calculation_gives(tmp_path: Path, servers: int) -> None:
+    strength = 50.0  # so large that the compensation stands out from rounding
+    options = {"strength": strength}
+    weights = train(
+        tmp_path, servers, algorithm="dcasgd", options=options, optimizer={"learning_rate": RATE}, turns=turns()
+    )
+    expected = replay(strength)[1]
+    plain = replay(0.0)[1]
+    for rank in range(WORKERS):
+        np.testing.assert_allclose(weights[rank], expected[rank], **TOLERANCE)
+        assert np.abs(expected[rank] - plain[rank]).max() > 1e-4

@@ -1,0 +1,114 @@
+"""`python -m esync.worker` in every mode, with one and two servers, on real clusters with real data."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .harness import Cluster
+
+ROUNDS = 6
+WORKER = ["-m", "esync.worker", "-c", "1", "-n", "lenet", "-b", "16", "--rounds", str(ROUNDS), "-e", "2"]
+STEP_TIMES = ("0.02", "0.15")
+MODES = {
+    "esync": ["-m", "esync", "-ll", "0.002"],
+    "esync with fixed local iterations": ["-m", "esync", "-ll", "0.002", "--local-iterations", "3"],
+    "sync": ["-m", "sync", "-l", "0.002", "--momentum", "0.5"],
+    "async": ["-m", "async", "-l", "0.002"],
+    "dcasgd": ["-m", "async", "-l", "0.002", "--use-dcasgd", "1", "--dcasgd-adaptive"],
+}
+
+
+def rounds(folder: Path) -> list[dict[str, Any]]:
+    """The logs of one device in order."""
+    files = sorted(folder.glob("iter-*.txt"), key=lambda path: int(path.stem.split("-")[1]))
+    return [json.loads(path.read_text()) for path in files]
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+@pytest.mark.parametrize("mode", MODES)
+def test_every_mode(tmp_path: Path, mode: str, servers: int) -> None:
+    with Cluster(tmp_path, len(STEP_TIMES), servers) as cluster:
+        address = ["-ip", "127.0.0.1", "-port", str(cluster.start_state_server())] if mode == "esync" else []
+        for rank, step_time in enumerate(STEP_TIMES):
+            logs = ["-ld", str(tmp_path / f"logs-{rank}"), "--step-time", step_time]
+            cluster.start_worker(rank, [*WORKER, *MODES[mode], *address, *logs])
+        cluster.finish()
+    fast, slow = (rounds(tmp_path / f"logs-{rank}" / "cpu") for rank in range(2))
+    facts = [json.loads((tmp_path / f"logs-{rank}" / "cpu" / "run.json").read_text()) for rank in range(2)]
+    assert [fact["rank"] for fact in facts] == [0, 1]
+    assert all(fact["finished"] for fact in facts)
+    if "async" in MODES[mode]:
+        assert len(fast) + len(slow) == ROUNDS * 2  # commits, whoever has made them
+        assert len(fast) > len(slow)
+    else:
+        assert len(fast) == len(slow) == ROUNDS
+    assert [entry["num_iters"] for entry in fast] == list(range(1, len(fast) + 1))
+    assert sum("accuracy" in entry for entry in fast) >= 1
+    assert "accuracy" in fast[-1] or len(fast) < ROUNDS
+    assert not any("accuracy" in entry for entry in slow)
+    last = fast[-1]
+    exchanged = "global update" if mode.startswith("esync") else "global aggregate"
+    assert exchanged in last["time"][max(last["time"], key=int)]
+    model = facts[0]["model_bytes"]
+    for entry in fast[1:]:
+        assert model < entry["bytes_sent"] < 2 * model
+        assert model < entry["bytes_received"] < 2 * model
+    iterations = [entry["num_samples"] // 16 for entry in fast]
+    if mode == "esync":
+        assert max(iterations) > 1
+        assert all(entry["num_samples"] == 16 for entry in slow)
+    else:
+        assert set(iterations) == {3 if "fixed" in mode else 1}
+
+
+def test_local_needs_no_cluster(tmp_path: Path) -> None:
+    command = [sys.executable, *WORKER, "-m", "local", "-l", "0.002", "-ld", str(tmp_path / "logs")]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DMLC")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    entries = rounds(tmp_path / "logs" / "cpu")
+    assert len(entries) == ROUNDS
+    assert "accuracy" in entries[-1]
+    assert entries[0]["bytes_sent"] == 0
+
+
+def test_workers_that_do_not_match_are_told_what_differs(tmp_path: Path) -> None:
+    with Cluster(tmp_path, 2) as cluster:
+        for rank, network in enumerate(("lenet", "mobilenet-v2")):
+            arguments = [*WORKER, *MODES["sync"], "-n", network, "-ld", str(tmp_path / f"logs-{rank}")]
+            cluster.start_worker(rank, arguments)
+        cluster.finish(expected=1)
+        for rank in range(2):
+            assert "network mobilenet-v2 instead of lenet" in cluster.output(f"worker-{rank}") or (
+                "network lenet instead of mobilenet-v2" in cluster.output(f"worker-{rank}")
+            )
+        assert cluster.processes["server-0"].returncode == 1
+
+
+def test_a_loss_that_is_no_number_ends_the_job(tmp_path: Path) -> None:
+    with Cluster(tmp_path, 2) as cluster:
+        for rank in range(2):
+            rate = "1e6" if rank == 1 else "0.002"
+            arguments = [*WORKER[:-4], "-m", "esync", "--local-iterations", "4", "-ll", rate]
+            cluster.start_worker(rank, [*arguments, "-ld", str(tmp_path / f"logs-{rank}")])
+        cluster.finish(expected=1)
+        for rank in range(2):
+            assert "diverged" in cluster.output(f"worker-{rank}")
+        assert "worker 1" in cluster.output("worker-0")
+        assert "Traceback" not in cluster.output("worker-0") + cluster.output("worker-1")
+
+
+def test_too_few_workers_are_waited_for_aloud_and_not_for_ever(tmp_path: Path) -> None:
+    with Cluster(tmp_path, 2) as cluster:
+        worker = cluster.start_worker(
+            0, [*WORKER, *MODES["sync"], "--start-timeout", "13", "-ld", str(tmp_path / "logs")]
+        )
+        assert worker.wait(60) == 1
+        output = cluster.output("worker-0")
+        assert "waiting for the scheduler at 127.0.0.1" in output
+        assert "gave up" in output

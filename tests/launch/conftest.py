@@ -1,0 +1,33 @@
+"""Jobs that end with their test, and a data set of a few samples."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from launching import Launch
+
+sys.path.append(str(Path(__file__).parents[1] / "data"))
+
+
+@pytest.fixture(scope="session")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import tiny_dataset
+
+    folder = tmp_path_factory.mktemp("data")
+    tiny_dataset.write(folder)
+    return folder
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> Iterator[Callable[..., Launch]]:
+    """Start launchers; nothing of their jobs outlives the test."""
+    with contextlib.ExitStack() as stack:
+
+        def start(file: Path, *flags: str) -> Launch:
+            job = Launch(tmp_path, file, *flags)
+            stack.callback(job.sweep)
+            return job
+
+        yield start

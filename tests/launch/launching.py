@@ -1,0 +1,105 @@
+"""Jobs for tests: descriptions, `python -m esync.launch` as a process, and who is left of a job."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+MARK = "ESYNC_TEST_JOB"
+
+
+def description(steps: list[float], hosts: list[str] | None = None, **train: Any) -> dict[str, Any]:
+    """Workers with these step times on this machine, on two hosts by turns unless `hosts` says otherwise."""
+    names = hosts or ["left", "right"]
+    return {
+        "hosts": {name: {"address": "localhost"} for name in names},
+        "scheduler": {"host": names[0]},
+        "servers": [{"host": names[0]}],
+        "state_server": {"host": names[0]},
+        "workers": [
+            {"host": names[index % len(names)], "device": "cpu", "step_time": step, "threads": 1}
+            for index, step in enumerate(steps)
+        ],
+        "train": {"network": "lenet", "batch_size": 8, **train},
+    }
+
+
+def write(path: Path, content: dict[str, Any]) -> Path:
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    return path
+
+
+class Launch:
+    """A launcher that runs; `output` is what it has printed, standard error included."""
+
+    def __init__(self, folder: Path, file: Path, *flags: str) -> None:
+        self.mark = uuid.uuid4().hex
+        self.log = folder / f"launch-{self.mark}.txt"
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("DMLC_", "ESYNC_"))}
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "esync.launch", str(file), *flags],
+                cwd=folder,
+                env={**environment, MARK: self.mark},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def wait(self, limit: float = 60) -> int:
+        """The exit code."""
+        try:
+            return self.process.wait(limit)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"launch is still running after {limit} s:\n{self.output}") from None
+
+    def until(self, condition: Callable[[], bool], limit: float = 45) -> None:
+        """Wait for something to come true while the launcher runs."""
+        end = time.monotonic() + limit
+        while not condition():
+            assert self.process.poll() is None, self.output
+            assert time.monotonic() < end, self.output
+            time.sleep(0.05)
+
+    def processes(self) -> dict[int, str]:
+        """Everything of the job that is there: process id → command line. The launcher itself is left out."""
+        found = {}
+        marked = f"{MARK}={self.mark}".encode()
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdecimal() or int(entry.name) == self.process.pid:
+                continue
+            try:
+                if marked in (entry / "environ").read_bytes().split(b"\0"):
+                    found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue  # it has ended meanwhile, or is another user's
+        return found
+
+    def gone_within(self, limit: float) -> dict[int, str]:
+        """Wait until nothing of the job is left; what is left after that time."""
+        end = time.monotonic() + limit
+        while (left := self.processes()) and time.monotonic() < end:
+            time.sleep(0.1)
+        return left
+
+    def sweep(self) -> None:
+        """End whatever is left, however the test has gone."""
+        self.process.kill()
+        self.process.wait()
+        for number in self.processes():
+            try:
+                os.kill(number, signal.SIGKILL)
+            except ProcessLookupError:
+                continue

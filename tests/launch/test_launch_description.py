@@ -1,0 +1,135 @@
+"""Reading a description: what is wrong is named by file, line and key."""
+
+from pathlib import Path
+
+import launching
+import pytest
+
+from esync.launch.description import Description, DescriptionError, read
+from esync.launch.hosts import is_this_machine, locate
+
+CLUSTERS = Path(__file__).parents[2] / "clusters"
+GOOD = """\
+scheduler: {host: cloud2, port: 9091}
+servers: [{host: cloud2}]
+state_server: {host: cloud2, port: 10010}
+workers:
+  - {host: cloud1, device: gpu0}
+  - host: cloud1
+    device: cpu
+    step_time: 3.5
+    threads: 2
+hosts:
+  cloud1: {address: localhost}
+network: {bandwidth: 1Gbit, latency: 0.2ms}
+train: {mode: esync, network: resnet18-v1, batch_size: 64, local_lr: 1e-3, target_accuracy: 0.8, overwrite: true}
+"""
+
+
+def parse(tmp_path: Path, text: str) -> Description:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(text)
+    return read(path)
+
+
+def complaint(tmp_path: Path, text: str) -> list[str]:
+    """The lines of the error, without the folder of the file."""
+    with pytest.raises(DescriptionError) as caught:
+        parse(tmp_path, text)
+    return [line.removeprefix(f"{tmp_path}/") for line in str(caught.value).splitlines()]
+
+
+def test_everything_that_may_stand_there(tmp_path):
+    description = parse(tmp_path, GOOD)
+    assert description.scheduler.port == 9091
+    assert [worker.device for worker in description.workers] == ["gpu0", "cpu"]
+    assert (description.workers[1].step_time, description.workers[1].threads) == (3.5, 2)
+    assert (description.network.bandwidth, description.network.latency) == (1e9, pytest.approx(2e-4))
+    assert description.train == {
+        "mode": "esync",
+        "network": "resnet18-v1",
+        "batch_size": 64,
+        "local_lr": 0.001,  # 1e-3 is text in YAML 1.1
+        "target_accuracy": 0.8,
+        "overwrite": True,
+    }
+
+
+@pytest.mark.parametrize("name", ["demo", "paper", "quick"])
+def test_the_descriptions_that_come_along(name):
+    description = read(CLUSTERS / f"{name}.yaml")
+    assert len(description.workers) >= {"demo": 4, "paper": 6, "quick": 2}[name]
+    if name == "demo":
+        steps = [worker.step_time for worker in description.workers]
+        assert max(steps) >= 10 * min(steps)
+        assert len({worker.host for worker in description.workers}) == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("device: gpu0", "devise: gpu0", ["cluster.yaml:5: workers[0].devise: unknown key; known: host, device,"]),
+        ("device: gpu0", "device: gpu", ["cluster.yaml:5: workers[0].device: 'gpu' is no device; expected cpu, gpu0"]),
+        ("    device: cpu\n", "", ["cluster.yaml:6: workers[1].device: it is missing"]),
+        ("step_time: 3.5", "step_time: -1", ["cluster.yaml:8: workers[1].step_time: Input should be greater than 0"]),
+        ("step_time: 3.5", "step_time: soon", ["cluster.yaml:8: workers[1].step_time: Input should be a valid number"]),
+        ("threads: 2", "threads: 2.5", ["cluster.yaml:9: workers[1].threads: Input should be a valid integer"]),
+        ("port: 9091", "port: 99999", ["cluster.yaml:1: scheduler.port: Input should be less than or equal to 65535"]),
+        ("port: 9091", "port: '9091'", ["cluster.yaml:1: scheduler.port: Input should be a valid integer"]),
+        ("scheduler: {host: cloud2, port: 9091}\n", "", ["cluster.yaml:1: scheduler: it is missing"]),
+        ("servers: [{host: cloud2}]", "servers: []", ["cluster.yaml:2: servers: List should have at least 1 item"]),
+        ("host: cloud1\n", "host: ../up\n", ["cluster.yaml:6: workers[1].host: '../up' is no name of a host"]),
+        ("address:", "adress:", ["cluster.yaml:11: hosts.cloud1.adress: unknown key; known: address"]),
+        ("1Gbit", "1GB", ["cluster.yaml:12: network.bandwidth: '1GB': expected a number with one of the units bit,"]),
+        ("0.2ms", "5", ["cluster.yaml:12: network.latency: 5: expected a number with one of the units us, ms, s"]),
+        ("batch_size: 64", "batch-size: 64", ["cluster.yaml:13: train.batch-size: unknown key; known: mode, network,"]),
+        ("batch_size: 64", "batch_size: 0", ["cluster.yaml:13: train.batch_size: '0' should be a whole number of 1"]),
+        ("batch_size: 64", "batch_size: [64]", ["cluster.yaml:13: train.batch_size: expected one value, not [64]"]),
+        ("batch_size: 64", "cpu: 1", ["cluster.yaml:13: train.cpu: launch chooses it by itself: the device of each"]),
+        ("mode: esync", "mode: fast", ["cluster.yaml:13: train.mode: invalid choice: 'fast' (choose from"]),
+        ("overwrite: true", "overwrite: 1", ["cluster.yaml:13: train.overwrite: 1 should be true or false"]),
+        ("train:", "trains:", ["cluster.yaml:13: trains: unknown key; known: scheduler, servers, state_server,"]),
+        ("train:", "servers:", ["cluster.yaml:13: servers: this key stands there twice"]),
+        ("device: gpu0}", "device: gpu0", ["cluster.yaml:6: "]),
+        (GOOD, "", ["cluster.yaml: expected a mapping with the keys scheduler, servers,"]),
+        (GOOD, "- a\n", ["cluster.yaml: expected a mapping with the keys scheduler, servers,"]),
+        (GOOD, "a: &a [*a]\n", ["cluster.yaml:1: a: unknown key"]),
+        (GOOD, "a: 2024-99-99\n", ["cluster.yaml: no YAML text: "]),
+        (
+            GOOD,
+            GOOD.replace("gpu0", "tpu0").replace("port: 10010", "port: -1"),
+            ["cluster.yaml:3: state_server.port: ", "cluster.yaml:5: workers[0].device: "],
+        ),
+    ],
+)
+def test_a_mistake_is_named(tmp_path, old, new, expected):
+    assert GOOD.count(old) == 1
+    lines = complaint(tmp_path, GOOD.replace(old, new))
+    assert len(lines) == len(expected)
+    for line, beginning in zip(lines, expected, strict=True):
+        assert line.startswith(beginning)
+
+
+def test_a_file_that_cannot_be_read(tmp_path):
+    with pytest.raises(DescriptionError, match=r"none\.yaml: No such file or directory"):
+        read(tmp_path / "none.yaml")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00\x01")
+    with pytest.raises(DescriptionError, match=r"binary\.yaml: no YAML text"):
+        read(tmp_path / "binary.yaml")
+
+
+def test_hosts_are_found_by_their_addresses(tmp_path):
+    hosts = locate(parse(tmp_path, GOOD), is_here=lambda address: address == "localhost")
+    assert {name: (host.address, host.here) for name, host in hosts.items()} == {
+        "cloud2": ("cloud2", False),
+        "cloud1": ("localhost", True),
+    }
+
+
+def test_which_addresses_are_this_machine():
+    assert all(map(is_this_machine, ("localhost", "127.0.0.1")))
+    assert not any(map(is_this_machine, ("203.0.113.7", "no-such-name.invalid")))
+
+
+def test_descriptions_of_these_tests_are_good(tmp_path):
+    assert read(launching.write(tmp_path / "a.yaml", launching.description([0.1, 0.2], rounds=3))).train["rounds"] == 3

@@ -1,0 +1,158 @@
+"""Whole jobs by `python -m esync.launch`: real schedulers, servers, workers and state servers."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from launching import Launch, description, write
+
+pytestmark = pytest.mark.timeout(120)
+
+Start = Callable[..., Launch]
+
+
+def rounds(folder: Path) -> list[int]:
+    return sorted(int(path.stem.removeprefix("iter-")) for path in folder.glob("iter-*.txt"))
+
+
+def is_training(job: Launch, base: Path) -> Callable[[], bool]:
+    """Whether the first worker has finished a round."""
+    return lambda: any(base.glob("*/*/left/cpu/iter-*.txt"))
+
+
+def test_two_jobs_at_once_do_not_disturb_each_other(tmp_path, data_dir, launch: Start):
+    """ESync and synchronous SGD from one description, at the same time and with the same log directory."""
+    steps = [0.05, 0.13, 0.31]
+    content = description(steps, local_lr=0.01, learning_rate=0.01, rounds=4, data_dir=str(data_dir), log_dir="base")
+    content["servers"].append({"host": "right"})
+    file = write(tmp_path / "cluster.yaml", content)
+    jobs = {
+        "esync": launch(file, "--json", "esync.json"),
+        "sync": launch(file, "--mode", "sync", "--json", "sync.json", "--rounds", "6"),
+    }
+    for mode, number in {"esync": 4, "sync": 6}.items():
+        job = jobs[mode]
+        assert job.wait() == 0, job.output
+        assert job.processes() == {}
+
+        folder = tmp_path / "base" / "lenet" / mode
+        devices = ["left/cpu", "right/cpu", "left/cpu-1"]
+        assert [rounds(folder / device) for device in devices] == [list(range(1, number + 1))] * 3
+        runs = [json.loads((folder / device / "run.json").read_text()) for device in devices]
+        assert [run["rank"] for run in runs] == [0, 1, 2]  # in the order of the description
+        assert [run["step_time"] for run in runs] == steps
+
+        names = {"scheduler", "server-0", "server-1", "worker-0", "worker-1", "worker-2"}
+        report = json.loads((tmp_path / f"{mode}.json").read_text())
+        assert report["done"]
+        assert report["exit_codes"] == dict.fromkeys(names, 0)  # the state server is told to end
+        assert report["figures"]["rounds"] == number
+        assert report["figures"]["speed_limit"] == pytest.approx(sum(8 / step for step in steps))
+        assert report["figures"]["final_accuracy"] is not None
+
+        logs = {path.stem for path in (folder / "processes").glob("*.log")}
+        assert logs == names | ({"state-server"} if mode == "esync" else set())
+        assert "@progress" not in (folder / "processes" / "worker-0.log").read_text()
+        assert f"{number} rounds in 0:" in job.output
+        assert re.search(r"workers: .*3 training  round \d+", job.output)
+        assert "test accuracy " in job.output
+    assert (tmp_path / "base" / "lenet" / "esync" / "ESync.json").exists()
+
+
+def test_a_worker_that_is_killed_and_one_that_diverges(tmp_path, data_dir, launch: Start):
+    content = description([0.1, 0.1], max_time=300, data_dir=str(data_dir), learning_rate=0.001, mode="sync")
+    file = write(tmp_path / "cluster.yaml", content)
+    killed = launch(file, "--log-dir", "killed")
+    diverging = launch(file, "--log-dir", "diverging", "--learning-rate", "1e9", "--json", "diverging.json")
+
+    killed.until(is_training(killed, tmp_path / "killed"))
+    workers = [number for number, command in killed.processes().items() if "esync.worker" in command]
+    assert len(workers) == 2
+    os.kill(max(workers), signal.SIGKILL)
+    assert killed.wait(15) == 1
+    assert killed.gone_within(5) == {}
+    found = re.search(r"launch: error: worker-(\d) \((left|right)/cpu\) was ended by SIGKILL", killed.output)
+    assert found, killed.output
+    assert f"the end of killed/lenet/sync/processes/worker-{found[1]}.log:" in killed.output
+
+    assert diverging.wait() == 1
+    assert diverging.gone_within(5) == {}
+    assert "ended with exit code 1; the end of diverging/lenet/sync/processes/worker-" in diverging.output
+    assert "the training has diverged; try a smaller learning rate" in diverging.output
+    assert "Traceback" not in diverging.output
+    report = json.loads((tmp_path / "diverging.json").read_text())
+    assert not report["done"]
+    assert {failure["how"] for failure in report["failures"]} == {"ended with exit code 1"}
+
+
+def test_nothing_outlives_the_launcher(tmp_path, data_dir, launch: Start):
+    """However it ends: asked to, in the middle of its start, or killed without a chance to say anything."""
+    content = description([0.1, 0.1], max_time=300, data_dir=str(data_dir), local_lr=0.001)
+    file = write(tmp_path / "cluster.yaml", content)
+    started, interrupted, killed = (launch(file, "--log-dir", name) for name in ("started", "interrupted", "killed"))
+
+    started.until(lambda: any("esync.worker" in command for command in started.processes().values()))
+    started.process.send_signal(signal.SIGTERM)
+    assert started.wait(10) == 1
+    assert started.processes() == {}
+
+    for job, base in ((interrupted, "interrupted"), (killed, "killed")):
+        job.until(is_training(job, tmp_path / base))
+        assert any("esync.evaluate" in command for command in job.processes().values())
+    killed.process.kill()
+    interrupted.process.send_signal(signal.SIGINT)
+    assert interrupted.wait(10) == 1
+    assert interrupted.processes() == {}
+    assert interrupted.output.endswith("launch: error: ended by SIGINT; all processes of the job have been ended\n")
+    assert killed.gone_within(10) == {}
+
+
+def run(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "esync.launch", *words], cwd=folder, capture_output=True, text=True, timeout=60
+    )
+
+
+def test_dry_run_prints_every_command_and_starts_nothing(tmp_path):
+    file = write(tmp_path / "cluster.yaml", description([0.1, 0.2]))
+    done = run(tmp_path, str(file), "--dry-run", "--rounds", "3")
+    assert done.returncode == 0
+    commands = [line for line in done.stdout.splitlines() if " -m esync." in line]
+    assert [re.search(r"-m esync\.(\w+)", line)[1] for line in commands] == [
+        "scheduler", "server", "state_server", "worker", "worker",
+    ]  # fmt: skip
+    assert all(" --rounds 3 " in line for line in commands[3:])
+    assert os.listdir(tmp_path) == ["cluster.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["none.yaml"], 2, "launch: error: none.yaml: No such file or directory\n"),
+        (["bad.yaml"], 2, "launch: error: bad.yaml:1: workers[0].devise: unknown key; known: host, device, step_time"),
+        (["good.yaml", "--local-lr", "1", "--mode", "sync"], 2, "launch: error: good.yaml: train: --local-lr makes no"),
+        (["good.yaml", "--rounds", "0"], 2, "'0' should be a whole number of 1 or more"),
+        (["good.yaml", "--dry-run", "--json", "x"], 2, "--json tells how a job went; with --dry-run there is none"),
+        ([], 2, "the following arguments are required: FILE"),
+        (["far.yaml"], 1, "launch: error: host far (address 203.0.113.7) is not this machine, and launch cannot reach"),
+    ],
+)
+def test_mistakes(tmp_path, words, code, message):
+    good = description([0.1])
+    write(tmp_path / "good.yaml", good)
+    text = "{workers: [{devise: cpu, host: a}], scheduler: {host: a}, servers: [{host: a}]}\n"
+    (tmp_path / "bad.yaml").write_text(text)
+    far = {"hosts": {"far": {"address": "203.0.113.7"}}, "workers": [{"host": "far", "device": "cpu"}]}
+    write(tmp_path / "far.yaml", {**good, **far, "hosts": {**good["hosts"], **far["hosts"]}, "train": {"mode": "sync"}})
+    files = sorted(os.listdir(tmp_path))
+    done = run(tmp_path, *words)
+    assert done.returncode == code
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert sorted(os.listdir(tmp_path)) == files

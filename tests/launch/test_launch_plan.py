@@ -1,0 +1,191 @@
+"""From a description to commands: a pure function."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import launching
+import pytest
+
+from esync import arguments
+from esync.launch import flags
+from esync.launch.description import Description, DescriptionError
+from esync.launch.hosts import locate
+from esync.launch.plan import mode_folder, plan, ports_needed
+from esync.launch.spec import Plan, ProcessSpec
+from logs_tools.modes import BY_FOLDER
+
+
+def make(content: dict[str, Any], cores: int | None = None, **typed: Any) -> Plan:
+    """Plan it with the ports 1001, 1002, …; only localhost is this machine."""
+    description = Description.model_validate(content)
+    hosts = locate(description, is_here=lambda address: address == "localhost")
+    ports = itertools.islice(itertools.count(1001), ports_needed(description))
+    return plan(description, hosts, typed, ports, cores)
+
+
+def options_of(spec: ProcessSpec) -> Any:
+    """What a worker makes of its command line."""
+    assert spec.command[1:3] == ("-m", "esync.worker")
+    return arguments.parse(arguments.build_parser("worker", ""), spec.command[3:])
+
+
+def test_a_whole_esync_job():
+    content = launching.description([0.1, 0.2, 0.3], local_lr=0.5, rounds=7)
+    content["servers"].append({"host": "right", "device": "gpu1"})
+    job = make(content)
+    assert [spec.name for spec in job.processes] == [
+        "scheduler", "server-0", "server-1", "state-server", "worker-0", "worker-1", "worker-2",
+    ]  # fmt: skip
+    scheduler, server, second, state_server, *workers = job.processes
+    assert job.workers == workers
+    for spec in (scheduler, server, second, *workers):
+        environment = spec.environment
+        assert environment["DMLC_ROLE"] == spec.role
+        assert environment["DMLC_PS_ROOT_URI"] == environment["DMLC_NODE_HOST"] == "127.0.0.1"
+        assert environment["DMLC_PS_ROOT_PORT"] == scheduler.environment["DMLC_PS_ROOT_PORT"]
+        assert (environment["DMLC_NUM_SERVER"], environment["DMLC_NUM_WORKER"]) == ("2", "3")
+    assert server.command[1:] == ("-m", "esync.server")
+    assert second.command[1:] == ("-m", "esync.server", "--gpu", "1")
+    assert (state_server.endless, state_server.ready) == (True, "listening on ")
+    options = [options_of(worker) for worker in workers]
+    assert [option.step_time for option in options] == [0.1, 0.2, 0.3]
+    assert {(option.mode, option.local_lr, option.rounds, option.cpu) for option in options} == {("esync", 0.5, 7, 1)}
+    assert {option.state_server_ip for option in options} == {"127.0.0.1"}
+    assert state_server.command[-4:] == ("--host", "127.0.0.1", "--port", str(options[0].state_server_port))
+    assert all(worker.environment["ESYNC_PROGRESS"] == "json" for worker in workers)
+
+
+def test_logs_go_where_the_log_tools_look():
+    job = make(launching.description([0.1] * 4), log_dir="base")
+    assert job.mode_folder == Path("base/lenet/esync")
+    places = [Path(options_of(worker).log_dir) / worker.environment["ESYNC_DEVICE_FOLDER"] for worker in job.workers]
+    assert [str(place.relative_to(job.mode_folder)) for place in places] == [
+        "left/cpu", "right/cpu", "left/cpu-1", "right/cpu-1",
+    ]  # fmt: skip
+    assert [worker.where for worker in job.workers] == ["left/cpu", "right/cpu", "left/cpu-1", "right/cpu-1"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "folder"),
+    [
+        ({"mode": "esync"}, "esync"),
+        ({"mode": "sync", "partition": "contiguous"}, "sync"),
+        ({"mode": "async"}, "async"),
+        ({"mode": "async", "use_dcasgd": 1}, "dcasgd"),
+        ({"mode": "local", "partition": "class"}, "local"),
+        ({"mode": "esync", "partition": "class"}, "esync-niid"),
+        ({"mode": "sync", "split_by_class": 1}, "sync-niid"),
+        ({"mode": "async", "partition": "dirichlet:0.3"}, "async-niid"),
+        ({"mode": "async", "use_dcasgd": 1, "split_by_class": 1}, "dcasgd-niid"),
+    ],
+)
+def test_mode_folders_are_those_of_the_log_tools(settings, folder):
+    assert mode_folder(flags.parse(flags.to_arguments(settings))).name == folder
+    assert folder in BY_FOLDER
+
+
+def test_ports_keep_the_order_of_the_description():
+    processes = make(launching.description([0.1] * 12)).processes
+    ports = [int(spec.environment["PORT"]) for spec in processes if spec.role in ("server", "worker")]
+    assert len(ports) == 13
+    assert ports == sorted(set(ports))
+    assert int(processes[0].environment["DMLC_PS_ROOT_PORT"]) not in ports
+    assert options_of(processes[-1]).state_server_port not in ports
+
+
+def test_ports_of_the_description_are_used():
+    content = launching.description([0.1])
+    content["scheduler"]["port"], content["state_server"]["port"] = 9091, 10010
+    job = make(content)
+    assert job.processes[0].environment["DMLC_PS_ROOT_PORT"] == "9091"
+    assert options_of(job.workers[0]).state_server_port == 10010
+
+
+def test_cores_are_shared_by_the_workers_of_this_machine():
+    content = launching.description([0.1] * 3)
+    for worker in content["workers"][1:]:
+        del worker["threads"]
+    content["workers"][0]["threads"] = 7
+    threads = [
+        spec.environment.get("OMP_NUM_THREADS") for spec in make(content, cores=9).workers
+    ]  # one is left to the evaluation
+    assert threads == ["7", "2", "2"]
+    assert make(content, cores=7).workers[1].environment["OMP_NUM_THREADS"] == "2"
+    assert make(content, cores=2).workers[1].environment["OMP_NUM_THREADS"] == "1"
+    assert "OMP_NUM_THREADS" not in make(content).workers[1].environment
+
+
+SEVERAL_MODES = {
+    "local_lr": 0.1,
+    "learning_rate": 0.2,
+    "global_lr": 0.9,
+    "epsilon": 0.05,
+    "use_dcasgd": 1,
+    "dcasgd_lambda": 0.3,
+    "split_by_class": 1,
+    "target_accuracy": 0.8,
+}
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected", "names"),
+    [
+        ({}, {"mode": "esync", "local_lr": 0.1, "epsilon": 0.05, "partition": "class"}, 7),
+        ({"mode": "sync"}, {"learning_rate": 0.2, "target_accuracy": 0.8}, 6),
+        ({"mode": "async"}, {"learning_rate": 0.2, "use_dcasgd": 1, "dcasgd_lambda": 0.3}, 6),
+        ({"mode": "async", "use_dcasgd": 0}, {"use_dcasgd": 0}, 6),
+        ({"mode": "local"}, {"learning_rate": 0.2}, 1),
+        ({"local_iterations": 3}, {"local_iterations": 3}, 6),  # replaces epsilon, and nobody asks a state server
+        ({"partition": "uniform"}, {"partition": "uniform", "split_by_class": 0}, 7),
+        ({"no_evaluation": True}, {"no_evaluation": True, "target_accuracy": None}, 7),
+        ({"local_lr": 0.7, "network": "alexnet"}, {"local_lr": 0.7, "network": "alexnet"}, 7),
+    ],
+)
+def test_typed_flags_win_and_other_modes_settings_are_left_out(typed, expected, names):
+    job = make(launching.description([0.1] * 4, **SEVERAL_MODES), **typed)
+    assert len(job.processes) == names
+    options = vars(options_of(job.workers[0]))  # which refuses flags that make no sense in its mode
+    assert {name: options[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "typed", "message"),
+    [
+        ({}, {"mode": "sync", "local_lr": 0.1}, "--local-lr makes no sense with --mode sync"),
+        ({}, {"gpu": 0}, "--gpu: launch chooses it by itself: the device of each worker says it"),
+        ({}, {"dcasgd_lambda": 0.1, "mode": "async"}, "--dcasgd-lambda and --dcasgd-adaptive need --use-dcasgd 1"),
+        ({"state_server": None}, {}, "state_server: it is missing, and mode esync asks it"),
+        ({"scheduler": {"host": "far"}}, {}, "scheduler.port: it is needed, because far is not this machine"),
+    ],
+)
+def test_what_makes_no_job(changes, typed, message):
+    with pytest.raises(DescriptionError, match=message):
+        make({**launching.description([0.1]), **changes}, **typed)
+
+
+def test_a_local_run_needs_one_worker_and_nobody_else():
+    job = make(launching.description([0.3, 0.1]), mode="local")
+    (worker,) = job.processes
+    assert options_of(worker).step_time == 0.3
+    assert not [name for name in worker.environment if name.startswith("DMLC_")]
+    assert job.remarks == ("mode local trains on one device: the first worker of the description",)
+
+
+def test_several_machines():
+    content = launching.description([0.1, 0.1])
+    content["hosts"] = {"left": {"address": "10.0.0.5"}, "right": {"address": "localhost"}}
+    content["scheduler"]["port"] = content["state_server"]["port"] = 5000
+    scheduler, _, state_server, far, near = make(content, cores=2).processes
+    assert {far.environment["DMLC_PS_ROOT_URI"], near.environment["DMLC_PS_ROOT_URI"]} == {"10.0.0.5"}
+    assert scheduler.environment["DMLC_NODE_HOST"] == "10.0.0.5"
+    assert "DMLC_NODE_HOST" not in near.environment  # it is no address that others could use
+    assert state_server.command[-3] == "0.0.0.0"
+    assert options_of(far).state_server_ip == "10.0.0.5"
+    assert (far.command[0], "PORT" in far.environment, "PORT" in near.environment) == ("python3", False, True)
+
+
+def test_a_command_can_be_pasted_into_a_shell():
+    worker = make(launching.description([0.1]), log_dir="my logs").workers[0]
+    assert "--log-dir 'my logs/lenet/esync/left'" in worker.shell
+    assert worker.shell.startswith("DMLC_ROLE=worker DMLC_PS_ROOT_URI=127.0.0.1 ")

@@ -1,0 +1,251 @@
+"""Supervision of real processes: small Python programs that behave and misbehave as members of a cluster do."""
+
+import argparse
+import os
+import signal
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from esync import config
+from esync.launch.hosts import Host
+from esync.launch.rows import Row
+from esync.launch.spec import Plan, ProcessSpec
+from esync.launch.supervisor import Outcome, Supervisor
+from esync.progress import Progress
+
+pytestmark = pytest.mark.timeout(60)
+
+HERE = Host("here", "localhost", True)
+#: A program that ends by itself, and one that only a signal ends.
+SHORT, LONG = "print('done')", "import time; print('listening', flush=True); time.sleep(60)"
+
+
+def spec(name: str, program: str, role: str = "worker", **more: Any) -> ProcessSpec:
+    return ProcessSpec(name, role, HERE, (sys.executable, "-c", textwrap.dedent(program)), **more)
+
+
+class Recorded:
+    """A view that remembers what it was shown."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.said: list[str] = []
+
+    def show(self, rows: Sequence[Row]) -> None:
+        self.rows = list(rows)
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def close(self) -> None: ...
+
+    @property
+    def states(self) -> dict[str, str]:
+        return {row.name: row.state for row in self.rows}
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in {"LINGER": 0.2, "GRACE": 1.0, "FAREWELL": 1.0}.items():
+        monkeypatch.setattr(config, f"LAUNCH_{name}", seconds)
+
+
+def supervise(folder: Path, *specs: ProcessSpec, start_timeout: float = 10) -> tuple[Outcome, Recorded]:
+    view = Recorded()
+    plan = Plan(specs, argparse.Namespace(start_timeout=start_timeout), folder)
+    return Supervisor(plan, folder, view).run(), view
+
+
+def ends(pid_file: Path, limit: float = 5) -> bool:
+    """Whether a process that has written its id ends; a signal may still be on its way to it."""
+    stat = Path(f"/proc/{int(pid_file.read_text())}/stat")
+    end = time.monotonic() + limit
+    while time.monotonic() < end:
+        try:
+            if stat.read_text().rpartition(")")[2].split()[0] == "Z":  # nobody has reaped it yet
+                return True
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_a_job_that_is_done(tmp_path):
+    outcome, view = supervise(
+        tmp_path,
+        spec("scheduler", "import time; time.sleep(0.6)", "scheduler"),  # leaves after the workers, by itself
+        spec("state-server", LONG, "state server", endless=True, ready="listening"),
+        spec("worker-0", "import os; print('to the log', os.environ['GREETING'])", environment={"GREETING": "hello"}),
+        spec("worker-1", "import sys; sys.stderr.write('no newline')"),
+    )
+    assert outcome.ok
+    assert outcome.exit_codes == {"scheduler": 0, "worker-0": 0, "worker-1": 0}  # the state server was told to end
+    assert view.states == {"worker-0": "done", "worker-1": "done"}
+    command, output = (tmp_path / "worker-0.log").read_text().splitlines()
+    assert command.startswith("$ GREETING=hello ")
+    assert output == "to the log hello"
+    assert (tmp_path / "worker-1.log").read_text().endswith("\nno newline")
+
+
+def test_progress_goes_to_the_view_and_all_else_to_the_log(tmp_path):
+    report = Progress(1, 5, 3, 120.5, 0.25, 9.0, 0.75, 4)
+    program = f"""
+        from esync.progress import Progress, Reporter
+        print("before")
+        Reporter(quiet=False, machine=True).round({report!r})
+        print("@progress of another kind")
+    """
+    outcome, view = supervise(tmp_path, spec("worker-0", program, device="cpu-1"))
+    assert outcome.ok
+    assert view.rows == [Row("worker-0", "here", "cpu-1", "done", report)]
+    assert (tmp_path / "worker-0.log").read_text().splitlines()[-3:] == [
+        "before",
+        report.line(),
+        "@progress of another kind",
+    ]
+
+
+def test_the_next_processes_start_when_one_is_ready(tmp_path):
+    flag = tmp_path / "flag"
+    outcome, _ = supervise(
+        tmp_path,
+        spec(
+            "state-server",
+            f"import time; time.sleep(0.5); open({str(flag)!r}, 'w'); print('listening on …', flush=True)",
+            "state server",
+            ready="listening on ",
+        ),
+        spec("worker-0", f"open({str(flag)!r})"),  # fails where the file is not there
+    )
+    assert outcome.exit_codes["worker-0"] == 0
+    assert not outcome.failures
+
+
+def test_one_that_never_gets_ready_is_given_up(tmp_path):
+    outcome, view = supervise(
+        tmp_path,
+        spec("state-server", LONG, "state server", endless=True, ready="something else"),
+        spec("worker-0", SHORT),
+        start_timeout=0.5,
+    )
+    assert [(failure.name, failure.how) for failure in outcome.failures] == [
+        ("state-server", "was not ready after 0 s")
+    ]
+    assert view.states == {"worker-0": "waiting"}
+    assert not (tmp_path / "worker-0.log").exists()
+
+
+@pytest.mark.parametrize(
+    ("program", "how", "last"),
+    [
+        ("import sys; print('a'); sys.exit('the loss is NaN')", "ended with exit code 1", "the loss is NaN"),
+        ("raise SystemExit(7)", "ended with exit code 7", None),
+        ("import os; os.kill(os.getpid(), 11)", "was ended by SIGSEGV", None),
+        (
+            "import os; print('x', flush=True); os.kill(os.getpid(), 9)",
+            "was ended by SIGKILL (by somebody, or by the kernel for want of memory)",
+            "x",
+        ),
+    ],
+)
+def test_a_failing_worker_ends_the_job(tmp_path, program, how, last):
+    outcome, view = supervise(
+        tmp_path, spec("server-0", LONG, "server"), spec("worker-0", LONG), spec("worker-1", program, device="gpu0")
+    )
+    (failure,) = outcome.failures
+    assert (failure.name, failure.where, failure.how) == ("worker-1", "here/gpu0", how)
+    assert (failure.last_lines[-1] if failure.last_lines else None) == last
+    assert view.states == {"worker-0": "ended", "worker-1": "failed"}
+    assert not outcome.interrupted
+
+
+def test_a_service_that_ends_too_early_is_a_failure_even_with_exit_code_0(tmp_path):
+    outcome, _ = supervise(tmp_path, spec("state-server", SHORT, "state server", endless=True), spec("worker-0", LONG))
+    assert [(failure.name, failure.how) for failure in outcome.failures] == [("state-server", "ended with exit code 0")]
+
+
+def test_a_program_that_is_not_there(tmp_path):
+    missing = ProcessSpec("worker-0", "worker", HERE, ("/no/such/program",))
+    outcome, _ = supervise(tmp_path, missing)
+    assert outcome.failures[0].how == "ended with exit code 127"
+    assert outcome.failures[0].last_lines == ("cannot start /no/such/program: No such file or directory",)
+
+
+def test_who_does_not_listen_to_SIGTERM_is_killed_with_its_children(tmp_path):  # noqa: N802
+    stubborn = f"""
+        import os, signal, subprocess, sys, time
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        child = subprocess.Popen([sys.executable, "-c", "import signal, time; signal.pause()"])
+        open({str(tmp_path / "parent")!r}, "w").write(str(os.getpid()))
+        open({str(tmp_path / "child")!r}, "w").write(str(child.pid))
+        print("deaf", flush=True)
+        time.sleep(60)
+    """
+    outcome, view = supervise(
+        tmp_path, spec("worker-0", stubborn, ready="deaf"), spec("worker-1", "raise SystemExit(1)")
+    )
+    assert [failure.name for failure in outcome.failures] == ["worker-1"]
+    assert view.states["worker-0"] == "ended"
+    assert ends(tmp_path / "parent")
+    assert ends(tmp_path / "child")
+    assert outcome.seconds < 20
+
+
+def test_children_of_a_process_that_has_ended_are_ended(tmp_path):
+    program = f"""
+        import subprocess, sys
+        child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+        open({str(tmp_path / "child")!r}, "w").write(str(child.pid))
+    """
+    outcome, _ = supervise(tmp_path, spec("worker-0", program))
+    assert outcome.ok
+    assert outcome.seconds < 20  # the child has the pipe open
+    assert ends(tmp_path / "child")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_job(tmp_path, number):
+    ready = tmp_path / "ready"
+
+    def send() -> None:
+        while not ready.exists():
+            time.sleep(0.05)
+        os.kill(os.getpid(), number)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    before = signal.getsignal(number)
+    outcome, view = supervise(
+        tmp_path,
+        spec("server-0", LONG, "server"),
+        spec("worker-0", f"import time; open({str(ready)!r}, 'w'); time.sleep(60)"),
+    )
+    sender.join()
+    assert (outcome.interrupted, outcome.ok, outcome.failures) == (number.name, False, [])
+    assert view.states == {"worker-0": "ended"}
+    assert signal.getsignal(number) is before
+
+
+def test_silence_is_broken(tmp_path, monkeypatch):
+    monkeypatch.setattr(config, "ANNOUNCE_AFTER", 0.5)
+    program = "import time; print('waiting for 1 server(s)', flush=True); time.sleep(1.8)"
+    outcome, view = supervise(tmp_path, spec("server-0", SHORT, "server"), spec("worker-0", program))
+    assert outcome.ok
+    assert view.said
+    assert view.said[0].endswith("still running: worker-0; worker-0 said last: waiting for 1 server(s)")
+
+
+def test_much_output_does_not_stop_a_process(tmp_path):
+    program = "import sys; sys.stdout.write('x' * 3_000_000 + '\\n'); print('end')"
+    outcome, _ = supervise(tmp_path, spec("worker-0", program))
+    assert outcome.ok
+    content = (tmp_path / "worker-0.log").read_bytes()
+    assert content.count(b"x") >= 3_000_000
+    assert content.endswith(b"\nend\n")

@@ -1,0 +1,88 @@
+"""What is seen of a running job."""
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from esync.launch import view
+from esync.launch.rows import Row, Totals, clock, line, table, totals
+from esync.launch.view import LineView, QuietView, TableView
+from esync.progress import Progress
+
+
+def progress(rank: int, **fields: Any) -> Progress:
+    values = {"round": 7, "local_iterations": 1, "samples_per_second": 10.0, "wait": 0.5, "elapsed": 65.0}
+    return Progress(rank=rank, **{**values, **fields})
+
+
+ROWS = [
+    Row("worker-0", "cloud1", "cpu", "training", progress(0, local_iterations=9, accuracy=0.71234, accuracy_round=6)),
+    Row("worker-1", "cloud1", "cpu-1", "training", progress(1, round=8, local_iterations=3, samples_per_second=30.5)),
+    Row("worker-2", "cloud2", "cpu", "starting"),
+]
+
+
+def test_totals():
+    assert totals(ROWS) == Totals(8, 40.5, 0.71234, 6)
+    assert totals(ROWS[2:]) == Totals()
+
+
+def test_the_newest_accuracy_counts():
+    older = Row("worker-1", "cloud1", "gpu0", "done", progress(1, accuracy=0.9, accuracy_round=2))
+    assert totals([older, *ROWS]).accuracy_round == 6
+
+
+def test_one_line():
+    assert line(ROWS, 83.9) == (
+        "1:23  workers: 2 training, 1 starting  round 8  40.5 samples/s  local iterations 9 3  accuracy 0.712 (round 6)"
+    )
+    assert line(ROWS[2:], 0) == "0:00  workers: 1 starting"
+    many = [Row(f"worker-{i}", "a", "cpu", "training", progress(i, local_iterations=i + 1)) for i in range(40)]
+    assert "local iterations 1 to 40" in line(many, 0)
+    assert "local iterations" not in line(many[:1], 0)  # one each, as in mode sync, says nothing
+    assert clock(3725) == "62:05"
+
+
+def drawn(rows: list[Row]) -> str:
+    console = Console(file=io.StringIO(), width=80)
+    console.print(table(rows, 83.9, "lenet, esync"))
+    return console.file.getvalue()
+
+
+def test_the_table_fits_a_terminal():
+    text = drawn(ROWS)
+    assert "lenet, esync" in text
+    rows = {words[1]: " ".join(words) for words in map(str.split, text.splitlines()) if len(words) > 2}
+    assert rows["cloud1/cpu"] == "0 cloud1/cpu training 7 9 10.0 0.500 0.712 (6) 1:05"
+    assert rows["cloud1/cpu-1"] == "1 cloud1/cpu-1 training 8 3 30.5 0.500 1:05"
+    assert rows["workers"] == "3 workers 8 40.5 0.712 (6) 1:23"
+    assert any(words == ["cloud2/cpu", "starting"] for words in map(str.split, text.splitlines()))
+
+
+def test_lines_come_now_and_then(capsys, monkeypatch):
+    times = iter([100.0, 100.5, 101.5, 103.0, 106.0, 107.0, 108.0])
+    monkeypatch.setattr(view.time, "monotonic", lambda: next(times))
+    lines = LineView(every=5)
+    for rows in (ROWS, ROWS, ROWS, ROWS, ROWS, ROWS[2:]):
+        lines.show(rows)
+    assert [text.split()[0] for text in capsys.readouterr().out.splitlines()] == ["0:01", "0:07", "0:08"]
+
+
+def test_the_last_state_stays_on_the_terminal(monkeypatch):
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    screen = TableView(console, "title")
+    screen.show(ROWS)
+    done = [Row("worker-0", "cloud1", "cpu", "done", progress(0))]
+    screen.show(done)  # too soon after the first for a drawing of its own
+    screen.say("[a remark]")
+    screen.close()
+    assert "[a remark]" in console.file.getvalue()
+    assert "done" in console.file.getvalue().rpartition("title")[2]
+
+
+@pytest.mark.parametrize(("quiet", "kind"), [(True, QuietView), (False, LineView)])
+def test_without_a_terminal_there_are_lines_or_nothing(quiet, kind, capsys):
+    assert type(view.choose("the title", quiet)) is kind
+    assert capsys.readouterr().out == ("" if quiet else "the title\n")
