@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from . import numpy_aliases
 
 if TYPE_CHECKING:
+    from .exchange.ledger import Limits
     from .trainer import Trainer
 
 __version__ = "0.1.0"
-__all__ = ["Trainer", "__version__"]
+__all__ = ["Limits", "Trainer", "__version__"]
 
 numpy_aliases.install()
 
@@ -24,4 +25,8 @@ def __getattr__(name: str) -> Any:
         from .trainer import Trainer
 
         return Trainer
+    if name == "Limits":
+        from .exchange.ledger import Limits
+
+        return Limits
     raise AttributeError(f"module 'esync' has no attribute {name!r}")

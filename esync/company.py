@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 #: Connections between two processes: ps-lite opens one for each direction.
 PER_PROCESS = 2
 TICK = 0.25
+#: Shorter than any process takes from its first connection to its end.
+ARRIVAL_TICK = 0.03
 
 
 def established() -> int:
@@ -49,11 +51,16 @@ class Company(threading.Thread):
         self._watchdog, self._wait = watchdog, watchdog.begin(wait)
 
     def run(self) -> None:
-        """Wait until everyone is here, then until this process is alone."""
+        """Wait until everyone has been here (not all at one time, if the run fails at once), then for being alone."""
         what = self._wait.what
-        while (here := established() // PER_PROCESS) < self._everyone:
-            self._wait.what = f"{what} ({here} of {self._everyone} are connected)"
-            time.sleep(TICK)
+        seen: set[int] = set()
+        while True:
+            seen.update(connection.inode for connection in connections() if connection.established)
+            here = len(seen) // PER_PROCESS
+            if here >= self._everyone:
+                break
+            self._wait.what = f"{what} ({here} of {self._everyone} have connected)"
+            time.sleep(ARRIVAL_TICK)
         self._watchdog.over(self._wait)
         log.info("everyone is here")
         since = time.monotonic()

@@ -52,7 +52,7 @@ class Cluster:
         workers = _number(environment, "DMLC_NUM_WORKER", "the number of workers, for instance 6")
         try:
             environment["DMLC_PS_ROOT_URI"] = socket.gethostbyname(host)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # UnicodeError: no host name at all
             raise EnvironmentProblemError(f"DMLC_PS_ROOT_URI: cannot resolve the host {host!r}: {error}") from None
         return cls(host, port, servers, workers)
 

@@ -22,6 +22,7 @@ import numpy as np
 from . import config
 from .engine import mx
 from .errors import ExpectedError
+from .handles import NotDoneError
 from .models import MODELS, build
 from .parenthood import die_with_parent
 from .replica import FlatArrays
@@ -72,21 +73,21 @@ class Evaluation:
 
     def result(self) -> float:
         """The share of test images that are classified correctly."""
+        if not self.done():
+            raise NotDoneError("the model has not been evaluated yet")
         return self.wait()
 
     def wait(self) -> float:
         """Wait for the answer."""
-        if self._accuracy is None:
-            self._read()
-        assert self._accuracy is not None
-        return self._accuracy
+        return self._read() if self._accuracy is None else self._accuracy
 
-    def _read(self) -> None:
+    def _read(self) -> float:
         line = self._process.answers.readline()
         if not line:
             raise EvaluationError("the process that evaluates the model has ended")
         self._accuracy = float(json.loads(line)["accuracy"])
         self._process.current = None
+        return self._accuracy
 
 
 class EvaluationProcess:
@@ -112,6 +113,7 @@ class EvaluationProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pass_fds=[memory],
+            start_new_session=True,  # a Ctrl-C in the terminal is for the training process, which then ends this one
             env=environment,
             text=True,
         )
@@ -187,4 +189,7 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except ExpectedError as error:
+        sys.exit(f"evaluation: error: {error}")  # exit code 1

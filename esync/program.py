@@ -1,12 +1,13 @@
 """What every program of this package does the same way: logging, signals, errors as one sentence, and the way out."""
 
 import logging
-import os
 import sys
 from collections.abc import Callable
 
 from .errors import ExpectedError
-from .watchdog import GRACE, InterruptedBySignalError, Watchdog
+from .watchdog import GRACE, InterruptedBySignalError, Watchdog, leave
+
+__all__ = ["leave", "run"]
 
 
 def run(name: str, body: Callable[[Watchdog], int], grace: float = GRACE) -> int:
@@ -31,14 +32,3 @@ def run(name: str, body: Callable[[Watchdog], int], grace: float = GRACE) -> int
     except Exception:
         logging.getLogger(__name__).exception("%s failed in a way that nobody foresaw", name)
     return 1
-
-
-def leave(code: int) -> None:
-    """End the process now, with everything written out.
-
-    MXNet's own way out waits for processes that may be gone already.
-    """
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)

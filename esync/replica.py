@@ -17,7 +17,7 @@ from .memory import host_view, is_plain
 
 
 class FlatArrays:
-    """Several NDArrays as one flat float32 vector in host memory.
+    """Several NDArrays as one flat vector in host memory, read and written as float32.
 
     Args:
         arrays: gives the NDArrays, always in the same order and shapes; asked anew for every `open`.
@@ -34,10 +34,7 @@ class FlatArrays:
     def open(self) -> None:
         """Fetch the current values; call it when nothing is pending in MXNet's engine any more."""
         self._opened = list(self._arrays())
-        self._views = [
-            host_view(array).reshape(-1) if is_plain(array) else array.asnumpy().astype(np.float32).reshape(-1)
-            for array in self._opened
-        ]
+        self._views = [(host_view(array) if is_plain(array) else array.asnumpy()).reshape(-1) for array in self._opened]
 
     def close(self) -> None:
         """Bring written values to where the arrays really are, where that is not host memory."""
@@ -78,7 +75,7 @@ class Scaled:
     def read(self, start: int, stop: int, out: np.ndarray) -> None:
         """See `exchange.Source`."""
         for at, values in self._arrays.pieces(start, stop):
-            np.multiply(values, self._factor, out=out[at - start : at - start + values.size])
+            np.multiply(values, self._factor, out=out[at - start : at - start + values.size], dtype=np.float32)
 
 
 class Difference:
@@ -157,9 +154,11 @@ class Replica:
 
     def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
         """Take values of the common model; makes this an `exchange.Model`."""
-        (self.statistics if statistics else self.weights).write(start, values)
+        written = self.statistics if statistics else self.weights
+        written.write(start, values)
         if self.anchor is not None and not statistics:
-            self.anchor[start : start + values.size] = values
+            stop = start + values.size
+            written.read(start, stop, self.anchor[start:stop])  # float16 weights have rounded them
 
 
 def _check(parameter: Any) -> None:

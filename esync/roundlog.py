@@ -57,6 +57,8 @@ def claim(log_dir: Path, device: str, overwrite: bool) -> tuple[Path, TextIO]:
             except BlockingIOError:
                 lock.close()
                 number += 1
+        for unfinished in [*folder.glob(".iter-*.txt.*"), *folder.glob(f".{RUN_FILE}.*")]:
+            unfinished.unlink()  # of a process that was killed
         earlier = [*folder.glob("iter-*.txt"), *folder.glob(RUN_FILE)]
         if earlier and not overwrite:
             aside = folder / time.strftime("earlier-%Y%m%dT%H%M%S")

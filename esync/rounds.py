@@ -53,11 +53,13 @@ class RoundKeeper:
         self._meter = TrafficMeter()
         self._pending: tuple[int, Evaluation] | None = None
         self._accuracy: tuple[int, float] | None = None  # round, value
-        self._examined = 0  # the last round whose weights went into an evaluation
+        self._round = 0  # the last one logged
+        self._examined = 0  # the last one whose weights went into an evaluation
         self._began = self._ended = self._wrote_facts = time.perf_counter()
 
     def done(self, trainer: Trainer) -> None:
         """Log, evaluate and report the round that the last step has ended."""
+        self.poll(trainer)
         now = time.perf_counter()
         lasted, self._ended = now - self._ended, now
         result = trainer.algorithm.result
@@ -71,8 +73,9 @@ class RoundKeeper:
             "wait": result.wait if result else 0.0,
             "transfer": result.transfer if result else 0.0,
         }
-        evaluated = self._evaluate(trainer)
-        self._logs.round(trainer.round, entry, keep=evaluated)
+        self._round = trainer.round
+        self._logs.round(self._round, entry, keep=self._examiner is not None)
+        self._evaluate(trainer)
         if now - self._wrote_facts > FACTS_EVERY:
             self._write_facts(trainer)
         accuracy_round, accuracy = self._accuracy or (None, None)
@@ -105,11 +108,11 @@ class RoundKeeper:
 
     def end(self, trainer: Trainer) -> None:
         """Wait for the accuracy of the final weights, and write everything down."""
+        self._evaluate(trainer)
         while self._pending is not None:
             self._pending[1].wait()
             self.poll(trainer)
-            if self._examined < trainer.round:
-                self._evaluate(trainer)
+            self._evaluate(trainer)
         self._write_facts(trainer, finished=True)
         self._logs.close()
 
@@ -118,20 +121,22 @@ class RoundKeeper:
         if self._examiner is not None:
             self._examiner.close()
 
-    def _evaluate(self, trainer: Trainer) -> bool:
-        """Start an evaluation where it is the round's turn; the final round always is."""
-        if self._examiner is None or not (trainer.round % self._every == 0 or trainer.finished):
-            return False
+    def _evaluate(self, trainer: Trainer) -> None:
+        """Start an evaluation where it is the round's turn; the final weights always are, in the end."""
+        if self._examiner is None or self._examined == self._round:
+            return
+        if not (self._round % self._every == 0 or trainer.finished):
+            return
+        if self._pending is not None:
+            log.debug("round %d is not evaluated: an earlier evaluation is still under way", self._round)
+            return
         replica = trainer.replica
         replica.open()
         evaluation = self._examiner.start(replica.weights, replica.statistics)
         replica.close()
-        if evaluation is None:
-            log.debug("round %d is not evaluated: an earlier evaluation is still under way", trainer.round)
-            return trainer.finished
-        self._pending = (trainer.round, evaluation)
-        self._examined = trainer.round
-        return True
+        if evaluation is not None:
+            self._pending = (self._round, evaluation)
+            self._examined = self._round
 
     def _write_facts(self, trainer: Trainer, finished: bool = False) -> None:
         device = trainer.world.device

@@ -1,8 +1,8 @@
 """esync.Trainer: takes the place of gluon.Trainer in an ordinary Gluon loop, on every device of a cluster."""
 
+import copy
 import hashlib
 import json
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -175,22 +175,26 @@ class Trainer(GluonTrainer):
         """
         Replica(self._params, self._local_step)  # refuses parameters without a shape, whose values could not be kept
         kept = [(parameter, parameter.data().copy()) for parameter in self._params]
-        states = self._updaters[0].get_states(dump_optimizer=False)
-        counts = self._optimizer.num_update, dict(self._optimizer._index_update_count)
+        # Wherever an optimizer keeps its state (Nadam and the schedules have some of their own), the trial uses a copy.
+        originals = [(each.__dict__, dict(each.__dict__)) for each in (self._optimizer, self._updaters[0])]
+        shared = ("param_dict", "optimizer")
+        for state, _ in originals:
+            state.update(copy.deepcopy({name: value for name, value in state.items() if name not in shared}))
+        device = self.world.device
         self._on_trial = True
         mx.nd.waitall()
-        begun = time.perf_counter()
+        begun = device.now()
         try:
             yield
             mx.nd.waitall()
-            self._capability = max(time.perf_counter() - begun, getattr(self.world.device, "step_time", None) or 0.0)
+            self._capability = max(device.now() - begun, getattr(device, "step_time", None) or 0.0)
         finally:
             self._on_trial = False
             for parameter, values in kept:
                 parameter.set_data(values)
-            self._updaters[0].set_states(states)
-            self._optimizer.num_update, self._optimizer._index_update_count = counts[0], counts[1]
-            self._optimizer._all_index_update_counts[0] = counts[1]
+            for state, original in originals:
+                state.clear()
+                state.update(original)
 
     def stop(self) -> None:
         """End the run on all workers after the round under way."""
@@ -218,7 +222,12 @@ class Trainer(GluonTrainer):
         super().step(batch_size, self._ignore_stale_grad)
 
     def _weights(self) -> np.ndarray:
-        return np.concatenate([p.data().asnumpy().reshape(-1) for p in self._params if p.grad_req != "null"])
+        replica = Replica(self._params, self._local_step)
+        weights = np.empty(replica.weights.size, np.float32)
+        replica.open()
+        replica.weights.read(0, weights.size, weights)
+        replica.close()
+        return weights
 
     def _hyper(self) -> Hyper:
         optimizer = self._optimizer

@@ -5,6 +5,7 @@ therefore watches: after a few seconds it says what is waited for, after a limit
 ends a process whose main thread does not come back to do so itself.
 """
 
+import contextlib
 import logging
 import os
 import select
@@ -145,10 +146,10 @@ class Watchdog:
                     log.warning(wait.announcement())
                 if wait.lasted > wait.limit + GRACE:
                     log.error(wait.verdict())
-                    _end()
+                    leave(1)
             if self._signalled is not None and time.monotonic() - self._signalled >= self._grace:
                 log.error("ended by a signal%s", "".join(f" while waiting for {wait.what}" for wait in waits))
-                _end()
+                leave(1)
 
     def _sleep(self) -> None:
         if self._wakeup is None:
@@ -165,8 +166,13 @@ def _raise(number: int, frame: FrameType | None) -> None:
     raise InterruptedBySignalError(signal.Signals(number).name)
 
 
-def _end() -> None:
+def leave(code: int) -> None:
+    """End the process now, from any thread, with everything written out.
+
+    MXNet's own way out waits for processes that may be gone already.
+    """
     logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(1)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # whoever was reading is gone
+            stream.flush()
+    os._exit(code)

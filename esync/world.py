@@ -50,7 +50,7 @@ class RealWorld:
 
         address = address or os.environ.get("ESYNC_STATE_SERVER", "")
         host, _, port = address.rpartition(":")
-        if not host or not port.isdecimal():
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise EnvironmentProblemError(
                 f"the state server's address is {address!r}, but should be host:port; give it to the algorithm, with "
                 "--state-server-ip and --state-server-port, or in ESYNC_STATE_SERVER (or fix the number of local "

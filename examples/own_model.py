@@ -10,7 +10,6 @@ import sys
 import esync
 from esync.data import Batches, load, partition
 from esync.engine import mx
-from esync.exchange.ledger import Limits
 
 autograd, gluon = mx.autograd, mx.gluon
 BATCH_SIZE = 64
@@ -37,7 +36,7 @@ def main(algorithm: str) -> None:
     net = build()
     net(mx.nd.zeros((1, 1, 28, 28)))  # lets the shapes become known
     loss_fn = gluon.loss.SoftmaxCrossEntropyLoss()
-    limits = Limits(samples=len(data.train_labels))  # of all workers together
+    limits = esync.Limits(samples=len(data.train_labels))  # of all workers together
     trainer = esync.Trainer(net.collect_params(), "adam", {"learning_rate": 1e-3}, algorithm=algorithm, limits=limits)
 
     trainer.start()  # finds the other workers; every one begins with the same weights

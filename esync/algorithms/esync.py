@@ -80,7 +80,8 @@ class ESync(Algorithm):
             payload = Payload(replica.update(), replica.statistics, self._samples, self.global_lr)
             self.result = self.exchange.start(payload, replica).wait()
             replica.close()
-        self.round += 1
+        self.round += self.result.used
+        self.exchanged = self.result.used
         self._samples = 0
         if self._coordination is not None and not self.result.finished:
             self._coordination.reset(self.round + 1)

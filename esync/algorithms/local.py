@@ -11,6 +11,10 @@ class Local(Algorithm):
 
     name = "local"
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._ledger = Ledger(1, True)
+
     def start(self, surroundings: Surroundings) -> None:
         """Open the books."""
         super().start(surroundings)
@@ -25,10 +29,11 @@ class Local(Algorithm):
             self.device.end_iteration()
         self._ledger.count(batch_size, self.device.now())
         books = self._ledger
-        self.result = Result(books.round, books.version, books.samples, 0.0, 0.0, books.finished)
+        used = bool(books.used[0])
+        self.result = Result(books.round, books.version, books.samples, 0.0, 0.0, books.finished, used)
         self.round = books.round
         self.local_iterations = 1
-        self.exchanged = True
+        self.exchanged = used
 
     def stop(self) -> None:
         """End after this iteration."""

@@ -123,20 +123,16 @@ class RankOrderedSum:
     def put(self, rank: int, payload: dict[int, Array], members: Iterable[int]) -> None:
         """Take a payload (and the duty to release it), then add what no smaller rank of `members` holds back."""
         self._waiting[rank] = payload
-        for member in sorted(set(members) - set(self._added)):
-            if member not in self._waiting:
+        for each in sorted({*members, *self._waiting} - set(self._added)):
+            if each not in self._waiting:
                 return
-            self._add(member)
+            self._add(each)
 
     def finish(self) -> dict[int, Array]:
         """Add what is left; bucket index → sum over the workers. The arrays are the taker's until `clear`."""
         for rank in sorted(self._waiting):
             self._add(rank)
         return self.total
-
-    def drop(self, rank: int) -> None:
-        """Forget a payload that has not been added yet."""
-        self._memory.release(self._waiting.pop(rank, {}).values())
 
     def clear(self) -> None:
         """Make ready for the next round."""

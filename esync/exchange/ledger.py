@@ -84,12 +84,11 @@ class Ledger:
         return bool(self._left) and not self.member.any()
 
     def join(self, rank: int, nonce: int, now: float) -> None:
-        """A worker takes its slot, or takes over the one of a dead worker, whose open commit is forgotten."""
+        """A worker takes its slot, or takes over the one of a dead worker; what that one has committed counts."""
         self.arrivals[rank] += self.nonce[rank] != nonce
         self.nonce[rank] = nonce
         self.member[rank] = True
         self._left.discard(rank)
-        self.pending.pop(rank, None)
         if self._started is None and self.member.all():
             self._started = now
 
@@ -129,9 +128,9 @@ class Ledger:
             self._stop_by(self.round)
 
     def count(self, samples: int, now: float) -> None:
-        """A round of a run on one device is done."""
-        self.commit(wire.message(wire.COMMIT, samples=samples), now)
-        self.applied([0], now)
+        """A round of a run on one device is done; after the end of the run it does not count."""
+        if due := self.commit(wire.message(wire.COMMIT, samples=samples), now):
+            self.applied(due, now)
 
     def stop(self) -> None:
         """End the run cleanly: after the round under way, or at once where workers share no rounds."""

@@ -76,10 +76,12 @@ class ParameterServer:
         self._status: np.ndarray | None = None
 
     def join(self, rank: int, nonce: int) -> None:
-        """A worker takes slot `rank`; what a former holder of the slot has left half done is thrown away."""
+        """A worker takes slot `rank`.
+
+        What a former holder of the slot has left half done is thrown away; a payload that it has committed counts.
+        """
         self._arriving.pop(rank, None)
         self._inbox.discard(rank)
-        self._sum.drop(rank)
         self.ledger.join(rank, nonce, self._clock())
         self._publish_status()
 
@@ -142,6 +144,9 @@ class ParameterServer:
         if not self._inbox.complete(rank, nonce, sequence, int(message["buckets"])):
             return
         del self._arriving[rank]
+        if rank in self.ledger.pending:  # a worker that died after its commit: its payload is in the sum already
+            self._inbox.discard(rank)
+            return
         due = self.ledger.commit(message, self._clock())
         if self.ledger.finished:
             self._inbox.discard(rank)

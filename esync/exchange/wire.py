@@ -103,5 +103,5 @@ def message(kind: int, **fields: Any) -> np.ndarray:
 
 
 def encode_text(text: str) -> bytes:
-    """UTF-8, cut at a whole character so that it fits into a record."""
-    return text.encode()[:TEXT_BYTES].decode(errors="ignore").encode()
+    """UTF-8, cut at a whole character so that it fits into a record; "?" for what UTF-8 cannot hold (file names)."""
+    return text.encode(errors="replace")[:TEXT_BYTES].decode(errors="ignore").encode()

@@ -1,0 +1,68 @@
+"""Single processes for tests: a piece of Python, run to its end or until it says something."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+#: What a test's child must not inherit from the shell that the tests are run in.
+NOT_INHERITED = ("DMLC_", "ESYNC_", "PS_", "PYTHONUNBUFFERED")
+
+#: Defines rest(): lets a minute pass in Python; in one long sleep a signal could be missed that comes just before it.
+REST = """
+import time
+def rest():
+    for _ in range(600):
+        time.sleep(0.1)
+"""
+
+#: Defines stuck(): waits in C for ever, without Python and without being woken by signals, as MXNet does.
+STUCK = """
+import ctypes
+def stuck():
+    libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(128)
+    libc.pthread_mutex_lock(mutex)
+    libc.pthread_mutex_lock(mutex)
+"""
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """The environment of a process that belongs to no cluster but what `changes` say."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(NOT_INHERITED)}
+    return {**clean, **changes}
+
+
+def run(*command: str, timeout: float = 60, **changes: str) -> subprocess.CompletedProcess[str]:
+    """Run `python COMMAND…` to its end."""
+    return subprocess.run(
+        [sys.executable, *command],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+        env=environment(**changes),
+    )
+
+
+@contextmanager
+def started(*command: str, until: str = "ready", **changes: str) -> Iterator["subprocess.Popen[str]"]:
+    """Start `python COMMAND…`, wait for the line `until` on its standard output; killed at the end of the block."""
+    process = subprocess.Popen(
+        [sys.executable, *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(**changes),
+    )
+    try:
+        while (line := process.stdout.readline()).strip() != until:
+            assert line, f"the process has ended without saying {until!r}"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            with suppress(BrokenPipeError):
+                pipe.close()

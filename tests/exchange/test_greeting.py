@@ -1,0 +1,112 @@
+import json
+from dataclasses import asdict, replace
+
+import pytest
+
+from esync.exchange import wire
+from esync.exchange.greeting import Greeting
+from esync.exchange.ledger import Limits
+
+
+@pytest.fixture
+def greeting() -> Greeting:
+    return Greeting(
+        rank=1,
+        nonce=2**62 + 1,
+        slots=3,
+        weights=100,
+        statistics=10,
+        servers=2,
+        bucket_elements=16,
+        rule="delay_compensated_sgd",
+        options={"strength": 0.1, "adaptive": True},
+        synchronous=False,
+        private=True,
+        limits=Limits(rounds=7),
+        agreement={"network": "lenet", "seed": 0},
+    )
+
+
+def test_it_arrives_as_it_was_sent(greeting):
+    assert Greeting.decode(greeting.encode()) == greeting
+    assert Greeting.decode(greeting.encode().encode()) == greeting
+
+
+def test_no_limits_arrive_as_no_limits(greeting):
+    unlimited = replace(greeting, limits=Limits())
+    assert Greeting.decode(unlimited.encode()).limits == Limits()
+
+
+def test_its_layout_is_that_of_its_model(greeting):
+    layout = greeting.layout()
+    assert (layout.weights, layout.statistics, layout.servers, layout.bucket_elements) == (100, 10, 2, 16)
+
+
+def test_workers_may_differ_in_who_they_are(greeting):
+    assert greeting.differences(replace(greeting, rank=2, nonce=5)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"weights": 101}, ["weights 101 instead of 100"]),
+        ({"statistics": 0}, ["statistics 0 instead of 10"]),
+        ({"rule": "sgd", "options": {}}, ["options {} instead of", "rule sgd instead of delay_compensated_sgd"]),
+        ({"synchronous": True}, ["synchronous True instead of False"]),
+        ({"private": False}, ["private False instead of True"]),
+        ({"bucket_elements": 8}, ["bucket elements 8 instead of 16"]),
+        ({"protocol": wire.PROTOCOL + 1}, [f"protocol {wire.PROTOCOL + 1} instead of {wire.PROTOCOL}"]),
+        ({"limits": Limits(rounds=8)}, ["limits"]),
+        ({"agreement": {"network": "alexnet", "seed": 0}}, ["network alexnet instead of lenet"]),
+        ({"agreement": {"network": "lenet"}}, ["seed nothing instead of 0"]),
+        ({"agreement": {"network": "lenet", "seed": 0, "size": 5}}, ["size 5 instead of nothing"]),
+    ],
+)
+def test_what_does_not_match_is_named(greeting, change, said):
+    differences = greeting.differences(replace(greeting, **change))
+    assert len(differences) == len(said)
+    for difference, beginning in zip(differences, said, strict=True):
+        assert difference.startswith(beginning)
+
+
+def test_a_greeting_matches_itself_after_the_journey(greeting):
+    """Numbers and infinities must not look different for having been JSON."""
+    for limits in (Limits(), Limits(3, 1e6, 0.5)):
+        mine = replace(greeting, limits=limits)
+        assert mine.differences(Greeting.decode(mine.encode())) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "hello",
+        "[]",
+        "5",
+        "null",
+        "{}",
+        b"\xff\xfe",
+        b"\x80\x04\x95",  # the beginning of a pickle
+        '{"limits": 5}',
+        '{"limits": {"rounds": 1, "years": 2}}',
+    ],
+)
+def test_garbage_is_refused(text):
+    with pytest.raises(ValueError, match="not a greeting of a worker of this version"):
+        Greeting.decode(text)
+
+
+def test_a_cut_greeting_is_refused(greeting):
+    with pytest.raises(ValueError, match="not a greeting"):
+        Greeting.decode(greeting.encode()[:-5])
+
+
+@pytest.mark.parametrize("surplus", [True, False])
+def test_a_greeting_with_other_fields_is_refused(greeting, surplus):
+    fields = asdict(greeting)
+    if surplus:
+        fields["colour"] = "blue"
+    else:
+        del fields["slots"]
+    with pytest.raises(ValueError, match="colour" if surplus else "slots"):
+        Greeting.decode(json.dumps(fields))

@@ -1,0 +1,153 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from esync.exchange.inbox import HostMemory, Inbox, RankOrderedSum
+
+from .memory_servers import floats
+
+
+@pytest.fixture
+def memory() -> HostMemory:
+    return HostMemory()
+
+
+@pytest.fixture
+def inbox(memory) -> Inbox:
+    return Inbox(memory)
+
+
+def ones(count: int = 4, value: float = 1.0) -> np.ndarray:
+    return np.full(count, value, np.float32)
+
+
+# --- memory -----------------------------------------------------------------------------------------------------
+
+
+def test_a_staged_array_is_a_copy(memory):
+    values = ones()
+    staged = memory.stage(values)
+    values.fill(9)
+    assert np.array_equal(staged, ones())
+
+
+def test_staged_bytes_are_counted(memory):
+    first, second = memory.stage(ones(10)), memory.stage(ones(5))
+    assert memory.staged_bytes == 60
+    memory.release([first])
+    assert memory.staged_bytes == 20
+    memory.release([second])
+    assert (memory.staged_bytes, memory.peak_bytes) == (0, 60)
+
+
+def test_released_memory_is_used_again(memory):
+    first = memory.stage(ones(10))
+    memory.release([first])
+    assert memory.stage(ones(10, 2.0)) is first
+    assert np.array_equal(first, ones(10, 2.0))
+    assert memory.stage(ones(10)) is not first
+
+
+def test_the_values_that_are_pulled_are_written_in_place(memory):
+    kept = ones()
+    assert memory.assign(memory.work_on(kept), ones(value=5.0)) is kept
+    assert np.array_equal(memory.fetch(kept), ones(value=5.0))
+
+
+# --- inbox ------------------------------------------------------------------------------------------------------
+
+
+def test_a_payload_is_complete_when_no_bucket_is_missing(inbox):
+    inbox.put(0, 1, 1, bucket=3, values=ones())
+    assert not inbox.complete(0, 1, 1, buckets=2)
+    inbox.put(0, 1, 1, bucket=5, values=ones(value=2.0))
+    assert inbox.complete(0, 1, 1, buckets=2)
+    taken = inbox.take(0)
+    assert {bucket: values[0] for bucket, values in taken.items()} == {3: 1.0, 5: 2.0}
+
+
+def test_a_bucket_that_comes_twice_counts_once(inbox, memory):
+    for _ in range(2):
+        inbox.put(0, 1, 1, bucket=3, values=ones())
+    assert not inbox.complete(0, 1, 1, buckets=2)
+    assert memory.staged_bytes == 16
+
+
+@pytest.mark.parametrize(("nonce", "sequence"), [(2, 1), (1, 2)])
+def test_what_belongs_to_another_payload_does_not_complete_it(inbox, memory, nonce, sequence):
+    inbox.put(0, 1, 1, bucket=0, values=ones())
+    assert not inbox.complete(0, nonce, sequence, buckets=1)
+    inbox.put(0, nonce, sequence, bucket=1, values=ones(value=3.0))
+    assert inbox.complete(0, nonce, sequence, buckets=1)
+    assert not inbox.complete(0, nonce, sequence, buckets=2)
+    assert not inbox.complete(0, 1, 1, buckets=1)
+    assert memory.staged_bytes == 16
+    assert list(inbox.take(0)) == [1]
+
+
+def test_a_server_that_gets_no_bucket_has_a_complete_payload(inbox):
+    assert inbox.complete(0, 1, 1, buckets=0)
+    assert inbox.take(0) == {}
+
+
+def test_ranks_do_not_mix(inbox):
+    inbox.put(0, 1, 1, bucket=0, values=ones(value=1.0))
+    inbox.put(1, 1, 1, bucket=0, values=ones(value=2.0))
+    assert inbox.take(1)[0][0] == 2.0
+    assert inbox.take(0)[0][0] == 1.0
+
+
+def test_discarded_memory_is_free(inbox, memory):
+    inbox.put(0, 1, 1, bucket=0, values=ones())
+    inbox.discard(0)
+    assert memory.staged_bytes == 0
+    assert not inbox.complete(0, 1, 1, buckets=1)
+    inbox.discard(0)
+    assert memory.staged_bytes == 0
+
+
+# --- sum --------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 6).flatmap(lambda count: st.permutations(range(count))), st.integers(0, 2**32))
+def test_the_sum_is_in_rank_order_whatever_comes_first(order, seed):
+    memory = HostMemory()
+    adding = RankOrderedSum(memory)
+    payloads = [floats(seed + rank, 7) for rank in order]
+    for arrived, rank in enumerate(order, start=1):
+        adding.put(rank, {0: memory.stage(payloads[rank])}, range(len(order)))
+        assert len(adding) == arrived
+    total = payloads[0].copy()
+    for payload in payloads[1:]:
+        total += payload
+    assert adding.finish()[0].tobytes() == total.tobytes()
+    adding.clear()
+    assert (memory.staged_bytes, len(adding)) == (0, 0)
+
+
+def test_what_is_added_is_free_again(memory):
+    adding = RankOrderedSum(memory)
+    for rank in range(3):
+        adding.put(rank, {0: memory.stage(ones(100))}, range(4))
+        assert memory.staged_bytes == 400
+    assert memory.peak_bytes == 800
+
+
+def test_what_has_to_wait_is_kept_until_its_turn(memory):
+    adding = RankOrderedSum(memory)
+    adding.put(2, {0: memory.stage(ones(100))}, range(3))
+    adding.put(1, {0: memory.stage(ones(100))}, range(3))
+    assert memory.staged_bytes == 800
+    adding.put(0, {0: memory.stage(ones(100))}, range(3))
+    assert memory.staged_bytes == 400
+    assert np.array_equal(adding.finish()[0], ones(100, 3.0))
+
+
+def test_the_order_holds_where_somebody_has_left_after_its_commit(memory):
+    values = [np.array([value], np.float32) for value in (1e8, 1.0, -1e8)]  # (1e8 + 1) − 1e8 is 0, not 1
+    adding = RankOrderedSum(memory)
+    adding.put(1, {0: memory.stage(values[1])}, [0, 1, 2])
+    adding.put(0, {0: memory.stage(values[0])}, [0, 2])
+    adding.put(2, {0: memory.stage(values[2])}, [0, 2])
+    assert adding.finish()[0].tolist() == [0.0]

@@ -1,0 +1,100 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from esync import config
+from esync.exchange.layout import Layout
+
+layouts = st.builds(
+    Layout,
+    weights=st.integers(1, 200),
+    statistics=st.integers(0, 100),
+    servers=st.integers(1, 7),
+    bucket_elements=st.integers(1, 60),
+)
+
+
+@given(layouts)
+def test_every_value_is_in_exactly_one_bucket(layout):
+    for is_statistics, size in ((False, layout.weights), (True, layout.statistics)):
+        covered = [
+            place
+            for bucket in layout.buckets
+            if bucket.statistics == is_statistics
+            for place in range(bucket.start, bucket.stop)
+        ]
+        assert covered == list(range(size))
+
+
+@given(layouts)
+def test_buckets_have_their_place_and_are_not_too_large(layout):
+    for place, bucket in enumerate(layout.buckets):
+        assert bucket.index == place
+        assert 0 < bucket.stop - bucket.start <= layout.bucket_elements
+
+
+@given(layouts)
+def test_buckets_are_spread_evenly(layout):
+    counts = [sum(bucket.shard == shard for bucket in layout.buckets) for shard in range(layout.servers)]
+    assert max(counts) - min(counts) <= 1
+
+
+@given(layouts, st.integers(0, 6))
+def test_keys_are_unique_and_lead_to_their_server(layout, workers):
+    keys = [layout.status_key(shard) for shard in range(layout.servers)]
+    for shard, key in enumerate(keys):
+        assert key % layout.servers == shard
+    for channel in range(workers + 1):
+        for bucket in layout.buckets:
+            key = layout.key(bucket, channel)
+            assert key % layout.servers == bucket.shard
+            keys.append(key)
+    assert len(set(keys)) == len(keys)
+
+
+@given(layouts, st.integers(0, 6))
+def test_locate_is_the_inverse_of_key(layout, channel):
+    for bucket in layout.buckets:
+        assert layout.locate(layout.key(bucket, channel)) == (channel, bucket)
+
+
+def test_a_key_that_is_none_of_the_layout():
+    layout = Layout(5, 0, servers=2, bucket_elements=2)  # three buckets: server 0 has two, server 1 has one
+    last = layout.key(layout.buckets[2])
+    with pytest.raises(KeyError):
+        layout.locate(last + 1)
+
+
+def test_mxnets_own_rule_puts_the_keys_of_one_shard_on_one_server():
+    """kvstore_dist.h: server = key · 9973 mod number of servers, where no array is large enough to be split."""
+    layout = Layout(1000, 100, servers=3, bucket_elements=7)
+    for shard in range(3):
+        keys = [layout.status_key(shard)]
+        keys += [layout.key(b, channel) for b in layout.buckets if b.shard == shard for channel in range(4)]
+        assert len({key * 9973 % 3 for key in keys}) == 1
+
+
+def test_by_hand():
+    layout = Layout(weights=5, statistics=2, servers=2, bucket_elements=2)
+    assert [(b.shard, b.slot, b.start, b.stop, b.statistics) for b in layout.buckets] == [
+        (0, 0, 0, 2, False),
+        (1, 0, 2, 4, False),
+        (0, 1, 4, 5, False),
+        (1, 1, 0, 2, True),
+    ]
+    assert [layout.status_key(shard) for shard in (0, 1)] == [0, 1]
+    assert [layout.key(b) for b in layout.buckets] == [2, 3, 4, 5]
+    assert [layout.key(b, channel=1) for b in layout.buckets] == [6, 7, 8, 9]
+
+
+def test_buckets_are_as_large_as_config_says():
+    layout = Layout(config.BUCKET_ELEMENTS + 1, 0, servers=1)
+    assert [b.stop - b.start for b in layout.buckets] == [config.BUCKET_ELEMENTS, 1]
+
+
+@pytest.mark.parametrize(
+    ("weights", "statistics", "servers", "elements"), [(0, 1, 1, 1), (1, -1, 1, 1), (1, 0, 0, 1), (1, 0, 1, 0)]
+)
+def test_impossible_layouts_are_refused(weights, statistics, servers, elements):
+    with pytest.raises(ValueError, match=f"weights={weights}, statistics={statistics}, servers={servers}"):
+        Layout(weights, statistics, servers, elements)

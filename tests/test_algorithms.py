@@ -1,0 +1,317 @@
+"""One worker's algorithm in a world whose other workers, and whose state server, are scripted."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from esync import config
+from esync.algorithms import ALGORITHMS, ASGD, DCASGD, SSGD, ESync, Hyper, Local, make
+from esync.exchange import Result, Service
+from esync.exchange.ledger import Limits
+
+from .scripted_world import ScriptedExchange, Sent, World
+
+
+def fixed() -> ESync:
+    """ESync that exchanges after every iteration."""
+    return ESync(local_iterations=1)
+
+
+# --- names ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("esync", ESync), ("sync", SSGD), ("async", ASGD), ("dcasgd", DCASGD), ("local", Local)]
+)
+def test_algorithms_by_name(name, kind):
+    assert type(make(name)) is kind
+    assert kind.name == name
+    assert name in ALGORITHMS
+
+
+def test_an_algorithm_object_is_taken_as_it_is():
+    mine = ESync(global_lr=0.5)
+    assert make(mine) is mine
+
+
+def test_an_unknown_name_is_refused():
+    with pytest.raises(ValueError, match=r"unknown algorithm 'ssgd'.*sync"):
+        make("ssgd")
+
+
+def test_algorithms_and_protocol_need_no_mxnet():
+    """They also run in the simulator and in tests; nothing of what they import may load the engine."""
+    modules = ("algorithms", "exchange.parameter_server", "exchange.greeting", "rules", "measure", "device")
+    program = "import sys; sys.modules['mxnet'] = None\n" + "".join(f"import esync.{name}\n" for name in modules)
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+# --- what is asked of the servers -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "service"),
+    [
+        (SSGD(), Service("sgd", synchronous=True)),
+        (ASGD(), Service("sgd", synchronous=False)),
+        (
+            DCASGD(0.7, adaptive=True),
+            Service("delay_compensated_sgd", False, {"strength": 0.7, "adaptive": True}, private=True),
+        ),
+        (
+            DCASGD(),
+            Service(
+                "delay_compensated_sgd",
+                False,
+                {"strength": config.DCASGD_LAMBDA, "adaptive": config.DCASGD_ADAPTIVE},
+                private=True,
+            ),
+        ),
+        (ESync(local_iterations=1), Service("add_mean_update", synchronous=True)),
+    ],
+)
+def test_what_the_servers_are_asked_for(algorithm, service):
+    world = World(limits=Limits(rounds=9))
+    world.start(algorithm)
+    assert world.made.service == service
+    assert world.made.log[:2] == [
+        ("join", 2, 1, Limits(rounds=9), {"network": "lenet"}),
+        ("begin", [0.0, 0.0], [5.0]),
+    ]
+
+
+@pytest.mark.parametrize("kind", [SSGD, ASGD, DCASGD, fixed])
+def test_all_begin_with_the_common_model(kind):
+    algorithm = kind()
+    world = World()
+    world.start(algorithm)
+    assert world.replica.weights.values.tolist() == [1.0, 2.0]
+    assert not world.replica.is_open
+    assert (algorithm.round, algorithm.exchanged, algorithm.finished) == (0, False, False)
+
+
+@pytest.mark.parametrize("kind", [SSGD, ASGD, DCASGD, fixed, ESync])
+def test_a_replacement_goes_on_counting_where_its_slot_is(kind):
+    algorithm = kind()
+
+    def replaced(exchange: ScriptedExchange) -> None:
+        exchange.replacement, exchange.exchanges = True, 7
+
+    world = World(prepare=replaced, answers=[([0, 0], False, True)], ready=[True])
+    world.start(algorithm)
+    assert algorithm.round == 7
+    world.step(algorithm, [0, 0])
+    assert algorithm.round == 8
+
+
+@pytest.mark.parametrize("kind", [SSGD, ASGD, DCASGD, fixed])
+def test_a_run_that_is_over_already_is_finished_at_once(kind):
+    algorithm = kind()
+
+    class Over(ScriptedExchange):
+        def begin(self, *model: Any) -> Result:
+            return Result(3, 9, 0, 0.0, 0.0, finished=True)
+
+    world = World()
+    world.exchange = lambda service: Over(service, 0, [])  # type: ignore[method-assign]
+    world.start(algorithm)
+    assert algorithm.finished
+
+
+@pytest.mark.parametrize("kind", [SSGD, ASGD, DCASGD, fixed])
+def test_stop_abort_and_close_are_passed_on(kind):
+    algorithm = kind()
+    for early in (algorithm.stop, algorithm.close):
+        early()  # before the start there is nobody to tell
+    algorithm.abort("too early")
+    world = World()
+    world.start(algorithm)
+    del world.made.log[:]
+    algorithm.stop()
+    algorithm.abort("the loss is NaN")
+    algorithm.close()
+    assert world.made.log == ["stop", ("abort", "the loss is NaN"), "close"]
+
+
+# --- SSGD, ASGD, DC-ASGD --------------------------------------------------------------------------------------------
+
+
+def test_ssgd_sends_the_mean_gradient_and_the_statistics():
+    world, algorithm = World(answers=[([3, 4], False, True), ([5, 6], True, True)]), SSGD()
+    world.start(algorithm)
+    world.hyper = [Hyper(0.1, 0.9, 0.01, 2.0), Hyper(0.05, 0.8, 0.0, 1.0)]
+    world.step(algorithm, [8, -4], batch_size=4)
+    assert world.replica.weights.values.tolist() == [3, 4]
+    world.step(algorithm, [8, -4], batch_size=2)
+    assert world.made.sent == [
+        Sent([4.0, -2.0], [5.0], 4, 0.1, 0.9, 0.01),  # gradient · rescale ÷ batch size
+        Sent([4.0, -2.0], [5.0], 2, 0.05, 0.8, 0.0),
+    ]
+    assert world.replica.steps == []  # no local optimizer
+
+
+@pytest.mark.parametrize("kind", [ASGD, DCASGD])
+def test_asynchronous_workers_keep_their_statistics(kind):
+    algorithm = kind()
+    world = World(answers=[([3, 4], False, True)])
+    world.start(algorithm)
+    world.step(algorithm, [8, -4])
+    assert world.made.sent == [Sent([2.0, -1.0], None, 4, 0.1, 0.9, 0.01)]
+
+
+@pytest.mark.parametrize("kind", [SSGD, ASGD, DCASGD])
+def test_every_iteration_is_a_round(kind):
+    algorithm = kind()
+    world = World(answers=[([0, 0], False, True), ([0, 0], False, True), ([0, 0], True, True)])
+    world.start(algorithm)
+    for round_ in (1, 2, 3):
+        assert not algorithm.finished
+        world.step(algorithm, [1, 1])
+        assert (algorithm.round, algorithm.local_iterations, algorithm.exchanged) == (round_, 1, True)
+        assert algorithm.result is not None
+        assert algorithm.result.wait == 0.5
+    assert algorithm.finished
+
+
+@pytest.mark.parametrize("kind", [ASGD, DCASGD, fixed])
+def test_what_came_after_the_end_does_not_count(kind):
+    algorithm = kind()
+    world = World(answers=[([0, 0], False, True), ([0, 0], True, False)])
+    world.start(algorithm)
+    world.step(algorithm, [1, 1])
+    world.step(algorithm, [1, 1])
+    assert (algorithm.round, algorithm.exchanged, algorithm.finished) == (1, False, True)
+
+
+def test_the_phases_of_an_iteration_with_exchange():
+    world, algorithm = World(answers=[([0, 0], False, True)]), SSGD()
+    world.start(algorithm)
+    world.step(algorithm, [1, 1])
+    assert world.recorder.take()["time"] == {"0": {"forward and backward": 2.0, "global aggregate": 0.0}}
+
+
+# --- ESync ----------------------------------------------------------------------------------------------------------
+
+
+def test_local_iterations_until_ready():
+    """Three iterations in the first round, one in the second, two in the third, as the state server wants it."""
+    ready = [False, False, True, True, False, True]
+    world = World(ready=ready, answers=[([0, 0], False, True), ([0, 0], False, True), ([0, 0], True, True)])
+    algorithm = ESync()
+    world.start(algorithm)
+    seen = []
+    while not algorithm.finished:
+        world.step(algorithm, [1, 1])
+        seen.append((algorithm.round, algorithm.local_iterations, algorithm.exchanged))
+    assert seen == [(0, 1, False), (0, 2, False), (1, 3, True), (2, 1, True), (2, 1, False), (3, 2, True)]
+    assert world.replica.steps == [4] * 6
+
+
+def test_the_calls_of_a_training_in_their_order():
+    """ESync paper, Algorithm 1; the last round is not followed by a RESET, for nobody begins another one."""
+    world = World(ready=[False, True, True], answers=[([0, 0], False, True), ([0, 0], True, True)])
+    algorithm = ESync(epsilon=0.125)
+    world.start(algorithm)
+    while not algorithm.finished:
+        world.step(algorithm, [1, 1])
+    assert world.made.log[1:] == [
+        ("init", 3, 0.125),
+        ("begin", [0.0, 0.0], [5.0]),
+        ("ask", 1, 0, 0.25),  # tells what the trial has measured
+        ("ask", 1, 1, 2.0),
+        ("ask", 1, 2, 2.0),
+        "exchange",
+        ("reset", 2),
+        ("ask", 2, 1, 2.0),
+        "exchange",
+    ]
+
+
+def test_init_comes_before_anybody_can_begin_and_from_rank_0_only():
+    for rank, replacement, expected in ((0, False, 1), (1, False, 0), (0, True, 0), (2, True, 0)):
+        world = World(rank=rank, prepare=lambda exchange, value=replacement: setattr(exchange, "replacement", value))
+        world.start(ESync())
+        names = [entry[0] for entry in world.made.log]
+        assert names.count("init") == expected
+        if expected:
+            assert names.index("init") < names.index("begin")
+
+
+def test_a_replacement_asks_in_the_round_of_its_slot():
+    world = World(
+        prepare=lambda exchange: setattr(exchange, "exchanges", 4), ready=[True], answers=[([0, 0], False, True)]
+    )
+    algorithm = ESync()
+    world.start(algorithm)
+    world.step(algorithm, [1, 1])
+    assert [entry for entry in world.made.log if entry[0] in ("ask", "reset")] == [
+        ("ask", 5, 0, 0.25),
+        ("ask", 5, 1, 2.0),
+        ("reset", 6),
+    ]
+
+
+def test_what_is_sent_is_the_update_since_the_last_exchange():
+    world = World(ready=[False, True, False, True], answers=[([10, 20], False, True), ([0, 0], False, True)])
+    algorithm = ESync(global_lr=0.75)
+    world.start(algorithm)
+    world.step(algorithm, [1, -1], batch_size=4)
+    world.step(algorithm, [2, 0], batch_size=6)
+    assert world.replica.weights.values.tolist() == [10, 20]
+    world.step(algorithm, [1, 1], batch_size=4)
+    world.step(algorithm, [1, 1], batch_size=4)
+    assert world.made.sent == [
+        Sent([3.0, -1.0], [5.0], 10, 0.75, 0.0, 0.0),
+        Sent([2.0, 2.0], [5.0], 8, 0.75, 0.0, 0.0),
+    ]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_fixed_number_of_local_iterations_asks_nobody(count):
+    world = World(answers=[([0, 0], False, True)] * 2)
+    algorithm = ESync(local_iterations=count)
+    world.start(algorithm)
+    seen = []
+    for _ in range(2 * count):
+        world.step(algorithm, [1, 1])
+        seen.append((algorithm.local_iterations, algorithm.exchanged))
+    assert seen == [(k, k == count) for k in range(1, count + 1)] * 2
+    assert algorithm.round == 2
+    assert world.addresses == []
+    assert [entry for entry in world.made.log if entry != "exchange"][2:] == []
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_a_fixed_number_is_1_or_more(count):
+    with pytest.raises(ValueError, match=f"local_iterations is {count}"):
+        ESync(local_iterations=count)
+
+
+@pytest.mark.parametrize("address", ["10.1.1.34:10010", None])
+def test_the_state_servers_address_is_passed_on(address):
+    world = World()
+    world.start(ESync(state_server=address))
+    assert world.addresses == [address]
+
+
+def test_defaults_of_esync_come_from_the_configuration():
+    world = World(ready=[True], answers=[([0, 0], False, True)])
+    algorithm = ESync()
+    world.start(algorithm)
+    world.step(algorithm, [1, 1])
+    assert ("init", 3, config.EPSILON) in world.made.log
+    assert world.made.sent[0].learning_rate == config.LEARNING_RATE_GLOBAL
+
+
+def test_the_phases_of_a_round_of_local_iterations():
+    world, algorithm = World(ready=[False, True], answers=[([0, 0], False, True)]), ESync()
+    world.start(algorithm)
+    for _ in range(2):
+        world.step(algorithm, [1, 1])
+    assert world.recorder.take()["time"] == {
+        "0": {"local update": 0.0, "forward and backward": 2.0},
+        "1": {"check ready": 0.0, "local update": 0.0, "forward and backward": 2.0},
+        "2": {"check ready": 0.0, "global update": 0.0},
+    }

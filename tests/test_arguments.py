@@ -1,0 +1,237 @@
+import argparse
+
+import pytest
+
+from esync import config
+from esync.arguments import build_parser, parse
+
+#: What `--flag value` gives when nothing is typed: name → where its default comes from.
+DEFAULTS = {
+    "mode": config.MODE,
+    "network": config.NETWORK,
+    "batch_size": config.BATCH_SIZE,
+    "seed": config.SEED,
+    "optimizer": config.OPTIMIZER,
+    "weight_decay": config.WEIGHT_DECAY,
+    "learning_rate": config.LEARNING_RATE,
+    "local_lr": config.LEARNING_RATE_LOCAL,
+    "global_lr": config.LEARNING_RATE_GLOBAL,
+    "dataset": config.DATASET,
+    "partition": config.PARTITION,
+    "cpu": config.USE_CPU,
+    "eval_duration": config.EVAL_DURATION,
+    "log_dir": config.LOG_DIR,
+    "state_server_ip": config.STATE_SERVER_IP,
+    "state_server_port": int(config.STATE_SERVER_PORT),
+    "epsilon": config.EPSILON,
+    "dcasgd_lambda": config.DCASGD_LAMBDA,
+    "start_timeout": config.START_TIMEOUT,
+    "round_timeout": config.ROUND_TIMEOUT,
+    "use_dcasgd": 0,
+    "split_by_class": 0,
+    "data_dir": None,
+    "gpu": None,
+    "step_time": None,
+    "rounds": None,
+    "epochs": None,
+    "max_time": None,
+    "target_accuracy": None,
+    "local_iterations": None,
+    "no_hybridize": False,
+    "no_evaluation": False,
+    "overwrite": False,
+    "quiet": False,
+    "dcasgd_adaptive": False,
+}
+
+#: The contract: published short and long names, a value in text, and what it becomes; in the mode where it makes sense.
+PUBLISHED = [
+    ("-l", "--learning-rate", "0.5", 0.5, "sync"),
+    ("-ll", "--local-lr", "0.5", 0.5, "esync"),
+    ("-gl", "--global-lr", "0.5", 0.5, "esync"),
+    ("-b", "--batch-size", "32", 32, "esync"),
+    ("-dd", "--data-dir", "/data", "/data", "esync"),
+    ("-g", "--gpu", "3", 3, "esync"),
+    ("-c", "--cpu", "1", 1, "esync"),
+    ("-n", "--network", "alexnet", "alexnet", "esync"),
+    ("-ld", "--log-dir", "elsewhere", "elsewhere", "esync"),
+    ("-e", "--eval-duration", "5", 5, "esync"),
+    ("-m", "--mode", "local", "local", "local"),
+    ("-dcasgd", "--use-dcasgd", "1", 1, "async"),
+    ("-s", "--split-by-class", "1", 1, "esync"),
+    ("-ip", "--state-server-ip", "10.1.1.34", "10.1.1.34", "esync"),
+    ("-port", "--state-server-port", "10011", 10011, "esync"),
+]
+
+
+def options(*arguments: str) -> argparse.Namespace:
+    return parse(build_parser("python -m esync.worker", "Train."), arguments)
+
+
+def refused(capsys, *arguments: str) -> str:
+    """The message of a command line that must end with exit code 2."""
+    with pytest.raises(SystemExit) as error:
+        options(*arguments)
+    assert error.value.code == 2
+    message = capsys.readouterr().err
+    assert "Traceback" not in message
+    return message
+
+
+def test_defaults_come_from_the_configuration():
+    assert vars(options()) == {**vars(options()), **DEFAULTS}
+
+
+@pytest.mark.parametrize(("short", "long", "text", "value", "mode"), PUBLISHED)
+def test_published_flags_keep_their_names(short, long, text, value, mode):
+    for flag in (short, long):
+        given = options("--mode", mode, flag, text)
+        assert getattr(given, long[2:].replace("-", "_")) == value
+
+
+def test_the_published_command_line():
+    given = options(
+        "-g", "0", "-m", "esync", "-n", "resnet18-v1", "-ll", "0.0005", "-gl", "1.0", "-b", "64", "-ip", "a"
+    )
+    assert (given.gpu, given.local_lr, given.global_lr, given.state_server_ip) == (0, 0.0005, 1.0, "a")
+
+
+@pytest.mark.parametrize(
+    "network", ["alexnet", "resnet18-v1", "resnet50-v1", "resnet50-v2", "mobilenet-v1", "mobilenet-v2", "inception-v3"]
+)
+def test_published_networks(network):
+    assert options("-n", network).network == network
+
+
+@pytest.mark.parametrize("mode", ["esync", "sync", "async", "local"])
+def test_published_modes(mode):
+    assert options("-m", mode).mode == mode
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-m", "fast"], ["--mode", "'fast'", "esync"]),
+        (["-n", "vgg"], ["--network", "'vgg'"]),
+        (["-b", "0"], ["--batch-size", "'0'", "whole number of 1 or more"]),
+        (["-b", "1.5"], ["--batch-size", "'1.5'"]),
+        (["-b", "many"], ["--batch-size", "'many'"]),
+        (["-m", "sync", "-l", "0"], ["--learning-rate", "'0'", "above 0"]),
+        (["-m", "sync", "-l", "nan"], ["--learning-rate", "'nan'"]),
+        (["-ll", "inf"], ["--local-lr", "'inf'"]),
+        (["-gl", "-1"], ["--global-lr", "'-1'"]),
+        (["--momentum", "-0.1"], ["--momentum", "'-0.1'", "0 or more"]),
+        (["--weight-decay", "x"], ["--weight-decay", "'x'"]),
+        (["--seed", "-1"], ["--seed", "'-1'"]),
+        (["--rounds", "0"], ["--rounds", "'0'"]),
+        (["--epochs", "0"], ["--epochs", "'0'"]),
+        (["--max-time", "-5"], ["--max-time", "'-5'"]),
+        (["--target-accuracy", "80"], ["--target-accuracy", "'80'", "at most 1"]),
+        (["--target-accuracy", "0"], ["--target-accuracy", "'0'"]),
+        (["--partition", "random"], ["--partition", "'random'", "dirichlet:ALPHA"]),
+        (["--partition", "dirichlet:0"], ["--partition", "'dirichlet:0'"]),
+        (["-g", "-1"], ["--gpu", "'-1'"]),
+        (["-c", "2"], ["--cpu", "2"]),
+        (["--step-time", "0"], ["--step-time", "'0'"]),
+        (["-e", "0"], ["--eval-duration", "'0'"]),
+        (["-port", "http"], ["--state-server-port", "'http'"]),
+        (["-port", "0"], ["--state-server-port", "'0'"]),
+        (["-port", "65536"], ["--state-server-port", "'65536'", "65535"]),
+        (["--local-iterations", "0"], ["--local-iterations", "'0'"]),
+        (["--epsilon", "-0.1"], ["--epsilon", "'-0.1'"]),
+        (["--round-timeout", "0"], ["--round-timeout", "'0'"]),
+        (["-d", "mnist"], ["--dataset", "'mnist'", "fashion-mnist"]),
+        (["--learning-rat", "0.1"], ["--learning-rat"]),
+        (["--nonsense"], ["--nonsense"]),
+        (["left over"], ["left over"]),
+        (["-b"], ["--batch-size"]),
+    ],
+)
+def test_a_bad_value_is_named_with_what_was_expected(capsys, arguments, said):
+    message = refused(capsys, *arguments)
+    for part in said:
+        assert part in message
+
+
+#: flag with a value, the modes where it makes sense
+OF_SOME_MODES = [
+    (["--learning-rate", "0.1"], {"sync", "async", "local"}),
+    (["--local-lr", "0.1"], {"esync"}),
+    (["--global-lr", "0.1"], {"esync"}),
+    (["--use-dcasgd", "1"], {"async"}),
+    (["--dcasgd-lambda", "0.1"], {"async"}),
+    (["--dcasgd-adaptive"], {"async"}),
+    (["--state-server-ip", "x"], {"esync"}),
+    (["--state-server-port", "1"], {"esync"}),
+    (["--local-iterations", "2"], {"esync"}),
+    (["--epsilon", "0.1"], {"esync"}),
+]
+
+
+@pytest.mark.parametrize(("arguments", "modes"), OF_SOME_MODES)
+@pytest.mark.parametrize("mode", ["esync", "sync", "async", "local"])
+def test_a_flag_that_makes_no_sense_with_the_mode_is_an_error(capsys, arguments, modes, mode):
+    more = ["--use-dcasgd", "1"] if "dcasgd" in arguments[0] and mode == "async" else []
+    if mode in modes:
+        assert options("--mode", mode, *arguments, *more).mode == mode
+        return
+    message = refused(capsys, "--mode", mode, *arguments)
+    assert f"{arguments[0]} makes no sense with --mode {mode}" in message
+    assert all(right in message for right in modes)
+
+
+def test_a_default_value_that_was_typed_counts_as_given(capsys):
+    message = refused(capsys, "--mode", "sync", "--global-lr", str(config.LEARNING_RATE_GLOBAL))
+    assert "--global-lr makes no sense with --mode sync" in message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-s", "1", "--partition", "uniform"], ["--split-by-class 1", "--partition uniform"]),
+        (["-c", "1", "-g", "0"], ["--cpu 1", "--gpu 0"]),
+        (["-m", "async", "--dcasgd-lambda", "0.1"], ["--dcasgd-lambda", "--use-dcasgd 1"]),
+        (["-m", "async", "--dcasgd-adaptive"], ["--dcasgd-adaptive", "--use-dcasgd 1"]),
+        (["--local-iterations", "3", "-ip", "host"], ["--local-iterations", "state server"]),
+        (["--local-iterations", "3", "--epsilon", "0.1"], ["--local-iterations", "state server"]),
+        (["--no-evaluation", "--target-accuracy", "0.8"], ["--no-evaluation", "--target-accuracy"]),
+        (["--no-evaluation", "-e", "5"], ["--no-evaluation", "--eval-duration"]),
+    ],
+)
+def test_flags_that_contradict_each_other(capsys, arguments, said):
+    message = refused(capsys, *arguments)
+    for part in said:
+        assert part in message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "partition"),
+    [
+        ([], config.PARTITION),
+        (["-s", "1"], "class"),
+        (["-s", "0"], config.PARTITION),
+        (["-s", "1", "--partition", "class"], "class"),
+        (["--partition", "dirichlet:0.3"], "dirichlet:0.3"),
+        (["--partition", "contiguous"], "contiguous"),
+    ],
+)
+def test_partitions(arguments, partition):
+    assert options(*arguments).partition == partition
+
+
+def test_help_names_every_flag(capsys):
+    with pytest.raises(SystemExit) as error:
+        options("--help")
+    assert error.value.code == 0
+    text = capsys.readouterr().out
+    for name in DEFAULTS:
+        assert f"--{name.replace('_', '-')}" in text
+
+
+def test_version(capsys):
+    from esync import __version__
+
+    with pytest.raises(SystemExit) as error:
+        options("--version")
+    assert error.value.code == 0
+    assert __version__ in capsys.readouterr().out

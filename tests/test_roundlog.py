@@ -1,0 +1,242 @@
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from esync.roundlog import LogDirectoryError, RoundLog, claim, write_atomically
+
+from . import child
+
+ENTRY = {"num_iters": 1, "time": {"0": {"get_batch": 0.5}}, "num_samples": 64, "total_time": 1.5}
+
+
+def read(path: Path) -> dict:
+    return json.loads(path.read_text())
+
+
+def visible(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+
+
+# --- files --------------------------------------------------------------------------------------------------------
+
+
+def test_rounds_and_the_facts_of_the_run(tmp_path):
+    log = RoundLog(tmp_path / "logs", "cpu")
+    assert log.folder == tmp_path / "logs" / "cpu"
+    log.run({"rank": 3, "finished": False})
+    for number in (1, 2):
+        log.round(number, {**ENTRY, "num_iters": number})
+    log.run({"rank": 3, "finished": True})
+    log.close()
+    assert visible(log.folder) == ["iter-1.txt", "iter-2.txt", "run.json"]
+    assert read(log.folder / "iter-2.txt") == {**ENTRY, "num_iters": 2}
+    assert read(log.folder / "run.json") == {"rank": 3, "finished": True}
+
+
+def test_a_round_is_written_again_when_its_accuracy_arrives(tmp_path):
+    log = RoundLog(tmp_path, "cpu")
+    log.round(1, {**ENTRY, "num_iters": 1}, keep=True)
+    log.round(2, {**ENTRY, "num_iters": 2})
+    log.round(3, {**ENTRY, "num_iters": 3}, keep=True)
+    log.accuracy(1, 0.25)
+    log.accuracy(3, 0.75)
+    log.close()
+    assert read(log.folder / "iter-1.txt") == {**ENTRY, "num_iters": 1, "accuracy": 0.25}
+    assert read(log.folder / "iter-2.txt") == {**ENTRY, "num_iters": 2}
+    assert read(log.folder / "iter-3.txt") == {**ENTRY, "num_iters": 3, "accuracy": 0.75}
+
+
+def test_a_round_is_there_before_its_accuracy(tmp_path):
+    log = RoundLog(tmp_path, "cpu")
+    log.round(1, ENTRY, keep=True)
+    deadline = time.monotonic() + 10
+    while not (log.folder / "iter-1.txt").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert read(log.folder / "iter-1.txt") == ENTRY
+    log.close()
+
+
+def test_a_file_appears_as_a_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "iter-1.txt"
+    write_atomically(path, "first")
+    with pytest.raises(UnicodeEncodeError):
+        write_atomically(path, "second \udcff")
+    assert path.read_text() == "first"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_killed_writer_leaves_no_truncated_file(tmp_path):
+    """SIGKILL at many moments of a process that writes large files without a pause."""
+    program = (
+        "import sys, esync.roundlog\n"
+        "log = esync.roundlog.RoundLog(sys.argv[1], 'cpu', overwrite=True)\n"
+        "print('ready', flush=True)\n"
+        "number = 0\n"
+        "while True:\n"
+        "    number += 1\n"
+        "    log.round(number, {'number': number, 'filling': 'x' * 300_000}, keep=True)\n"
+        "    log.accuracy(number, 0.5)\n"
+        "    log.run({'number': number, 'filling': 'y' * 300_000})\n"
+        "    while log._queue.qsize() > 5:\n"
+        "        pass\n"
+    )
+    complete = 0
+    for attempt in range(12):
+        with child.started("-c", program, str(tmp_path)) as process:
+            time.sleep(0.02 + 0.013 * attempt)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        for path in (tmp_path / "cpu").iterdir():
+            if path.name.startswith("."):
+                continue
+            content = read(path)
+            assert len(content["filling"]) == 300_000
+            complete += 1
+    assert complete > 12
+    RoundLog(tmp_path, "cpu").close()
+    hidden = {path.name for path in (tmp_path / "cpu").iterdir() if path.name.startswith(".")}
+    assert hidden == {".lock"}  # what was half written is cleared away
+
+
+# --- folders ------------------------------------------------------------------------------------------------------
+
+
+def test_logs_of_an_earlier_run_are_moved_aside(tmp_path):
+    for run in (1, 2, 3):
+        log = RoundLog(tmp_path, "gpu0")
+        log.run({"run": run})
+        log.round(1, {"run": run})
+        if run == 1:
+            log.round(2, {"run": run})
+        log.close()
+    folder = tmp_path / "gpu0"
+    assert [name for name in visible(folder) if not name.startswith("earlier-")] == ["iter-1.txt", "run.json"]
+    assert read(folder / "iter-1.txt") == {"run": 3}
+    earlier = sorted(folder.glob("earlier-*"))
+    assert {read(each / "iter-1.txt")["run"]: visible(each) for each in earlier} == {
+        1: ["iter-1.txt", "iter-2.txt", "run.json"],
+        2: ["iter-1.txt", "run.json"],
+    }
+
+
+def test_overwriting_deletes_them(tmp_path):
+    for run in (1, 2):
+        log = RoundLog(tmp_path, "cpu", overwrite=True)
+        log.round(1, {"run": run})
+        if run == 1:
+            log.round(2, {"run": run})
+            log.run({"run": run})
+        log.close()
+    assert visible(tmp_path / "cpu") == ["iter-1.txt"]
+    assert read(tmp_path / "cpu" / "iter-1.txt") == {"run": 2}
+
+
+def test_files_of_others_stay(tmp_path):
+    for name in ("notes.md", "iter-1.json", "weights-iter.txt"):
+        (tmp_path / "cpu").mkdir(exist_ok=True)
+        (tmp_path / "cpu" / name).write_text("mine")
+    RoundLog(tmp_path, "cpu", overwrite=True).close()
+    assert visible(tmp_path / "cpu") == ["iter-1.json", "notes.md", "weights-iter.txt"]
+
+
+def test_a_second_process_on_the_same_device_gets_its_own_folder(tmp_path):
+    program = (
+        "import sys\n"
+        "from esync.roundlog import RoundLog\n"
+        "log = RoundLog(sys.argv[1], 'cpu')\n"
+        "log.round(1, {'from': sys.argv[2]})\n"
+        "print(log.folder.name, 'ready', sep='\\n', flush=True)\n"
+        "sys.stdin.readline()\n"
+        "log.close()\n"
+    )
+    with (
+        child.started("-c", program, str(tmp_path), "first") as first,
+        child.started("-c", program, str(tmp_path), "second") as second,
+    ):
+        mine, lock = claim(tmp_path, "cpu", overwrite=True)
+        with lock:
+            assert mine.name == "cpu-2"
+        for process in (first, second):
+            process.stdin.close()
+            assert process.wait(20) == 0
+    assert read(tmp_path / "cpu" / "iter-1.txt") == {"from": "first"}
+    assert read(tmp_path / "cpu-1" / "iter-1.txt") == {"from": "second"}
+
+
+def test_the_folder_of_a_dead_process_is_free_again(tmp_path):
+    program = (
+        "import sys\n"
+        "from esync.roundlog import claim\n"
+        "kept = claim(__import__('pathlib').Path(sys.argv[1]), 'cpu', False)\n"
+        "print('ready', flush=True)\n"
+        "sys.stdin.readline()\n"
+    )
+    with child.started("-c", program, str(tmp_path)) as process:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    folder, lock = claim(tmp_path, "cpu", overwrite=False)
+    lock.close()
+    assert folder.name == "cpu"
+
+
+# --- what cannot be written ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["a-file", "a-file/below"])
+def test_a_directory_that_cannot_be_used_is_named(tmp_path, place):
+    (tmp_path / "a-file").write_text("in the way")
+    with pytest.raises(LogDirectoryError, match="cannot write logs to "):
+        RoundLog(tmp_path / place, "cpu")
+
+
+def test_a_place_where_nobody_may_write_is_named():
+    with pytest.raises(LogDirectoryError, match="cannot write logs to /proc/logs: "):
+        RoundLog("/proc/logs", "cpu")
+
+
+def test_a_full_disk_leaves_no_partial_file(tmp_path):
+    program = (
+        "import resource, sys\n"
+        "from esync import program\n"
+        "from esync.roundlog import RoundLog\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "def body(watchdog):\n"
+        "    log = RoundLog(sys.argv[1], 'cpu')\n"
+        "    log.round(1, {'small': 1})\n"
+        "    log.round(2, {'filling': 'x' * 2000})\n"
+        "    log.close()\n"
+        "sys.exit(program.run('worker', body))\n"
+    )
+    result = child.run("-c", program, str(tmp_path))
+    assert (result.returncode, result.stderr) == (
+        1,
+        f"worker: error: cannot write logs to {tmp_path / 'cpu'}: File too large\n",
+    )
+    assert visible(tmp_path / "cpu") == ["iter-1.txt"]
+    assert read(tmp_path / "cpu" / "iter-1.txt") == {"small": 1}
+
+
+def test_a_log_that_can_no_longer_be_written_is_reported(tmp_path):
+    log = RoundLog(tmp_path, "cpu")
+    log.folder.joinpath("iter-1.txt").mkdir()  # in the way of the file
+    log.round(1, ENTRY)
+    with pytest.raises(LogDirectoryError, match=f"cannot write logs to {log.folder}"):
+        log.close()
+
+
+def test_training_hears_about_it_at_the_next_round(tmp_path):
+    log = RoundLog(tmp_path, "cpu")
+    log.folder.joinpath("iter-1.txt").mkdir()
+    log.round(1, ENTRY)
+
+    def go_on() -> None:
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            log.round(2, ENTRY)
+            time.sleep(0.01)
+
+    with pytest.raises(LogDirectoryError, match="cannot write logs"):
+        go_on()

@@ -1,0 +1,249 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from esync import config
+from esync.engine import mx
+from esync.rules import RULES, DelayCompensatedSGD, Step, add_mean_update, make_rule, replace_by_mean, sgd
+
+#: Makes an array of the kind that the rules are to be run on.
+KINDS = [pytest.param(np.float32, id="numpy"), pytest.param(lambda values: mx.nd.array(values), id="mxnet")]
+
+
+def numpy_of(array):
+    return array if isinstance(array, np.ndarray) else array.asnumpy()
+
+
+def numbers(count: int, most: float = 100.0) -> st.SearchStrategy[np.ndarray]:
+    return arrays(np.float32, count, elements=st.floats(-most, most, width=32))
+
+
+three = st.tuples(numbers(5), numbers(5), numbers(5))
+rates = st.floats(1e-4, 1.0)
+
+
+# --- SGD --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sgd_by_hand(kind):
+    weights, velocity = sgd(kind([1.0, -2.0]), kind([4.0, 8.0]), None, Step(learning_rate=0.25))
+    assert numpy_of(weights).tolist() == [0.0, -4.0]
+    assert velocity is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sgd_with_weight_decay_by_hand(kind):
+    # 1 − 0.25·(4 + 0.5·1) = −0.125;  −2 − 0.25·(8 + 0.5·(−2)) = −3.75
+    weights, _ = sgd(kind([1.0, -2.0]), kind([4.0, 8.0]), None, Step(learning_rate=0.25, weight_decay=0.5))
+    assert numpy_of(weights).tolist() == [-0.125, -3.75]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sgd_with_momentum_by_hand(kind):
+    step = Step(learning_rate=0.25, momentum=0.5)
+    weights, velocity = sgd(kind([1.0, -2.0]), kind([4.0, 8.0]), None, step)
+    assert numpy_of(velocity).tolist() == [-1.0, -2.0]
+    weights, velocity = sgd(weights, kind([4.0, 0.0]), velocity, step)
+    # v: 0.5·(−1) − 0.25·4 = −1.5;  0.5·(−2) − 0 = −1
+    assert numpy_of(velocity).tolist() == [-1.5, -1.0]
+    assert numpy_of(weights).tolist() == [-1.5, -5.0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_change_of_the_learning_rate_leaves_the_velocity_as_it_was(kind):
+    weights, velocity = sgd(kind([0.0]), kind([1.0]), None, Step(1.0, momentum=0.5))
+    weights, _ = sgd(weights, kind([1.0]), velocity, Step(0.25, momentum=0.5))
+    assert numpy_of(weights).tolist() == [-1.0 - 0.5 - 0.25]
+
+
+@pytest.mark.parametrize(("momentum", "decay"), [(0.0, 0.0), (0.9, 0.0), (0.0, 0.01), (0.9, 0.01)])
+def test_sgd_is_mxnets_sgd(momentum, decay):
+    rng = np.random.default_rng(0)
+    start = rng.standard_normal(50).astype(np.float32)
+    theirs = mx.nd.array(start)
+    optimizer = mx.optimizer.SGD(learning_rate=0.1, momentum=momentum, wd=decay)
+    updater = mx.optimizer.get_updater(optimizer)
+    ours, state = start, None
+    for number in range(8):
+        gradient = rng.standard_normal(50).astype(np.float32)
+        rate = 0.1 / (1 + number)
+        optimizer.set_learning_rate(rate)
+        updater(0, mx.nd.array(gradient), theirs)
+        ours, state = sgd(ours, gradient, state, Step(rate, momentum, decay))
+        np.testing.assert_allclose(ours, theirs.asnumpy(), rtol=1e-5, atol=1e-6)
+    assert np.abs(ours - start).max() > 0.1
+
+
+# --- ESync and statistics ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_add_mean_update_by_hand(kind):
+    weights, state = add_mean_update(kind([1.0, -2.0]), kind([4.0, 8.0]), None, Step(learning_rate=0.5))
+    assert numpy_of(weights).tolist() == [3.0, 2.0]
+    assert state is None
+
+
+@given(three)
+def test_with_a_global_learning_rate_of_1_the_mean_update_is_added_as_it_is(drawn):
+    weights, update, _ = drawn
+    assert np.array_equal(add_mean_update(weights, update, None, Step(1.0))[0], weights + update)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("before", [0.0, 5.0, -1e30, np.inf, np.nan])
+def test_the_mean_replaces_whatever_was_there(kind, before):
+    """Statistics that have once been infinite must be able to recover."""
+    step = Step(learning_rate=0.1, momentum=0.9, weight_decay=0.5)
+    mean, state = replace_by_mean(kind([before, 1.0]), kind([0.5, -3.0]), None, step)
+    assert numpy_of(mean).tolist() == [0.5, -3.0]
+    assert state is None
+
+
+# --- DC-ASGD ------------------------------------------------------------------------------------------------------
+
+# All golden numbers below are computed by hand from Zheng et al., Equations 10 and 14:
+# weights w = (2, 1), sent last w_bak = (1, 3), gradient g = (3, −2), learning rate η = 0.1.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_constant_compensation_by_hand(kind):
+    # λ = 0.5: g̃ = g + 0.5·g²·(w − w_bak) = (3 + 0.5·9·1, −2 + 0.5·4·(−2)) = (7.5, −6);  w − 0.1·g̃ = (1.25, 1.6)
+    rule = DelayCompensatedSGD(strength=0.5, adaptive=False)
+    weights, _ = rule(kind([2.0, 1.0]), kind([3.0, -2.0]), None, Step(0.1, sent=kind([1.0, 3.0])))
+    np.testing.assert_allclose(numpy_of(weights), [1.25, 1.6], rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_adaptive_compensation_by_hand(kind):
+    # MeanSquare = 0.25·g² = (2.25, 1), so λ = 0.5 ÷ (1.5, 1) = (1/3, 1/2) but for the 10⁻⁷ under the root:
+    # g̃ = (3 + 1/3·9·1, −2 + 1/2·4·(−2)) = (6, −6);  w = (2 − 0.6, 1 + 0.6) = (1.4, 1.6)
+    rule = DelayCompensatedSGD(strength=0.5, adaptive=True, decay=0.75)
+    weights, state = rule(kind([2.0, 1.0]), kind([3.0, -2.0]), None, Step(0.1, sent=kind([1.0, 3.0])))
+    np.testing.assert_allclose(numpy_of(weights), [1.4, 1.6], rtol=1e-5)
+    # Then g = (5, 1), w_bak = (0.4, 2.6): MeanSquare = 0.75·(2.25, 1) + 0.25·(25, 1) = (7.9375, 1),
+    # λ = (0.5 ÷ 2.817357, 0.5) = (0.1774713, 0.5)
+    # g̃ = (5 + 0.1774713·25·1, 1 + 0.5·1·(−1)) = (9.436783, 0.5);  w = (1.4 − 0.9436783, 1.6 − 0.05)
+    weights, _ = rule(weights, kind([5.0, 1.0]), state, Step(0.1, sent=kind([0.4, 2.6])))
+    np.testing.assert_allclose(numpy_of(weights), [0.4563217, 1.55], rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_momentum_acts_on_the_compensated_gradient(kind):
+    # g̃ = (7.5, −6) as above; v = −0.1·g̃ = (−0.75, 0.6).  Then g = (1, 1) with no delay:
+    # v = 0.5·v − 0.1·g = (−0.475, 0.2);  w = (1.25 − 0.475, 1.6 + 0.2)
+    rule = DelayCompensatedSGD(strength=0.5, adaptive=False)
+    weights, state = rule(kind([2.0, 1.0]), kind([3.0, -2.0]), None, Step(0.1, 0.5, sent=kind([1.0, 3.0])))
+    weights, _ = rule(weights, kind([1.0, 1.0]), state, Step(0.1, 0.5, sent=weights))
+    np.testing.assert_allclose(numpy_of(weights), [0.775, 1.8], rtol=1e-6)
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+@given(drawn=three, rate=rates, momentum=st.sampled_from([0.0, 0.9]), decay=st.sampled_from([0.0, 0.01]))
+def test_strength_0_is_plain_sgd_exactly(adaptive, drawn, rate, momentum, decay):
+    weights, gradient, sent = drawn
+    rule = DelayCompensatedSGD(strength=0.0, adaptive=adaptive)
+    mine, plain, state, velocity = weights, weights, None, None
+    for _ in range(3):
+        mine, state = rule(mine, gradient, state, Step(rate, momentum, decay, sent))
+        plain, velocity = sgd(plain, gradient, velocity, Step(rate, momentum, decay))
+        assert np.array_equal(mine, plain)
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+@given(drawn=three, rate=rates)
+def test_without_delay_there_is_nothing_to_compensate(adaptive, drawn, rate):
+    weights, gradient, _ = drawn
+    rule = DelayCompensatedSGD(strength=0.7, adaptive=adaptive)
+    mine, _ = rule(weights, gradient, None, Step(rate, sent=weights))
+    assert np.array_equal(mine, sgd(weights, gradient, None, Step(rate))[0])
+
+
+# --- all rules ----------------------------------------------------------------------------------------------------
+
+EVERY_RULE = [sgd, add_mean_update, replace_by_mean, DelayCompensatedSGD(0.5, False), DelayCompensatedSGD(0.5, True)]
+
+
+@pytest.mark.parametrize("rule", EVERY_RULE, ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_rules_change_nothing_in_place(rule, kind):
+    """Neither what they are given nor, later, what they have returned; and no result shares memory with an argument."""
+    given_arrays = [kind([2.0, 1.0]), kind([3.0, -2.0]), kind([1.0, 3.0])]
+    weights, value, sent = given_arrays
+    step = Step(0.1, 0.9, 0.01, sent)
+    first, state = rule(weights, value, None, step)
+    kept = numpy_of(first).copy()
+    state_kept = [numpy_of(part).copy() for part in parts(state)]
+    rule(first, value, state, step)
+    assert [numpy_of(array).tolist() for array in given_arrays] == [[2.0, 1.0], [3.0, -2.0], [1.0, 3.0]]
+    assert np.array_equal(numpy_of(first), kept)
+    assert all(np.array_equal(numpy_of(now), then) for now, then in zip(parts(state), state_kept, strict=True))
+    first[:] = 77.0
+    assert [numpy_of(array).tolist() for array in given_arrays] == [[2.0, 1.0], [3.0, -2.0], [1.0, 3.0]]
+
+
+def parts(state) -> list:
+    return [part for part in (state if isinstance(state, tuple) else (state,)) if part is not None]
+
+
+@pytest.mark.parametrize("rule", EVERY_RULE, ids=str)
+def test_results_stay_float32(rule):
+    weights, value, sent = (np.float32(values) for values in ([2.0, 1.0], [3.0, -2.0], [1.0, 3.0]))
+    result, state = rule(weights, value, None, Step(0.1, 0.9, 0.01, sent))
+    assert result.dtype == np.float32
+    assert all(part.dtype == np.float32 for part in parts(state))
+
+
+@pytest.mark.parametrize("rule", EVERY_RULE, ids=str)
+@given(drawn=three, rate=rates, cut=st.integers(1, 4))
+def test_it_does_not_matter_how_a_model_is_cut(rule, drawn, rate, cut):
+    weights, value, sent = drawn
+    whole, pieces, state, states = weights, [weights[:cut], weights[cut:]], None, [None, None]
+    for _ in range(2):
+        whole, state = rule(whole, value, state, Step(rate, 0.9, 0.01, sent))
+        for place, part in enumerate((slice(cut), slice(cut, None))):
+            step = Step(rate, 0.9, 0.01, sent[part])
+            pieces[place], states[place] = rule(pieces[place], value[part], states[place], step)
+    assert np.array_equal(whole, np.concatenate(pieces))
+
+
+@pytest.mark.parametrize("rule", EVERY_RULE, ids=str)
+@given(drawn=three, rate=rates)
+def test_numpy_and_mxnet_agree(rule, drawn, rate):
+    theirs = [mx.nd.array(array) for array in drawn]
+    weights, state = drawn[0], None
+    other, other_state = theirs[0], None
+    for _ in range(2):
+        weights, state = rule(weights, drawn[1], state, Step(rate, 0.9, 0.01, drawn[2]))
+        other, other_state = rule(other, theirs[1], other_state, Step(rate, 0.9, 0.01, theirs[2]))
+    np.testing.assert_allclose(weights, other.asnumpy(), rtol=1e-3, atol=1e-3)
+
+
+# --- by name ------------------------------------------------------------------------------------------------------
+
+
+def test_rules_by_name():
+    assert make_rule("sgd", {}) is sgd
+    assert make_rule("add_mean_update", {}) is add_mean_update
+    assert make_rule("delay_compensated_sgd", {"strength": 2.0, "adaptive": True}) == DelayCompensatedSGD(2.0, True)
+
+
+def test_defaults_come_from_the_configuration():
+    assert make_rule("delay_compensated_sgd", {}) == DelayCompensatedSGD(
+        config.DCASGD_LAMBDA, config.DCASGD_ADAPTIVE, config.DCASGD_MEAN_SQUARE_DECAY
+    )
+
+
+def test_an_unknown_rule_is_named_with_those_that_are_known():
+    with pytest.raises(ValueError, match="unknown update rule 'adam'") as error:
+        make_rule("adam", {})
+    assert all(name in str(error.value) for name in RULES)
+
+
+@pytest.mark.parametrize("name", ["sgd", "delay_compensated_sgd"])
+def test_an_unknown_option_is_named(name):
+    with pytest.raises(ValueError, match=f"{name}.*colour"):
+        make_rule(name, {"colour": "blue"})

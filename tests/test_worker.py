@@ -1,0 +1,175 @@
+"""The worker's program alone: command lines, environments, and runs of mode local, which needs nobody else."""
+
+import json
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from . import child
+from .data import tiny_dataset
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    tiny_dataset.write(folder)
+    return folder
+
+
+def small(data_dir: Path, *flags: str) -> list[str]:
+    """Flags of a worker with little to do: 40 training samples, lenet, on the CPU."""
+    return ["-m", "esync.worker", "-n", "lenet", "-b", "8", "-c", "1", "-dd", str(data_dir), *flags]
+
+
+def local(data_dir: Path, log_dir: Path, *flags: str) -> list[str]:
+    return small(data_dir, "-m", "local", "-ld", str(log_dir), *flags)
+
+
+def rounds(log_dir: Path) -> dict[int, dict]:
+    files = (log_dir / "cpu").glob("iter-*.txt")
+    return dict(sorted((int(path.stem.split("-")[1]), json.loads(path.read_text())) for path in files))
+
+
+# --- command lines and environments ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("program", ["esync.worker", "esync.server", "esync.scheduler"])
+def test_bad_usage_is_exit_code_2(program):
+    result = child.run("-m", program, "--batch-size", "none")
+    assert result.returncode == 2
+    assert result.stderr.splitlines()[-1] == (
+        f"python -m {program}: error: argument -b/--batch-size: 'none' should be a whole number of 1 or more"
+    )
+
+
+@pytest.mark.parametrize("role", ["server", "scheduler"])
+def test_the_worker_starts_the_other_roles_too(role):
+    result = child.run("-m", "esync.worker", "--batch-size", "none", DMLC_ROLE=role)
+    assert result.returncode == 2
+    assert f"python -m esync.{role}: error" in result.stderr
+
+
+CLUSTER = {
+    "DMLC_PS_ROOT_URI": "127.0.0.1",
+    "DMLC_PS_ROOT_PORT": "9",
+    "DMLC_NUM_SERVER": "1",
+    "DMLC_NUM_WORKER": "1",
+}
+
+
+@pytest.mark.parametrize("program", ["esync.server", "esync.scheduler"])
+@pytest.mark.parametrize("missing", CLUSTER)
+def test_a_missing_variable_is_exit_code_1_and_one_sentence(program, missing):
+    result = child.run("-m", program, **{name: value for name, value in CLUSTER.items() if name != missing})
+    assert result.returncode == 1
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"{program.split('.')[1]}: error: {missing} is not set: it is the ")
+
+
+@pytest.mark.parametrize(
+    ("flags", "changes", "said"),
+    [
+        (["-m", "sync"], {}, "DMLC_PS_ROOT_URI is not set"),
+        (["-m", "sync"], {"DMLC_ROLE": "boss"}, "DMLC_ROLE is 'boss'"),
+        (["-m", "sync", "--optimizer", "adam"], {}, "algorithm 'sync' does SGD on the servers"),
+        (["-m", "local", "--optimizer", "magic"], {}, "--optimizer 'magic' is not known to Gluon; known: "),
+        (["-m", "local", "--optimizer", "adam", "--momentum", "0.9"], {}, "momentum"),
+        (["-m", "local", "-c", "0", "-g", "99"], {}, "--gpu 99: this machine and this build of MXNet have"),
+    ],
+)
+def test_what_cannot_work_is_exit_code_1_and_one_sentence(data_dir, flags, changes, said):
+    environment = {**CLUSTER, **changes} if changes else {}
+    result = child.run(*small(data_dir, *flags), **environment)
+    assert result.returncode == 1
+    assert "Traceback" not in result.stderr
+    (line,) = [line for line in result.stderr.splitlines() if "error" in line]
+    assert line.startswith("worker: error: ")
+    assert said in line
+
+
+def test_a_data_set_that_is_not_there(tmp_path):
+    result = child.run(*small(tmp_path, "-m", "local"))
+    assert result.returncode == 1
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("worker: error: ")
+    assert str(tmp_path / "fashion-mnist") in line
+
+
+# --- runs of mode local ---------------------------------------------------------------------------------------------
+
+
+def test_a_run_leaves_its_logs(data_dir, tmp_path):
+    result = child.run(*local(data_dir, tmp_path, "--rounds", "3", "--learning-rate", "0.001"))
+    assert (result.returncode, result.stderr) == (0, "")
+    logged = rounds(tmp_path)
+    assert list(logged) == [1, 2, 3]
+    for number, entry in logged.items():
+        assert entry["num_iters"] == number
+        assert entry["num_samples"] == 8
+        assert set(entry["time"]) == {"0"}
+        assert set(entry["time"]["0"]) == {"get_batch", "forward and backward", "local update"}
+    assert 0 <= logged[3]["accuracy"] <= 1  # the final weights are always evaluated
+    assert logged[1]["total_time"] <= logged[2]["total_time"] <= logged[3]["total_time"]
+    run = json.loads((tmp_path / "cpu" / "run.json").read_text())
+    assert (run["finished"], run["rounds"], run["mode"], run["iterations"]) == (True, 3, "local", 3)
+    assert "round    3" in result.stdout
+    assert result.stdout.endswith("done after 3 rounds\n")
+
+
+@pytest.mark.parametrize(("flags", "count"), [(["--epochs", "0.5"], 3), (["--max-time", "1e-9"], 1)])
+def test_limits_end_a_run(data_dir, tmp_path, flags, count):
+    """Half an epoch of 40 samples is 20, reached with the third batch of 8."""
+    assert child.run(*local(data_dir, tmp_path, *flags, "--quiet", "--no-evaluation")).returncode == 0
+    assert list(rounds(tmp_path)) == list(range(1, count + 1))
+
+
+def test_the_target_accuracy_ends_a_run(tmp_path):
+    """All labels are 0 here, which is soon learnt."""
+    labels = {
+        name: tiny_dataset.idx_bytes(np.zeros(len(content) - 8, np.uint8))
+        for name, content in tiny_dataset.CONTENTS.items()
+        if "labels" in name
+    }
+    tiny_dataset.write(tmp_path / "data", {**tiny_dataset.CONTENTS, **labels})
+    flags = ["--target-accuracy", "1", "--step-time", "0.05", "-l", "0.01"]
+    result = child.run(*local(tmp_path / "data", tmp_path / "logs", *flags))
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "reaches the target 1.0: stopping" in result.stdout
+    *_, last = rounds(tmp_path / "logs").values()
+    assert last["accuracy"] == 1.0
+
+
+def test_quiet_is_quiet(data_dir, tmp_path):
+    result = child.run(*local(data_dir, tmp_path, "--rounds", "2", "--quiet", "--no-evaluation"))
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    assert "accuracy" not in rounds(tmp_path)[2]
+
+
+def test_a_training_that_diverges_is_exit_code_1(data_dir, tmp_path):
+    result = child.run(*local(data_dir, tmp_path, "-l", "1e30", "--rounds", "50", "--no-evaluation"))
+    assert result.returncode == 1
+    assert result.stderr.startswith("worker: error: the loss is ")
+    assert "smaller learning rate" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_logs_that_cannot_be_written(data_dir):
+    result = child.run(*local(data_dir, Path("/proc/logs"), "--rounds", "2"))
+    assert result.returncode == 1
+    assert result.stderr.startswith("worker: error: cannot write logs to /proc/logs: ")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_run(data_dir, tmp_path, number):
+    flags = ["--step-time", "0.2"]
+    with child.started(
+        *local(data_dir, tmp_path, *flags), until=f"worker 0 of 1 on cpu, logs in {tmp_path / 'cpu'}"
+    ) as worker:
+        while not worker.stdout.readline().startswith("round"):
+            assert worker.poll() is None
+        worker.send_signal(number)
+        _, errors = worker.communicate(timeout=20)
+        assert (worker.returncode, errors) == (1, f"worker: ended by {number.name}\n")
+    assert 1 in rounds(tmp_path)
