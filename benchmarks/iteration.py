@@ -91,9 +91,7 @@ def bare(images: np.ndarray, labels: np.ndarray) -> Callable[[], None]:
 def worker(images: np.ndarray, labels: np.ndarray, port: int) -> Callable[[], None]:
     """The worker program's iteration."""
     net = build("resnet18-v1", 10, mx.cpu(), seed=0)
-    trainer = esync.Trainer(
-        net.collect_params(), "sgd", {"learning_rate": 0.03}, algorithm=ESync(), world=World(port)
-    )
+    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.03}, algorithm=ESync(), world=World(port))
     trainer.start()
     batches = Batches(images, labels, np.arange(len(labels)), BATCH_SIZE, seed=0)
     iteration = Iteration(net, mx.gluon.loss.SoftmaxCrossEntropyLoss(), batches, 28, mx.cpu())

@@ -69,6 +69,25 @@ def take_role(role: str, environment: MutableMapping[str, str] = os.environ) -> 
         raise EnvironmentProblemError(f"DMLC_ROLE is {given!r}, but this is the program of the {role}")
 
 
+def state_server_address(
+    given: str | None = None, environment: MutableMapping[str, str] = os.environ
+) -> tuple[str, int]:
+    """Host and port of the state server, from the text host:port or from ESYNC_STATE_SERVER.
+
+    Raises:
+        EnvironmentProblemError: there is no address, or it is none.
+    """
+    address = given or environment.get("ESYNC_STATE_SERVER", "")
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise EnvironmentProblemError(
+            f"the state server's address is {address!r}, but should be host:port; give it to the algorithm, with "
+            "--state-server-ip and --state-server-port, or in ESYNC_STATE_SERVER (or fix the number of local "
+            "iterations with --local-iterations)"
+        )
+    return host, int(port)
+
+
 def _required(environment: MutableMapping[str, str], name: str, meaning: str) -> str:
     value = environment.get(name, "").strip()
     if not value:

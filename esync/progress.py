@@ -2,7 +2,7 @@
 
 import json
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TextIO
 
 #: In front of a line of JSON on standard output, where the environment asks for it.
@@ -68,16 +68,20 @@ class Reporter:
     def __init__(self, quiet: bool, machine: bool, stream: TextIO | None = None) -> None:
         self._quiet, self._machine = quiet, machine
         self._stream = stream or sys.stdout
+        self._last: Progress | None = None
 
     def round(self, progress: Progress) -> None:
         """Report a round."""
-        if self._machine:
-            print(MARK + json.dumps(asdict(progress)), file=self._stream, flush=True)
+        self._last = progress
+        self._tell_machine()
         if not self._quiet:
             print(progress.line(), file=self._stream, flush=True)
 
     def accuracy(self, number: int, accuracy: float) -> None:
         """The accuracy of an earlier round has arrived."""
+        if self._last is not None:
+            self._last = replace(self._last, accuracy=accuracy, accuracy_round=number)
+            self._tell_machine()
         if not self._quiet:
             print(f"round {number:4d}  accuracy {accuracy:.4f}", file=self._stream, flush=True)
 
@@ -85,3 +89,7 @@ class Reporter:
         """Something that happens once."""
         if not self._quiet:
             print(text, file=self._stream, flush=True)
+
+    def _tell_machine(self) -> None:
+        if self._machine and self._last is not None:
+            print(MARK + json.dumps(asdict(self._last)), file=self._stream, flush=True)

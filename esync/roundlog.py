@@ -114,9 +114,10 @@ class RoundLog:
 
     def close(self) -> None:
         """Wait until everything is written; raises LogDirectoryError if something could not be."""
-        self._queue.put(None)
-        self._thread.join()
-        self._lock.close()
+        if not self._lock.closed:
+            self._queue.put(None)
+            self._thread.join()
+            self._lock.close()
         self._check()
 
     def _path(self, number: int) -> Path:

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from .evaluate import Evaluation
@@ -37,6 +38,7 @@ class RoundKeeper:
         examiner: evaluates; None on workers that do not.
         every: rounds between two evaluations.
         target: test accuracy that ends the run; None for none.
+        now: the clock, in seconds.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class RoundKeeper:
         examiner: Examiner | None = None,
         every: int = 1,
         target: float | None = None,
+        now: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._logs, self._reporter, self._facts = logs, reporter, facts
         self._examiner, self._every, self._target = examiner, every, target
@@ -55,12 +58,13 @@ class RoundKeeper:
         self._accuracy: tuple[int, float] | None = None  # round, value
         self._round = 0  # the last one logged
         self._examined = 0  # the last one whose weights went into an evaluation
-        self._began = self._ended = self._wrote_facts = time.perf_counter()
+        self._now = now
+        self._began = self._ended = self._wrote_facts = now()
 
     def done(self, trainer: Trainer) -> None:
         """Log, evaluate and report the round that the last step has ended."""
         self.poll(trainer)
-        now = time.perf_counter()
+        now = self._now()
         lasted, self._ended = now - self._ended, now
         result = trainer.algorithm.result
         sent, received = self._meter.take()
@@ -114,10 +118,10 @@ class RoundKeeper:
             self.poll(trainer)
             self._evaluate(trainer)
         self._write_facts(trainer, finished=True)
-        self._logs.close()
 
     def close(self) -> None:
-        """Let the evaluation go, however the run has ended."""
+        """However the run has ended: let the evaluation go, and let what was logged reach the disk."""
+        self._logs.close()
         if self._examiner is not None:
             self._examiner.close()
 
@@ -140,7 +144,7 @@ class RoundKeeper:
 
     def _write_facts(self, trainer: Trainer, finished: bool = False) -> None:
         device = trainer.world.device
-        self._wrote_facts = time.perf_counter()
+        self._wrote_facts = self._now()
         self._logs.run(
             {
                 **self._facts,

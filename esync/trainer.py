@@ -156,12 +156,16 @@ class Trainer(GluonTrainer):
         if self._on_trial:
             self._local_step(batch_size)
             return
+        if self.finished:
+            raise RuntimeError("the run is over (trainer.finished): there is nobody to exchange with any more")
         if not self._started:
             before = self._weights()
             self.start()
             if not np.array_equal(before, self._weights()):
                 return  # these gradients belong to initial weights that rank 0's have just replaced
         self.world.recorder.samples += batch_size
+        if self.algorithm.server_sgd:
+            self._check_fresh_gradients()
         self.algorithm.step(batch_size)
         self.world.device.begin_iteration()
 
@@ -220,6 +224,22 @@ class Trainer(GluonTrainer):
 
     def _local_step(self, batch_size: int) -> None:
         super().step(batch_size, self._ignore_stale_grad)
+
+    def _check_fresh_gradients(self) -> None:
+        """What gluon.Trainer does about gradients that no backward pass has brought up to date."""
+        for parameter in self._params:
+            if parameter.grad_req == "null":
+                continue
+            data = parameter.data()
+            if not data._fresh_grad:
+                if not self._ignore_stale_grad:
+                    raise UserWarning(
+                        f"the gradient of parameter {parameter.name} has not been updated by backward since the last "
+                        "step: this may be a mistake; if it is meant, call step with ignore_stale_grad=True, and this "
+                        "parameter is left out"
+                    )
+                parameter.zero_grad()
+            data._fresh_grad = False
 
     def _weights(self) -> np.ndarray:
         replica = Replica(self._params, self._local_step)

@@ -10,11 +10,13 @@ import argparse
 import logging
 import os
 import socket
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 from . import __version__, config, program
 from .arguments import build_parser, parse
+from .environment import ROLES, Cluster, state_server_address
 from .errors import ExpectedError
 from .watchdog import Watchdog
 
@@ -35,6 +37,9 @@ class NoSuchDeviceError(ExpectedError):
 def main(arguments: list[str] | None = None) -> int:
     """Run the role that the environment asks for; the exit code."""
     role = os.environ.get("DMLC_ROLE", "worker")
+    if role not in ROLES:
+        print(f"worker: error: DMLC_ROLE is {role!r}, but should be one of {', '.join(ROLES)}", file=sys.stderr)
+        return 2
     if role == "server":
         from . import server
 
@@ -70,13 +75,17 @@ def choose_algorithm(options: argparse.Namespace) -> "Algorithm":
     from .algorithms import ASGD, DCASGD, SSGD, ESync, Local
 
     if options.mode == "esync":
-        address = f"{options.state_server_ip}:{options.state_server_port}" if options.state_server_ip else None
-        return ESync(options.global_lr, options.local_iterations, address, options.epsilon)
+        return ESync(options.global_lr, options.local_iterations, _state_server(options), options.epsilon)
     if options.mode == "async" and options.use_dcasgd:
         return DCASGD(options.dcasgd_lambda, options.dcasgd_adaptive)
     if options.mode == "sync":
         return SSGD()
     return ASGD() if options.mode == "async" else Local()
+
+
+def _state_server(options: argparse.Namespace) -> str | None:
+    """The state server's address where the flags say it."""
+    return f"{options.state_server_ip}:{options.state_server_port}" if options.state_server_ip else None
 
 
 def make_trainer(net: Any, options: argparse.Namespace, watchdog: Watchdog, samples: int) -> "Trainer":
@@ -140,6 +149,10 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     from .rounds import RoundKeeper
     from .training import Iteration, train, warm_up
 
+    if options.mode != "local":
+        Cluster.from_environment()  # what is missing there is told before anything takes long
+        if options.mode == "esync" and options.local_iterations is None:
+            state_server_address(_state_server(options))
     data_dir = find_data_dir(options.data_dir, options.dataset)
     dataset = load(options.dataset, data_dir)
     context, device = choose_device(options)
@@ -161,7 +174,8 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         if trainer.rank == 0 and not options.no_evaluation:
             examiner = EvaluationProcess(options.network, options.dataset, str(data_dir), trainer.replica.size)
         facts = {**_facts(options, trainer), "device": device}
-        rounds = RoundKeeper(logs, reporter, facts, examiner, options.eval_duration, options.target_accuracy)
+        now = trainer.world.device.now
+        rounds = RoundKeeper(logs, reporter, facts, examiner, options.eval_duration, options.target_accuracy, now)
         try:
             train(trainer, iteration(share, (options.seed, trainer.rank)), rounds)
         finally:

@@ -1,11 +1,9 @@
 """The real world: seams that lead to MXNet's key store, a state server over HTTP, and this machine's clock."""
 
-import os
-
 from . import config
 from .coordination import Coordination
 from .device import Device, RealDevice
-from .environment import Cluster, EnvironmentProblemError, take_role
+from .environment import Cluster, state_server_address, take_role
 from .exchange import Exchange, Service
 from .measure import Recorder
 from .watchdog import Watchdog
@@ -48,12 +46,5 @@ class RealWorld:
         """Connect to the state server."""
         from .coordination.client import StateServerClient
 
-        address = address or os.environ.get("ESYNC_STATE_SERVER", "")
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise EnvironmentProblemError(
-                f"the state server's address is {address!r}, but should be host:port; give it to the algorithm, with "
-                "--state-server-ip and --state-server-port, or in ESYNC_STATE_SERVER (or fix the number of local "
-                "iterations with --local-iterations)"
-            )
-        return StateServerClient(host, int(port), rank=rank)
+        host, port = state_server_address(address)
+        return StateServerClient(host, port, rank=rank)

@@ -49,7 +49,9 @@ def main(algorithm: str) -> None:
         if trainer.finished:
             break
         if trainer.exchanged and trainer.round % 100 == 0:
-            print(f"round {trainer.round}: {trainer.local_iterations} local iterations, loss {loss.mean().asscalar():.3f}")
+            print(
+                f"round {trainer.round}: {trainer.local_iterations} local iterations, loss {loss.mean().asscalar():.3f}"
+            )
     trainer.close()
 
     scores = net(mx.nd.array(data.test_images[:, None] / 255.0)).asnumpy()

@@ -9,8 +9,9 @@ cd "$(dirname "$0")/.."
 
 python=.venv/bin/python
 [ -x "$python" ] || python=python3
-log=runs/state_server-$(date +%Y%m%d-%H%M%S)-$$.log
-mkdir -p runs
+runs=${ESYNC_RUN_DIR:-runs}
+mkdir -p "$runs"
+log=$(realpath "$runs")/state_server-$(date +%Y%m%d-%H%M%S)-$$.log
 
 nohup "$python" -u -m esync.state_server --host 0.0.0.0 "$@" > "$log" 2>&1 < /dev/null &
 pid=$!
@@ -25,4 +26,4 @@ until grep -q '^listening on ' "$log"; do
     sleep 0.1
 done
 grep '^listening on ' "$log"
-echo "process $pid, log $PWD/$log; stop it with: kill $pid"
+echo "process $pid, log $log; stop it with: kill $pid"

@@ -1,4 +1,5 @@
 import io
+from dataclasses import replace
 
 import pytest
 
@@ -65,5 +66,6 @@ def test_people_and_machines():
     assert lines({"quiet": False, "machine": False}, use) == ["hello", ROUND.line(), "round   15  accuracy 0.8125"]
     assert lines({"quiet": True, "machine": False}, use) == []
     both = lines({"quiet": False, "machine": True}, use)
-    assert [parse(line) for line in both] == [None, ROUND, None, None]
-    assert [line for line in both if line.startswith(MARK)] == [both[1]]
+    later = replace(ROUND, accuracy=0.81251, accuracy_round=15)
+    assert [parse(line) for line in both] == [None, ROUND, None, later, None]
+    assert [line for line in both if line.startswith(MARK)] == [both[1], both[3]]

@@ -213,7 +213,8 @@ def test_what_is_reported_of_a_round(run):
     run.arrive()
     run.keeper.poll(run.trainer)
     run.round()
-    first, second = run.progress
+    first, with_accuracy, second = run.progress
+    assert (with_accuracy.round, with_accuracy.accuracy, with_accuracy.accuracy_round) == (1, 0.01, 1)
     assert (first.rank, first.round, first.local_iterations, first.wait) == (2, 1, 3, 0.25)
     assert (first.accuracy, first.accuracy_round) == (None, None)
     assert (second.round, second.accuracy, second.accuracy_round) == (2, 0.01, 1)

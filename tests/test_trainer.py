@@ -279,15 +279,15 @@ def test_stop_ends_a_local_run_with_the_next_iteration():
     assert trainer.finished
 
 
-def test_steps_after_the_end_are_no_rounds():
+def test_a_step_after_the_end_is_an_error():
     net = make_net()
     trainer = local_trainer(net, limits=Limits(rounds=1))
-    for number in range(2):
-        backward(net, number)
-        trainer.step(BATCH)
+    backward(net, 0)
+    trainer.step(BATCH)
     assert trainer.finished
+    with pytest.raises(RuntimeError, match="the run is over"):
+        trainer.step(BATCH)
     assert trainer.round == 1
-    assert not trainer.exchanged
 
 
 def test_stopping_before_the_start_is_no_error():

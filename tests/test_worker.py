@@ -69,24 +69,29 @@ def test_a_missing_variable_is_exit_code_1_and_one_sentence(program, missing):
 
 
 @pytest.mark.parametrize(
-    ("flags", "changes", "said"),
+    ("flags", "environment", "said"),
     [
         (["-m", "sync"], {}, "DMLC_PS_ROOT_URI is not set"),
-        (["-m", "sync"], {"DMLC_ROLE": "boss"}, "DMLC_ROLE is 'boss'"),
-        (["-m", "sync", "--optimizer", "adam"], {}, "algorithm 'sync' does SGD on the servers"),
+        (["-m", "sync", "--optimizer", "adam"], CLUSTER, "algorithm 'sync' does SGD on the servers"),
+        (["-m", "esync"], CLUSTER, "the state server's address is ''"),
         (["-m", "local", "--optimizer", "magic"], {}, "--optimizer 'magic' is not known to Gluon; known: "),
         (["-m", "local", "--optimizer", "adam", "--momentum", "0.9"], {}, "momentum"),
         (["-m", "local", "-c", "0", "-g", "99"], {}, "--gpu 99: this machine and this build of MXNet have"),
     ],
 )
-def test_what_cannot_work_is_exit_code_1_and_one_sentence(data_dir, flags, changes, said):
-    environment = {**CLUSTER, **changes} if changes else {}
+def test_what_cannot_work_is_exit_code_1_and_one_sentence(data_dir, flags, environment, said):
     result = child.run(*small(data_dir, *flags), **environment)
     assert result.returncode == 1
     assert "Traceback" not in result.stderr
     (line,) = [line for line in result.stderr.splitlines() if "error" in line]
     assert line.startswith("worker: error: ")
     assert said in line
+
+
+def test_an_unknown_role_is_exit_code_2(data_dir):
+    result = child.run(*small(data_dir, "-m", "local"), DMLC_ROLE="boss")
+    assert result.returncode == 2
+    assert "DMLC_ROLE is 'boss', but should be one of worker, server, scheduler" in result.stderr
 
 
 def test_a_data_set_that_is_not_there(tmp_path):

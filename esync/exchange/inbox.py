@@ -99,9 +99,11 @@ class Inbox:
         """Hand out a payload (bucket index → values); the taker releases the arrays."""
         return self._staged.pop(rank, (0, 0, {}))[2]
 
-    def discard(self, rank: int) -> None:
-        """Forget what a rank has pushed so far."""
-        self._memory.release(self.take(rank).values())
+    def discard(self, rank: int, up_to: int | None = None) -> None:
+        """Forget what a rank has pushed so far, or only what belongs to sequence number `up_to` or an earlier one."""
+        staged = self._staged.get(rank)
+        if staged is not None and (up_to is None or staged[1] <= up_to):
+            self._memory.release(self.take(rank).values())
 
 
 class RankOrderedSum:

@@ -6,9 +6,11 @@ arrays in between, so no pull sees a half-written bucket.
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ..engine import mx
@@ -22,6 +24,8 @@ from .parameter_server import ParameterServer
 
 log = logging.getLogger(__name__)
 
+#: The server that decides when the run ends: the one that holds key 0.
+FIRST = 0
 #: Seconds between the last worker's goodbye and the end of the process, for the answer to reach it.
 FAREWELL = 1.0
 
@@ -47,7 +51,9 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
 
     def _on_greeting(self, greeting: Greeting) -> None:
         if self._server is None or self._greeted is None:
-            ledger = Ledger(greeting.slots, greeting.synchronous, greeting.limits)
+            # Time passes differently on every server: only the first one, which decides when the run ends, looks at it.
+            limits = greeting.limits if self.kvstore.rank == FIRST else replace(greeting.limits, seconds=math.inf)
+            ledger = Ledger(greeting.slots, greeting.synchronous, limits)
             rule = make_rule(greeting.rule, greeting.options)
             self._server = ParameterServer(
                 greeting.layout(), ledger, rule, greeting.private, time.monotonic, self._memory

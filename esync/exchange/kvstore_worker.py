@@ -96,9 +96,11 @@ class KVStoreExchange(Exchange):
             self._kv.init(keys, [mx.nd.zeros((self._message_elements,)) for _ in keys])
             self._say(wire.NOTHING)
             mx.nd.waitall()
-        status = self.status(0)
-        self.exchanges = self._sequence = int(status["acknowledged"][self.rank])
-        self.replacement = bool(status["arrivals"][self.rank] > 1)
+        statuses = [self.status(shard) for shard in range(self.servers)]
+        # A worker that died may have been answered by some servers only: its last exchange is then done once more,
+        # and those that have used it already leave it at that.
+        self.exchanges = self._sequence = min(int(status["acknowledged"][self.rank]) for status in statuses)
+        self.replacement = bool(statuses[0]["arrivals"][self.rank] > 1)
 
     def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
         """See `Exchange.begin`."""
@@ -141,8 +143,8 @@ class KVStoreExchange(Exchange):
         return PendingExchange(self, model, payload.statistics is not None, self._sequence, begun)
 
     def stop(self) -> None:
-        """See `Exchange.stop`."""
-        self._say(wire.STOP)
+        """See `Exchange.stop`; server 0 decides when the run ends."""
+        self._say_to(0, wire.STOP)
 
     def abort(self, reason: str) -> None:
         """See `Exchange.abort`; returns when the servers know."""

@@ -139,6 +139,7 @@ class ParameterServer:
     def _on_commit(self, message: Any) -> None:
         rank, nonce, sequence = int(message["rank"]), int(message["nonce"]), int(message["sequence"])
         if sequence <= self.ledger.acknowledged[rank]:
+            self._inbox.discard(rank, up_to=sequence)
             return  # said twice
         self._arriving[rank] = message
         if not self._inbox.complete(rank, nonce, sequence, int(message["buckets"])):

@@ -76,7 +76,8 @@ def test_it_works_without_mxnet():
     assert done.stdout == "fine\n", done.stderr
 
 
-def test_the_start_script_leaves_a_server_running():
+def test_the_start_script_leaves_a_server_running(tmp_path, monkeypatch):
+    monkeypatch.setenv("ESYNC_RUN_DIR", str(tmp_path))
     script = ROOT / "scripts" / "start_state_server.sh"
     started = subprocess.run([script, "--port", "0", "--host", "127.0.0.1"], capture_output=True, text=True, timeout=60)
     assert started.returncode == 0, started.stderr
@@ -91,4 +92,4 @@ def test_the_start_script_leaves_a_server_running():
         assert "Address already in use" in again.stderr
     finally:
         os.kill(int(pid), signal.SIGTERM)
-        Path(log).unlink()
+    assert Path(log).parent == tmp_path
