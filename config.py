@@ -59,6 +59,8 @@ JOB_ALIVE = 5.0  # seconds since a worker's last news during which a job is not 
 SLOWEST_ITERATIONS = 1  # local iterations of the slowest worker in each round
 EPSILON = 0.02  # seconds; READY when the slowest device ends sooner than one own iteration + epsilon
 EPSILON_PUBLISHED = 0.5  # seconds; what /init/ assumes when a published client does not send epsilon
+LEASE_SHORTEST = 2 / 3  # shortest iteration of the slowest device to reckon with, as a share of its first one
+LEASE_FORGETTING = 0.1  # how fast the shortest of its iterations is forgotten, per iteration
 CAPABILITY_SMOOTHING = 0.3  # weight of the newest iteration in the smoothed seconds per iteration
 
 # --- cluster --------------------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ Where this departs from the published rule, it is to survive real clusters:
 * seconds per iteration are smoothed, so that one slow iteration does not plan the whole round;
 * as long as some worker has not told its speed, it counts as the slowest, so that the others go on training;
 * the slowest may be given several iterations per round (`slowest_iterations`, the paper's case is 1);
-* every message may arrive twice. Of several about the same (rank, round, iteration) the first counts.
+* every message may arrive twice. Of several about the same (rank, round, iteration) the first counts;
+* NOT-READY comes with a lease: for how long it would be NOT-READY anyway (docs/coordination.md).
 """
 
 import math
@@ -39,6 +40,20 @@ class ConflictError(RefusedError):
         self.retry_after = retry_after
 
 
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The answer to a question.
+
+    Attributes:
+        ready: True: go and exchange; False: train on.
+        lease: seconds from the answer in which the worker need not ask again; 0 where it is to ask after its next
+            iteration.
+    """
+
+    ready: bool
+    lease: float = 0.0
+
+
 @dataclass(slots=True)
 class Record:
     """What is known about one worker."""
@@ -51,6 +66,9 @@ class Record:
     measured: bool = False  # the capability comes from iterations, not only from the trial before the first
     finished: float = 0.0  # the coordinator's time at which its last iteration, or its last exchange, had ended
     te: float = 0.0  # the same by the worker's own clock: shown, never used
+    shortest: float = 0.0  # seconds: hardly ever does an iteration take less; 0 while unknown
+    round_trip: float = 0.0  # smoothed seconds of a question and its answer, as the worker sees them; 0 while unknown
+    held_up: float = 0.0  # smoothed seconds per iteration that this worker loses to waiting for answers
 
     @property
     def speed_rank(self) -> float:
@@ -102,7 +120,7 @@ class Coordinator:
     def apply(
         self, rank: int, iteration: int, capability: float, now: float, te: float = 0.0, round: int | None = None
     ) -> bool:
-        """Answer QUERY-STATE: True for READY (go and exchange), False for NOT-READY (train on).
+        """Answer QUERY-STATE of a published worker, which asks after every iteration: True for READY.
 
         Of a question that comes again, only the answer is worked out again: it can turn from NOT-READY to READY (the
         worker has not seen the first answer) but READY stays READY until the next round.
@@ -121,18 +139,40 @@ class Coordinator:
         """
         with self._lock:
             record = self._record(rank)
-            _count("k", iteration)
-            _seconds("c", capability)
             _seconds("te", te)
-            self._check_round(record, round)
-            if iteration < record.asked:
-                return False  # overtaken by a newer question, so the answer must have been NOT-READY
+            self._check_question(record, iteration, capability, round)
             if iteration > record.asked:
-                self._note(record, iteration, capability, now, te)
-            if iteration == 0:
-                return False
-            record.ready = record.ready or self._decide(record, now)
-            return record.ready
+                self._note(record, iteration, capability, now, te, iterations=1)
+            return self._answer(record, iteration, now).ready
+
+    def query(
+        self, rank: int, round: int, iteration: int, capability: float, now: float, round_trip: float | None = None
+    ) -> Decision:
+        """Answer a worker that keeps leases, and therefore may have done several iterations since its last question.
+
+        Args:
+            rank: who asks.
+            round: the round that it is in.
+            iteration: local iterations that it has done in this round (k); 0 never gets READY.
+            capability: mean seconds of its iterations since its last question, without the time of questions and
+                exchanges, not smoothed; 0 for unknown.
+            now: the coordinator's time, seconds.
+            round_trip: seconds that its newest answered question took; None where it does not say.
+
+        Raises:
+            InvalidError: unknown rank, negative or non-finite value.
+            ConflictError: the worker is in another round than the job.
+        """
+        with self._lock:
+            record = self._record(rank)
+            if round_trip is not None:
+                _seconds("round_trip", round_trip)
+            self._check_question(record, iteration, capability, round)
+            if iteration > record.asked:
+                self._note_delays(record, iteration, capability, now, round_trip)
+                done = iteration - max(record.asked, 0)
+                self._note(record, iteration, capability, now, record.te, iterations=max(done, 1))
+            return self._answer(record, iteration, now)
 
     def reset(self, rank: int, round: int, now: float, te: float = 0.0) -> None:
         """Take RESET: the worker holds the model of `round` and begins it. The first one opens the round for all.
@@ -186,8 +226,13 @@ class Coordinator:
                 f"{self._round} and this rank's last RESET was for round {record.round}"
             )
 
-    def _note(self, record: Record, iteration: int, capability: float, now: float, te: float) -> None:
-        """Store what a question tells that was not known before."""
+    def _check_question(self, record: Record, iteration: int, capability: float, round: int | None) -> None:
+        _count("k", iteration)
+        _seconds("c", capability)
+        self._check_round(record, round)
+
+    def _note(self, record: Record, iteration: int, capability: float, now: float, te: float, iterations: int) -> None:
+        """Store what a question tells that was not known before; `capability` is the mean of so many iterations."""
         record.asked = iteration
         record.finished = now
         record.te = te
@@ -200,23 +245,55 @@ class Coordinator:
             if not record.measured:
                 record.capability = capability
         elif record.measured:
-            record.capability += self._smoothing * (capability - record.capability)
+            record.capability += (1 - (1 - self._smoothing) ** iterations) * (capability - record.capability)
+            forgotten = record.shortest + config.LEASE_FORGETTING * (record.capability - record.shortest)
+            record.shortest = min(capability, forgotten)
         else:
             record.capability = capability
+            record.shortest = config.LEASE_SHORTEST * capability
             record.measured = True
 
-    def _decide(self, record: Record, now: float) -> bool:
-        """Algorithm 2 for a worker that has done at least one iteration in this round."""
+    def _note_delays(
+        self, record: Record, iteration: int, capability: float, now: float, round_trip: float | None
+    ) -> None:
+        """Store what the network costs this worker; called before `_note`."""
+        if round_trip is None:
+            return
+        record.round_trip += (self._smoothing if record.round_trip else 1) * (round_trip - record.round_trip)
+        if iteration > 0:
+            # It waits for answers or it does not: its messages tell. Anything beyond a round trip was something else.
+            done = iteration - max(record.asked, 0)
+            lost = min(max((now - record.finished) / done - capability, 0.0), record.round_trip)
+            record.held_up += self._smoothing * (lost - record.held_up)
+
+    def _answer(self, record: Record, iteration: int, now: float) -> Decision:
+        if iteration < record.asked:
+            return Decision(False)  # overtaken by a newer question, so the answer must have been NOT-READY
+        if record.ready:
+            return Decision(True)
+        decision = self._decide(record, now)
+        record.ready = decision.ready
+        return decision
+
+    def _decide(self, record: Record, now: float) -> Decision:
+        """Algorithm 2."""
         slowest = max(self._records, key=lambda other: other.speed_rank)  # of equals, the lowest rank
         if slowest.round != self._round:
-            return False
+            return Decision(False)
+        begun = record.asked > 0  # nobody exchanges without an iteration
         if slowest is record:
-            return record.asked >= self.slowest_iterations
+            return Decision(begun and record.asked >= self.slowest_iterations)
         if slowest.ready:
-            return True
+            return Decision(begun)
         iterations_left = max(self.slowest_iterations - max(slowest.asked, 0), 1)
-        rest_time = iterations_left * slowest.speed_rank - (now - slowest.finished)
-        return record.capability + self.epsilon > rest_time
+        rest_time = iterations_left * (slowest.speed_rank + slowest.held_up) - (now - slowest.finished)
+        slack = rest_time - (record.capability + record.round_trip + self.epsilon)
+        if slack < 0 and begun:
+            return Decision(True)
+        # Nobody can exchange before the slowest's iteration under way has ended, whoever is the slowest by then: so a
+        # lease need never be taken back.
+        unavoidable = slowest.finished + slowest.shortest - now
+        return Decision(False, max(0.0, min(slack / 2, unavoidable)))
 
 
 def _count(name: str, value: int) -> None:

@@ -1,4 +1,4 @@
-"""An event simulation that drives a real Coordinator in virtual time: devices of given speeds, no network."""
+"""An event simulation that drives a real Coordinator in virtual time: devices of given speeds, a network that delays."""
 
 import heapq
 from collections.abc import Callable
@@ -13,6 +13,9 @@ class Round:
 
     iterations: list[int]
     waits: list[float]  # seconds from a device's READY to the last device's READY
+    queries: list[int]
+    predicted: float  # when the slowest would have ended by the coordinator's estimate, and …
+    ended: float  # … when it did
 
 
 @dataclass
@@ -20,7 +23,8 @@ class VirtualCluster:
     """Devices that iterate, ask, exchange and reset.
 
     `step` gives the seconds of one iteration from (rank, speed); `lateness` how much later than the end of the
-    exchange each rank begins the next round; `clock_skew` what each rank's wall clock is off.
+    exchange each rank begins the next round; `clock_skew` what each rank's wall clock is off. With `leases` they ask
+    as new workers do, else as published ones; every question then takes `round_trip` seconds of waiting.
     """
 
     coordinator: Coordinator
@@ -29,6 +33,8 @@ class VirtualCluster:
     step: Callable[[int, float], float] = lambda rank, speed: speed
     lateness: Callable[[int, int], float] = lambda round, rank: 0.0
     clock_skew: list[float] = field(default_factory=list)
+    leases: bool = False
+    round_trip: Callable[[], float] = lambda: 0.0
     now: float = 0.0
 
     def run(self, rounds: int) -> list[Round]:
@@ -36,22 +42,63 @@ class VirtualCluster:
 
     def _round(self, number: int) -> Round:
         ranks = range(len(self.speeds))
+        devices = [_Device(rank, self.speeds[rank]) for rank in ranks]
         skew = self.clock_skew or [0.0] * len(self.speeds)
-        done, ready = [0] * len(ranks), {}
-        # (time, rank, iterations done, seconds of the newest one): the questions to come
+        slowest = self.speeds.index(max(self.speeds))
+        predicted = ended = 0.0
+        # (time, rank, iterations done, seconds of the newest one): the ends of iterations to come
         events = [(self.now + self.lateness(number, rank), rank, -1, self.speeds[rank]) for rank in ranks]
         heapq.heapify(events)
         while events:
             now, rank, k, took = heapq.heappop(events)
+            device = devices[rank]
             if k < 0:
                 if number > 1:
                     self.coordinator.reset(rank, number, now, te=1e9 + now + skew[rank])
                 k = 0
-            if self.coordinator.apply(rank, k, took, now, te=1e9 + now + skew[rank], round=number):
-                ready[rank] = now
-                done[rank] = k
+            if rank == slowest:
+                if k == 0:
+                    _, _, c, *_ = self.coordinator.snapshot()["records"][rank]
+                    predicted = now + self.coordinator.slowest_iterations * (c or took)
+                ended = now
+            device.since.append(took)
+            if now < device.free_until:
+                ready, delay = False, 0.0
+            else:
+                delay = self.round_trip() if k else 0.0
+                arrival = now + delay / 2
+                if self.leases:
+                    mean = sum(device.since) / len(device.since)
+                    answer = self.coordinator.query(rank, number, k, mean, arrival, delay)
+                    ready, device.free_until = answer.ready, now + answer.lease
+                else:
+                    ready = self.coordinator.apply(rank, k, took, arrival, te=1e9 + now + skew[rank], round=number)
+                device.queries += 1
+                device.since = []
+            if ready:
+                device.ready, device.iterations = now + delay, k
             else:
                 took = self.step(rank, self.speeds[rank])
-                heapq.heappush(events, (now + took, rank, k + 1, took))
-        self.now = max(ready.values()) + self.exchange
-        return Round(done, [max(ready.values()) - ready[rank] for rank in ranks])
+                heapq.heappush(events, (now + delay + took, rank, k + 1, took))
+        last = max(device.ready for device in devices)
+        self.now = last + self.exchange
+        return Round(
+            [device.iterations for device in devices],
+            [last - device.ready for device in devices],
+            [device.queries for device in devices],
+            predicted,
+            ended,
+        )
+
+
+@dataclass
+class _Device:
+    """One device in one round."""
+
+    rank: int
+    speed: float
+    since: list[float] = field(default_factory=list)  # seconds of its iterations since its last question
+    free_until: float = -1.0  # the end of its lease
+    iterations: int = 0
+    ready: float = 0.0
+    queries: int = 0
