@@ -190,7 +190,10 @@ def test_with_jitter_leases_cost_next_to_nothing(seed):
     for leases in (True, False):
         draw = random.Random(seed)
         cluster = VirtualCluster(
-            Coordinator(3, epsilon), speeds, step=lambda rank, speed: speed * draw.uniform(0.8, 1.2), leases=leases
+            Coordinator(3, epsilon),
+            speeds,
+            step=lambda rank, speed, draw=draw: speed * draw.uniform(0.8, 1.2),
+            leases=leases,
         )
         played = cluster.run(rounds=200)
         useful = sum(sum(s * n for s, n in zip(speeds, one.iterations, strict=True)) for one in played)

@@ -1,4 +1,4 @@
-"""An event simulation that drives a real Coordinator in virtual time: devices of given speeds, a network that delays."""
+"""An event simulation that drives a real Coordinator in virtual time: devices of given speeds, a slow network."""
 
 import heapq
 from collections.abc import Callable
