@@ -1,8 +1,8 @@
 """Does an evaluation hold anybody up? `python benchmarks/evaluation.py [--json FILE]`.
 
 Three emulated devices train ResNet-18; worker 0 evaluates 10,000 images again and again, in a process of its own, and
-the rounds of the *other* workers are compared with those of jobs that never evaluate. All of them share this machine,
-so a third kind of job shows what any busy program of lowest priority does to them: a loop that computes nothing.
+the rounds of the *other* workers are compared with those of jobs that never evaluate. Devices that really are on other
+machines share nothing with that process; here all of them share one, which is the worst that can happen to them.
 
 Two cases: ESync's rounds (six local iterations), and as the worst case synchronous SGD, where every iteration ends in
 an exchange for which all processes need the machine at the same time.
@@ -19,16 +19,14 @@ from pathlib import Path
 
 import yaml
 
-TARGET = 1.02  # times a round beside the idle loop
-STEP_TIME = 0.5  # seconds
+TARGET = 1.02  # times a round without evaluations
+STEP_TIME = 1.0  # seconds; three devices must leave the machine some time to spare
 WARM_UP = 3  # rounds before those that count
 CASES = {
-    "esync": {"mode": "esync", "local_iterations": 6, "local_lr": 0.0005},
+    "esync": {"mode": "esync", "local_iterations": 4, "local_lr": 0.0005},
     "sync": {"mode": "sync", "learning_rate": 0.0005},
 }
-KINDS = ("alone", "idle loop", "evaluations")
-#: Keeps one core busy with the lowest priority there is.
-IDLE_LOOP = "import os; os.nice(19)\nwhile True: pass"
+KINDS = ("alone", "evaluations")
 
 
 def job(case: str, kind: str, rounds: int) -> tuple[list[float], int]:
@@ -45,13 +43,7 @@ def job(case: str, kind: str, rounds: int) -> tuple[list[float], int]:
         }
         path = Path(folder) / "cluster.yaml"
         path.write_text(yaml.safe_dump(description), encoding="utf-8")
-        loop = subprocess.Popen([sys.executable, "-c", IDLE_LOOP]) if kind == "idle loop" else None
-        try:
-            subprocess.run([sys.executable, "-m", "esync.launch", str(path)], check=True, stdout=subprocess.DEVNULL)
-        finally:
-            if loop is not None:
-                loop.kill()
-                loop.wait()
+        subprocess.run([sys.executable, "-m", "esync.launch", str(path)], check=True, stdout=subprocess.DEVNULL)
         logs = Path(folder) / "resnet18-v1" / case / "localhost"
         seconds: list[float] = []
         for device in ("cpu-1", "cpu-2"):
@@ -80,14 +72,14 @@ def main() -> int:
                 seconds[kind] += rounds
                 evaluations += done
         medians = {kind: statistics.median(values) for kind, values in seconds.items()}
-        ratio = medians["evaluations"] / medians["idle loop"]
+        ratio = medians["evaluations"] / medians["alone"]
         figures[case] = {**medians, "number of evaluations": evaluations, "ratio": ratio}
         print(f"{case}: median round of the workers that do not evaluate")
         for kind, median in medians.items():
             print(f"  {kind:12} {median:.4f} s   {median / medians['alone']:.3f} of alone")
     met = all(figure["ratio"] <= TARGET for figure in figures.values())
     told = ", ".join(f"{case} {figure['ratio']:.3f}" for case, figure in figures.items())
-    print(f"evaluations ÷ idle loop: {told}; target: at most {TARGET}: {'met' if met else 'MISSED'}")
+    print(f"evaluations ÷ alone: {told}; target: at most {TARGET}: {'met' if met else 'MISSED'}")
     if arguments.json:
         content = {"seconds": figures, "target": TARGET, "met": met}
         arguments.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -8,7 +8,7 @@ import pytest
 
 from esync.data import as_floats, load
 from esync.engine import mx
-from esync.evaluate import EvaluationError, EvaluationProcess, accuracy
+from esync.evaluate import NICENESS, EvaluationError, EvaluationProcess, accuracy
 from esync.handles import NotDoneError
 from esync.models import build
 from esync.replica import Replica
@@ -205,3 +205,23 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_the_evaluating_process_stands_back_behind_everybody(data_dir):
+    process = EvaluationProcess("lenet", "fashion-mnist", str(data_dir), LENET_VALUES)
+    try:
+        net, _ = lenet(0, load("fashion-mnist", str(data_dir)).test_images)
+        replica = replica_of(net)
+        replica.open()
+        evaluation = process.start(replica.weights, replica.statistics)
+        replica.close()
+        assert evaluation is not None
+        evaluation.wait()
+        number = process._process.pid
+        assert os.getpriority(os.PRIO_PROCESS, number) >= NICENESS
+        group = Path(f"/proc/{number}/autogroup")
+        if group.exists() and Path("/proc/sys/kernel/sched_autogroup_enabled").read_text().strip() == "1":
+            # Otherwise the group of its session would get as large a share of the processor as a worker's.
+            assert group.read_text().split()[-1] == str(NICENESS)
+    finally:
+        process.close()
