@@ -14,6 +14,7 @@ BASE = [
     "matplotlib>=3.7,<4",  # the figures
     "pydantic>=2.6,<3",  # checks cluster descriptions and names the field that is wrong
     "pyyaml>=6,<7",  # reads cluster descriptions
+    "pyzmq>=25,<28",  # the scheduler speaks ps-lite's protocol, which runs over ZeroMQ
     "rich>=13,<16",  # progress bars and the launcher's live view
 ]
 

@@ -27,6 +27,7 @@ class Cluster:
         port: its port (DMLC_PS_ROOT_PORT).
         servers: number of parameter servers (DMLC_NUM_SERVER).
         workers: number of worker slots (DMLC_NUM_WORKER).
+        address: the scheduler's, as a number.
     """
 
     ADVICE: ClassVar[str] = (
@@ -38,6 +39,7 @@ class Cluster:
     port: int
     servers: int
     workers: int
+    address: str = ""
 
     @classmethod
     def from_environment(cls, environment: MutableMapping[str, str] = os.environ) -> "Cluster":
@@ -54,7 +56,7 @@ class Cluster:
             environment["DMLC_PS_ROOT_URI"] = socket.gethostbyname(host)
         except (OSError, UnicodeError) as error:  # UnicodeError: no host name at all
             raise EnvironmentProblemError(f"DMLC_PS_ROOT_URI: cannot resolve the host {host!r}: {error}") from None
-        return cls(host, port, servers, workers)
+        return cls(host, port, servers, workers, environment["DMLC_PS_ROOT_URI"])
 
     @property
     def everyone(self) -> str:

@@ -1,4 +1,4 @@
-"""python -m esync.scheduler: ps-lite's scheduler, which brings workers and servers together; takes their flags too."""
+"""python -m esync.scheduler: the scheduler, which brings workers and servers together; takes their flags too."""
 
 import argparse
 import logging
@@ -7,6 +7,8 @@ from . import config, program
 from .arguments import build_parser, parse
 from .company import Company
 from .environment import Cluster, take_role
+from .rendezvous.roster import Roster, scheduler_node
+from .rendezvous.switchboard import Switchboard
 from .watchdog import Wait, Watchdog
 
 log = logging.getLogger(__name__)
@@ -15,22 +17,23 @@ log = logging.getLogger(__name__)
 def main(arguments: list[str] | None = None) -> int:
     """Run until everybody has left; the exit code."""
     options = parse(build_parser("python -m esync.scheduler", "The scheduler of a cluster."), arguments)
-    return program.run("scheduler", lambda watchdog: _schedule(options, watchdog), grace=0)
+    return program.run("scheduler", lambda watchdog: _schedule(options, watchdog))
 
 
 def _schedule(options: argparse.Namespace, watchdog: Watchdog) -> int:
     take_role("scheduler")
     cluster = Cluster.from_environment()
-    from .engine import mx
 
     def alone() -> None:
         log.info("everyone has left")
         program.leave(0)
 
+    roster = Roster(scheduler_node(cluster.address, cluster.port), cluster.servers, cluster.workers, log.info)
+    switchboard = Switchboard(roster, cluster.address, cluster.port)
     others = f"{cluster.servers} server(s) and {cluster.workers} worker(s) at port {cluster.port}"
     wait = Wait(others, options.start_timeout, Cluster.ADVICE)
     Company(cluster.servers + cluster.workers, 0, config.EVERYONE_GONE, alone, watchdog, wait).start()
-    mx.kvstore.kvstore_server.KVStoreServer(mx.kv.create("dist")).run()
+    switchboard.run()
     return 0
 
 

@@ -11,7 +11,7 @@ GOOD = {
 
 
 def test_a_cluster():
-    assert Cluster.from_environment(dict(GOOD)) == Cluster("127.0.0.1", 9091, servers=2, workers=6)
+    assert Cluster.from_environment(dict(GOOD)) == Cluster("127.0.0.1", 9091, 2, 6, address="127.0.0.1")
 
 
 def test_spaces_around_values_do_no_harm():

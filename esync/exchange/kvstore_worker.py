@@ -55,8 +55,9 @@ class KVStoreExchange(Exchange):
         os.environ["MXNET_KVSTORE_BIGARRAY_BOUND"] = str(2**31 - 1)
         with watchdog.waiting(cluster.everyone, start_timeout, Cluster.ADVICE):
             self._kv = mx.kv.create("dist_async")
-        self.rank: int = self._kv.rank
         self.workers: int = self._kv.num_workers
+        # A newcomer has a new rank in MXNet (see rendezvous.roster), which leads to the slot that it takes over.
+        self.rank: int = self._kv.rank % self.workers
         self.servers = cluster.servers
         self._nonce = secrets.randbits(62) + 1
         self._sequence = 0
@@ -110,7 +111,7 @@ class KVStoreExchange(Exchange):
                 source = statistics if bucket.statistics else weights
                 source.read(bucket.start, bucket.stop, self._values(bucket))
             self._kv.init([self._layout.key(bucket) for bucket in self._layout.buckets], self._arrays)
-            if self.rank == 0:
+            if self._kv.rank == 0:
                 self._push_all(channel=0)  # shows the servers where the shared model is stored
                 mx.nd.waitall()
             self._pull_channel(model, channel=0, statistics=True)
@@ -223,7 +224,7 @@ class KVStoreExchange(Exchange):
         for bucket in self._layout.buckets:
             self._stamp(bucket, wire.NOTHING)
         self._kv.init(keys, self._arrays)
-        if self.rank != 0:  # MXNet's init only sends the values of rank 0
+        if self._kv.rank != 0:  # MXNet's init only sends the values of rank 0
             self._push_all(self._channel)
         self._push_all(self._channel)
         mx.nd.waitall()

@@ -1,0 +1,107 @@
+from esync.rendezvous import messages
+from esync.rendezvous.messages import SERVER, WORKER, Message, Node
+from esync.rendezvous.roster import Roster, Sending, scheduler_node, server_id, worker_id
+
+
+def register(roster: Roster, role: int, port: int) -> list[Sending]:
+    return roster.take(Message(messages.ADD_NODE, (Node(role, "127.0.0.1", port),)))
+
+
+def started(servers: int = 2, workers: int = 3) -> tuple[Roster, list[Sending]]:
+    """A cluster that is complete; the processes come in no order. Servers at ports 80 …, workers at 90 …"""
+    roster = Roster(scheduler_node("127.0.0.1", 9091), servers, workers)
+    for rank in reversed(range(workers)):
+        assert register(roster, WORKER, 90 + rank) == []
+    sendings = [register(roster, SERVER, 80 + rank) for rank in range(servers)]
+    assert not any(sendings[:-1])
+    return roster, sendings[-1]
+
+
+def ids(sendings: list[Sending]) -> dict[int, int]:
+    """Port → id of those that a message goes to."""
+    return {sending.to.port: sending.to.id for sending in sendings}
+
+
+def test_ids_follow_the_ports_and_everyone_hears_of_everyone():
+    _, sendings = started()
+    assert ids(sendings) == {80: 8, 81: 10, 90: 9, 91: 11, 92: 13}
+    for sending in sendings:
+        assert {(node.port, node.id) for node in sending.message.nodes} == {*ids(sendings).items(), (9091, 1)}
+        assert not any(node.recovery for node in sending.message.nodes)
+
+
+def test_a_barrier_opens_when_all_of_its_group_have_come():
+    roster, _ = started()
+    every = Message(messages.BARRIER, group=7, request=True, app=0, customer=0)
+    for _ in range(2):  # it can be used again
+        assert [len(roster.take(every)) for _ in range(5)] == [0, 0, 0, 0, 5]
+    workers = Message(messages.BARRIER, group=4, request=True, app=0, customer=0)
+    answers = [roster.take(workers) for _ in range(3)]
+    assert sorted(ids(answers[-1])) == [90, 91, 92]
+    assert answers[-1][0].message == Message(messages.BARRIER, app=0, customer=0)
+
+
+def test_a_newcomer_takes_the_slot_of_a_worker_that_is_gone():
+    roster, _ = started()
+    assert register(roster, WORKER, 99) == []
+    assert roster.admit(gone=[]) == []
+    assert [node.port for node in roster.waiting()] == [99]
+    sendings = roster.admit(gone=[("127.0.0.1", 91)])
+    newcomer = worker_id(1 + 3)
+    assert ids(sendings) == {80: server_id(0), 81: server_id(1), 99: newcomer}
+    for sending in sendings[:-1]:  # the servers hear of the newcomer only
+        assert [(node.port, node.id, node.recovery) for node in sending.message.nodes] == [(99, newcomer, True)]
+    assert [node.port for node in sendings[-1].message.nodes] == [80, 81, 99, 9091]
+    assert roster.waiting() == []
+
+
+def test_the_newcomer_can_be_replaced_in_turn():
+    roster, _ = started()
+    for generation in (1, 2, 3):
+        register(roster, WORKER, 100 + generation)
+        gone = [("127.0.0.1", port) for port in (91, *range(101, 100 + generation))]
+        assert roster.admit(gone)[-1].to.id == worker_id(1 + 3 * generation)
+
+
+def test_two_newcomers_for_two_slots():
+    roster, _ = started()
+    register(roster, WORKER, 98)
+    register(roster, WORKER, 99)
+    sendings = roster.admit(gone=[("127.0.0.1", 92), ("127.0.0.1", 90)])
+    assert {port: number for port, number in ids(sendings).items() if port > 92} == {98: worker_id(3), 99: worker_id(5)}
+
+
+def test_a_newcomer_that_has_gone_itself_is_forgotten():
+    roster, _ = started()
+    register(roster, WORKER, 99)
+    assert roster.admit(gone=[("127.0.0.1", 99), ("127.0.0.1", 91)]) == []
+
+
+def test_the_address_of_a_dead_worker_is_not_used_again():
+    said: list[str] = []
+    roster = Roster(scheduler_node("127.0.0.1", 9091), 1, 1, said.append)
+    register(roster, WORKER, 90)
+    register(roster, SERVER, 80)
+    register(roster, WORKER, 90)
+    assert roster.admit(gone=[("127.0.0.1", 90)]) == []
+    assert said == ["a newcomer at 127.0.0.1:90, where a dead one listened, is refused; leave PORT unset"]
+
+
+def test_who_dies_before_the_start_is_not_waited_for():
+    roster = Roster(scheduler_node("127.0.0.1", 9091), 1, 1)
+    register(roster, WORKER, 90)
+    roster.admit(gone=[("127.0.0.1", 90)])
+    assert register(roster, SERVER, 80) == []
+    assert ids(register(roster, WORKER, 91)) == {80: 8, 91: 9}
+
+
+def test_heartbeats_are_answered():
+    roster, _ = started()
+    (answer,) = roster.take(Message(messages.HEARTBEAT, (Node(WORKER, "127.0.0.1", 91, 11),)))
+    assert (answer.to.port, answer.message.command) == (91, messages.HEARTBEAT)
+
+
+def test_what_is_meant_for_nobody_is_ignored():
+    roster, _ = started()
+    for message in (Message(0), Message(messages.ACK), Message(messages.BARRIER, group=7)):
+        assert roster.take(message) == []
