@@ -18,9 +18,14 @@ BASE = [
     "rich>=13,<16",  # progress bars and the launcher's live view
 ]
 
-#: MXNet's builds share one import name, so exactly one of them is chosen by an extra. gluoncv holds the networks.
-GLUON = ["gluoncv>=0.10.5,<0.11"]
+#: Beside MXNet: gluoncv holds the networks.
+GLUON = [
+    "gluoncv>=0.10.5,<0.11",
+    # MXNet imports distutils, which Python has dropped; setuptools brings it back.
+    'setuptools>=65,<90; python_version >= "3.12"',
+]
 
+#: MXNet's builds share one import name, so exactly one of them is chosen by an extra.
 EXTRAS = {
     "cpu": ["mxnet==1.9.1", *GLUON],
     "cu101": ["mxnet-cu101==1.9.1", *GLUON],
