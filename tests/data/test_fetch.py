@@ -130,11 +130,11 @@ def test_a_killed_fetch_leaves_nothing_that_looks_whole(tmp_path, mirror, number
     mirror.plans[LABELS] = ["stall"]
     folder = tmp_path / ENTRY.name
     process = start_fetch(tmp_path, mirror)
-    assert mirror.stalled.wait(30)
+    assert mirror.stalled.wait(120)
     while not (folder / f"{LABELS}{PARTIAL}").exists():
         time.sleep(0.01)
     process.send_signal(number)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=120)
     left = {path.name for path in folder.iterdir()}
     if number == signal.SIGKILL:
         assert process.returncode == -number
@@ -146,7 +146,7 @@ def test_a_killed_fetch_leaves_nothing_that_looks_whole(tmp_path, mirror, number
     with pytest.raises(DataError, match=f"{LABELS}: no such file"):
         load(ENTRY.name, tmp_path)
     again = start_fetch(tmp_path, mirror)
-    again.communicate(timeout=30)
+    again.communicate(timeout=120)
     assert again.returncode == 0
     assert_whole(tmp_path)
     assert mirror.requests.count(IMAGES) == 1
@@ -155,12 +155,12 @@ def test_a_killed_fetch_leaves_nothing_that_looks_whole(tmp_path, mirror, number
 def test_two_fetches_at_once_share_the_work(tmp_path, mirror):
     mirror.plans[LABELS] = ["stall"]
     first = start_fetch(tmp_path, mirror)
-    assert mirror.stalled.wait(30)
+    assert mirror.stalled.wait(120)
     second = start_fetch(tmp_path, mirror)
     assert "another fetch is filling" in second.stdout.readline()
     mirror.released.set()
     for process in (first, second):
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
         assert process.returncode == 0
     assert_whole(tmp_path)
     assert len(mirror.requests) == len(CONTENTS) + 1  # the stalled one once more
