@@ -1,14 +1,20 @@
-"""Django's settings: a handful of JSON calls, no database, no sessions, no templates.
+"""Django's settings: JSON calls, a database for the history, no sessions, no logins.
 
-From the environment: ESYNC_ALLOWED_HOSTS, further names (separated by commas) under which workers reach this server.
-Addresses like 10.0.0.5 and this machine's own name need not be listed.
+From the environment:
+ESYNC_ALLOWED_HOSTS  further names (separated by commas) under which this server is reached. Addresses like 10.0.0.5 and
+                     this machine's own name need not be listed.
+DATABASE_URL         the database of the history, for instance postgres://user:password@host/name; without it a SQLite
+                     file in the state folder.
+ESYNC_STATE_DIR      the state folder.
 """
 
 import os
 import secrets
 import socket
+from pathlib import Path
+from typing import Any
 
-from esync import config
+from esync.errors import ExpectedError
 
 DEBUG = False
 # Nothing here signs anything that would have to outlive this process, so the key is made anew at each start.
@@ -25,14 +31,43 @@ ALLOWED_HOSTS = [
 
 INSTALLED_APPS = ["SimpleStateServer.server"]
 ROOT_URLCONF = "SimpleStateServer.urls"
-WSGI_APPLICATION = "SimpleStateServer.wsgi.application"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-# One middleware: every further one would be paid for in every query of every worker. Protection against cross-site
-# request forgery has nothing to protect here: it guards logins that a browser sends along by itself, as cookies, and
-# this server knows neither logins nor cookies.
-MIDDLEWARE = ["SimpleStateServer.server.hosts.check_host"]
+# Protection against cross-site request forgery is the gate's: there are no cookies here that it could ask for.
+MIDDLEWARE = ["SimpleStateServer.server.views.gate"]
 
-DATA_UPLOAD_MAX_MEMORY_SIZE = config.STATE_SERVER_MAX_BODY
+
+def _database() -> dict[str, Any]:
+    url = os.environ.get("DATABASE_URL", "")
+    if url:
+        try:
+            import dj_database_url
+        except ImportError:
+            raise ExpectedError(
+                "DATABASE_URL is set, but reading it needs further packages: pip install 'esync[postgres]'"
+            ) from None
+        try:
+            database: dict[str, Any] = dict(dj_database_url.parse(url))
+        except ValueError:  # its text would repeat the password
+            raise ExpectedError(
+                "DATABASE_URL cannot be read; it should look like postgres://user:password@host:5432/name"
+            ) from None
+        return database
+    folder = Path(os.environ.get("ESYNC_STATE_DIR", "."))
+    return {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": folder / "history.sqlite3",
+        "OPTIONS": {
+            # One writes while others read; a crash of the machine may cost the last batches, never the file.
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL",
+            "transaction_mode": "IMMEDIATE",
+            "timeout": 20,
+        },
+    }
+
+
+DATABASES = {"default": _database()}
+
 USE_I18N = False
 TIME_ZONE = None  # the machine's own, in the log's lines
 
@@ -46,6 +81,6 @@ LOGGING = {
         # Of Django's own loggers, only what is an error: a line per request would drown everything else.
         "django": {"handlers": [], "level": "ERROR", "propagate": True},
         "django.server": {"handlers": [], "level": "ERROR", "propagate": True},
-        "waitress.queue": {"level": "ERROR"},  # it warns whenever two requests arrive together
+        "uvicorn.error": {"level": "ERROR"},  # it warns of every request that is no HTTP
     },
 }

@@ -1,16 +1,17 @@
-"""Which call is answered by which view: the four published ones."""
+"""Which paths Django answers: the calls of `server.operations`, where no faster way leads to them."""
 
 from django.urls import path
 
-from .server import answers, views
+from .server import views
 
 urlpatterns = [
-    path("", views.home),
-    path("init/", views.init),
-    path("apply/", views.apply),
-    path("reset/", views.reset),
+    path("", views.call),
+    path("init/", views.call),
+    path("apply/", views.call),
+    path("reset/", views.call),
+    path("api/<path:rest>", views.call),
 ]
 
-handler400 = answers.bad_request
-handler404 = answers.not_found
-handler500 = answers.server_error
+handler400 = views.bad_request
+handler404 = views.not_found
+handler500 = views.server_error

@@ -1,17 +1,20 @@
 """The state server behind a production web server: `python -m esync.state_server --host 0.0.0.0 --port 10010`.
 
-It serves the Django project SimpleStateServer with waitress, in one process. MXNet is not needed. It prints one line
-when it listens, and ends on SIGINT or SIGTERM with exit code 0.
+It serves the project SimpleStateServer in one process. MXNet is not needed. It prints one line when it listens, and
+ends on SIGINT or SIGTERM with exit code 0. The token that callers must send is read from ESYNC_TOKEN.
 """
 
 import argparse
-import signal
-import socket
+import logging
+import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
 
 from . import config
+from .errors import ExpectedError
 
 
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -28,7 +31,25 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         default=int(config.STATE_SERVER_PORT),
         help="port to listen on; 0 takes a free one and prints it (default: %(default)s)",
     )
-    return parser.parse_args(argv)
+    parser.add_argument(
+        "--state-dir",
+        type=Path,
+        default=Path(os.environ["ESYNC_STATE_DIR"]) if os.environ.get("ESYNC_STATE_DIR") else None,
+        help="folder for what must outlive this process: journals of the jobs, and the history (default: "
+        "ESYNC_STATE_DIR, or ~/.local/state/esync/state-server-PORT; with --port 0 one that is removed at the end)",
+    )
+    parser.add_argument(
+        "--insecure",
+        action="store_true",
+        help="listen on other addresses than this machine's own without a token (ESYNC_TOKEN): everybody who reaches "
+        "the port can disturb the training; workers of the published code need this",
+    )
+    parser.add_argument("--certfile", type=Path, help="certificate (PEM): speak TLS")
+    parser.add_argument("--keyfile", type=Path, help="the certificate's key (PEM), if it is not in the same file")
+    arguments = parser.parse_args(argv)
+    if arguments.keyfile and not arguments.certfile:
+        parser.error("--keyfile needs --certfile")
+    return arguments
 
 
 def _port(text: str) -> int:
@@ -37,49 +58,48 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def create_server(host: str, port: int) -> Any:
-    """Return a waitress server that listens. Raises OSError where it cannot."""
-    import waitress
-
-    from SimpleStateServer.wsgi import application
-
-    socket.getaddrinfo(host, port)  # an unknown name is told as such; waitress would raise a bare ValueError
-    return waitress.create_server(
-        application,
-        host=host,
-        port=port,
-        threads=config.STATE_SERVER_THREADS,
-        connection_limit=config.STATE_SERVER_CONNECTIONS,
-        asyncore_use_poll=True,  # select() ends at 1024 files
-        # A second line of defence; Django refuses smaller bodies already, and says so in JSON.
-        max_request_body_size=64 * config.STATE_SERVER_MAX_BODY,
-        log_socket_errors=False,  # a worker that dies is no error of this server
-        ident="esync",
-    )
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until a signal comes. Returns the exit code."""
     arguments = parse_arguments(argv)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stop)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     sys.setswitchinterval(config.STATE_SERVER_SWITCH_INTERVAL)
     try:
-        server = create_server(arguments.host, arguments.port)
+        return _serve(arguments)
+    except ExpectedError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    from SimpleStateServer.server import access, service, state_folder, web
+
+    token = access.token(arguments.host, arguments.insecure)
+    try:
+        sockets = web.listen(arguments.host, arguments.port)
     except OSError as error:
         reason = error.strerror or error
-        print(f"the state server cannot listen on {arguments.host}:{arguments.port}: {reason}", file=sys.stderr)
-        return 1
-    for host, port in getattr(server, "effective_listen", None) or [(server.effective_host, server.effective_port)]:
-        print(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
-    server.run()  # returns after SystemExit
+        raise ExpectedError(f"the state server cannot listen on {arguments.host}:{arguments.port}: {reason}") from None
+    temporary = None
+    if arguments.state_dir is None and arguments.port == 0:
+        temporary = tempfile.mkdtemp(prefix="esync-state-server-")
+    state_dir = arguments.state_dir or (Path(temporary) if temporary else state_folder.default(arguments.port))
+    try:
+        running = service.start(state_dir, token)
+        try:
+            server = web.create(running, sockets, arguments.certfile, arguments.keyfile)
+            scheme = "https" if arguments.certfile else "http"
+            for one in sockets:
+                host, port = one.getsockname()[:2]
+                print(f"listening on {scheme}://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
+            server.run()
+        finally:
+            running.close()
+    finally:
+        for one in sockets:
+            one.close()
+        if temporary:
+            shutil.rmtree(temporary, ignore_errors=True)
     return 0
-
-
-def _stop(signum: int, frame: object) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # once is enough
-    raise SystemExit(0)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,47 @@
-"""Answers in JSON, errors included: {"error": "what was expected"}."""
+"""Answers in JSON, errors included: {"error": "what was expected"}; whichever web server sends them."""
 
 import json
 import logging
 import math
+from dataclasses import dataclass
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from pydantic import BaseModel
 
 from esync import config
 from esync.coordination.coordinator import ConflictError, RefusedError
+
+#: With every JSON answer: it is data, nobody's page, and as old as it is.
+JSON_HEADERS = (
+    ("Content-Type", "application/json"),
+    ("Cache-Control", "no-store"),
+    ("X-Content-Type-Options", "nosniff"),
+)
+
+
+class NotFoundError(RefusedError):
+    """There is no such job."""
+
+
+class UnavailableError(RefusedError):
+    """Not now: the database is away."""
+
+
+class TooLargeError(RefusedError):
+    """The body is larger than any honest request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Status, body and the headers that are not in JSON_HEADERS."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+#: The answer of the calls that have nothing to tell.
+EMPTY = Answer()
 
 
 class AtMost(logging.Filter):
@@ -34,48 +67,54 @@ logger = logging.getLogger("esync.state_server")
 logger.addFilter(AtMost(lines=20, seconds=config.ANNOUNCE_AFTER))
 
 
-def empty() -> HttpResponse:
-    """Return the answer of the calls that have nothing to tell."""
-    return _answer(b"", 200)
-
-
-def data(content: dict[str, Any]) -> HttpResponse:
+def data(content: dict[str, Any]) -> Answer:
     """Return `content` as JSON."""
-    return _answer(json.dumps(content).encode(), 200)
+    return Answer(200, json.dumps(content, separators=(",", ":")).encode())
 
 
-def error(status: int, message: str) -> HttpResponse:
+def model(content: BaseModel) -> Answer:
+    """Return `content` as JSON."""
+    return Answer(200, content.model_dump_json().encode())
+
+
+def error(status: int, message: str, *headers: tuple[str, str]) -> Answer:
     """Return an error that the caller can read, and log it."""
     logger.warning("answered %d: %s", status, message)
-    return _answer(json.dumps({"error": message}).encode(), status)
+    return Answer(status, json.dumps({"error": message}).encode(), headers)
 
 
-def refused(reason: RefusedError) -> HttpResponse:
+def refused(reason: RefusedError) -> Answer:
     """Return 400, or 409 where the request did not fit the job's state; with Retry-After where trying again helps."""
+    if isinstance(reason, NotFoundError):
+        return error(404, str(reason))
+    if isinstance(reason, TooLargeError):
+        return error(413, str(reason), ("Connection", "close"))
+    if isinstance(reason, UnavailableError):
+        return error(503, str(reason), ("Retry-After", "1"))
     if not isinstance(reason, ConflictError):
         return error(400, str(reason))
-    response = error(409, str(reason))
-    if reason.retry_after is not None:
-        response["Retry-After"] = str(max(1, math.ceil(reason.retry_after)))
-    return response
+    if reason.retry_after is None:
+        return error(409, str(reason))
+    return error(409, str(reason), ("Retry-After", str(max(1, math.ceil(reason.retry_after)))))
 
 
-def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Answer what Django itself refuses."""
-    return error(400, "the request could not be read")
+def too_large() -> Answer:
+    """Return 413."""
+    return refused(TooLargeError(f"the body is larger than {config.STATE_SERVER_MAX_BODY} bytes"))
 
 
-def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+def wrong_method(path: str, allowed: str) -> Answer:
+    """Return 405."""
+    return error(405, f"{path[:80]} takes {allowed} only", ("Allow", allowed))
+
+
+def not_found(path: str) -> Answer:
     """Answer an unknown path."""
-    return error(404, f"no such path: {request.path[:80]!r}; there are /, /init/, /apply/ and /reset/")
+    return error(
+        404, f"no such path: {path[:80]!r}; there are /, /init/, /apply/, /reset/ and what /api/v1/openapi.json lists"
+    )
 
 
-def server_error(request: HttpRequest) -> HttpResponse:
-    """Answer an unexpected exception, which Django has logged with its traceback, without telling details."""
+def failed() -> Answer:
+    """Answer an unexpected exception, which has been logged with its traceback, without telling details."""
     return error(500, "the state server failed on this request; its log tells why")
-
-
-def _answer(body: bytes, status: int) -> HttpResponse:
-    response = HttpResponse(body, status=status, content_type="application/json")
-    response["Content-Length"] = str(len(body))  # lets every server keep the connection open
-    return response

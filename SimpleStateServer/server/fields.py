@@ -3,18 +3,13 @@
 import re
 from urllib.parse import parse_qsl
 
-from django.core.exceptions import RequestDataTooBig
-from django.http import HttpRequest, UnreadablePostError
-
-from esync import config
 from esync.coordination.coordinator import InvalidError
+
+from .call import Call
 
 FORM = "application/x-www-form-urlencoded"
 _WHOLE = re.compile(r"[0-9]{1,9}")
-
-
-class TooLargeError(InvalidError):
-    """The body is larger than any honest request."""
+_TEXT = re.compile(r"[ -~]*")
 
 
 class Fields:
@@ -23,17 +18,11 @@ class Fields:
     Each reader raises `InvalidError` naming the field where it is malformed, or missing and without default.
     """
 
-    def __init__(self, request: HttpRequest) -> None:
-        if request.content_type != FORM:
-            raise InvalidError(
-                f"send the fields form-encoded (Content-Type: {FORM}), not {request.content_type[:80]!r}"
-            )
+    def __init__(self, call: Call) -> None:
+        if call.content_type != FORM:
+            raise InvalidError(f"send the fields form-encoded (Content-Type: {FORM}), not {call.content_type[:80]!r}")
         try:
-            pairs = parse_qsl(request.body.decode(), keep_blank_values=True, max_num_fields=50)
-        except RequestDataTooBig:
-            raise TooLargeError(f"the body is larger than {config.STATE_SERVER_MAX_BODY} bytes") from None
-        except UnreadablePostError:
-            raise InvalidError("the connection ended before the body was complete") from None
+            pairs = parse_qsl(call.body.decode(), keep_blank_values=True, max_num_fields=50)
         except ValueError as error:
             raise InvalidError(f"the form cannot be read: {error}") from None
         self._values = dict(pairs)
@@ -63,9 +52,12 @@ class Fields:
         except ValueError:
             raise InvalidError(f"{name} must be a number, not {text[:40]!r}") from None
 
-    def text(self, name: str, default: str) -> str:
-        """Return a text."""
-        return self._values.get(name, default)
+    def text(self, name: str, default: str, most: int = 64) -> str:
+        """Return a text of at most that many printable ASCII characters."""
+        text = self._values.get(name, default)
+        if len(text) > most or not _TEXT.fullmatch(text):
+            raise InvalidError(f"{name} must be at most {most} printable ASCII characters, not {text[:80]!r}")
+        return text
 
     def _given(self, name: str) -> str:
         if name not in self._values:

@@ -1,84 +1,78 @@
-"""The published calls: GET /, POST /init/, /apply/ and /reset/ (fields and answers as the public ESync code has them).
-
-Fields beyond the published ones are optional: `slowest_iterations` and `run` with /init/, the round `t` with /apply/.
-"""
+"""Django's way to the calls: to all of them under `manage.py runserver`, otherwise to those that read the database."""
 
 import time
 from collections.abc import Callable
 
-from django.http import HttpRequest, HttpResponse
+from django.core.exceptions import RequestDataTooBig
+from django.http import HttpRequest, HttpResponse, UnreadablePostError
 
-from esync import config
-from esync.coordination.coordinator import Coordinator, RefusedError
+from . import answers, operations, service
+from .answers import JSON_HEADERS, Answer
+from .call import Call
 
-from . import answers, jobs
-from .fields import Fields, TooLargeError
-
-View = Callable[[HttpRequest], HttpResponse]
-
-
-def _post(call: Callable[[Fields, float], HttpResponse]) -> View:
-    """Make a view out of a function of the form's fields and the time of arrival (seconds, monotonic clock)."""
-
-    def view(request: HttpRequest) -> HttpResponse:
-        now = time.monotonic()
-        if request.method != "POST":
-            return _wrong_method(request, "POST")
-        try:
-            return call(Fields(request), now)
-        except TooLargeError as reason:
-            return answers.error(413, str(reason))
-        except RefusedError as reason:
-            return answers.refused(reason)
-
-    return view
+GetResponse = Callable[[HttpRequest], HttpResponse]
 
 
-def _wrong_method(request: HttpRequest, allowed: str) -> HttpResponse:
-    response = answers.error(405, f"{request.path} takes {allowed} only")
-    response["Allow"] = allowed
+def gate(get_response: GetResponse) -> GetResponse:
+    """Middleware: let in only whom the gate lets in."""
+
+    def middleware(request: HttpRequest) -> HttpResponse:
+        refusal = service.current().gate.refuse(request.method or "", _headers(request))
+        return get_response(request) if refusal is None else respond(refusal)
+
+    return middleware
+
+
+def call(request: HttpRequest, rest: str = "") -> HttpResponse:
+    """Answer one of the calls."""
+    arrived = time.monotonic()
+    found = operations.find(request.path)
+    if found is None:
+        return respond(answers.not_found(request.path))
+    methods, job = found
+    operation = methods.get(request.method or "")
+    if operation is None:
+        return respond(answers.wrong_method(request.path, ", ".join(methods)))
+    try:
+        body = request.body
+    except RequestDataTooBig:
+        return respond(answers.too_large())
+    except UnreadablePostError:
+        return respond(answers.error(400, "the connection ended before the body was complete"))
+    query = request.META.get("QUERY_STRING", "")
+    return respond(operation.run(service.current(), Call(arrived, body, _headers(request), job, query)))
+
+
+def respond(answer: Answer) -> HttpResponse:
+    """Turn an answer into Django's kind."""
+    response = HttpResponse(answer.body, status=answer.status)
+    response["Content-Length"] = str(len(answer.body))  # lets every server keep the connection open
+    for name, value in (*JSON_HEADERS, *answer.headers):
+        if name != "Connection":  # not an application's business here
+            response[name] = value
     return response
 
 
-def home(request: HttpRequest) -> HttpResponse:
-    """Show the records of the job."""
-    if request.method not in ("GET", "HEAD"):
-        return _wrong_method(request, "GET, HEAD")
-    try:
-        return answers.data(jobs.default.coordinator.snapshot())
-    except RefusedError:
-        before = {"num_workers": 0, "t": 1, "epsilon": config.EPSILON_PUBLISHED, "slowest_iterations": 1, "records": []}
-        return answers.data(before)
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Answer what Django itself refuses."""
+    return respond(answers.error(400, "the request could not be read"))
 
 
-@_post
-def init(fields: Fields, now: float) -> HttpResponse:
-    """Begin a new training."""
-    coordinator = Coordinator(
-        num_workers=fields.whole("num_workers"),
-        epsilon=fields.number("epsilon", config.EPSILON_PUBLISHED),
-        slowest_iterations=fields.whole("slowest_iterations", config.SLOWEST_ITERATIONS),
-    )
-    jobs.default.init(coordinator, now, run=fields.text("run", ""))
-    return answers.empty()
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Answer an unknown path."""
+    return respond(answers.not_found(request.path))
 
 
-@_post
-def apply(fields: Fields, now: float) -> HttpResponse:
-    """Answer whether the worker shall exchange (1) or train on (0)."""
-    ready = jobs.default.coordinator.apply(
-        rank=fields.whole("r"),
-        iteration=fields.whole("k"),
-        capability=fields.number("c"),
-        te=fields.number("te"),
-        round=fields.whole_if_given("t"),
-        now=now,
-    )
-    return answers.data({"ready": int(ready)})
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Answer an unexpected exception, which Django has logged with its traceback."""
+    return respond(answers.failed())
 
 
-@_post
-def reset(fields: Fields, now: float) -> HttpResponse:
-    """Take the report that a worker has begun a round."""
-    jobs.default.coordinator.reset(rank=fields.whole("r"), round=fields.whole("t"), te=fields.number("te"), now=now)
-    return answers.empty()
+def _headers(request: HttpRequest) -> dict[bytes, bytes]:
+    headers = {
+        key[5:].replace("_", "-").lower().encode(): value.encode("latin-1", "replace")
+        for key, value in request.META.items()
+        if key.startswith("HTTP_")
+    }
+    headers[b"content-type"] = request.META.get("CONTENT_TYPE", "").encode("latin-1", "replace")
+    return headers

@@ -14,7 +14,8 @@ Where this departs from the published rule, it is to survive real clusters:
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from threading import Lock
 from typing import Any
 
@@ -208,6 +209,20 @@ class Coordinator:
                 "slowest_iterations": self.slowest_iterations,
                 "records": [[r.rank, max(r.asked, 0), r.capability, r.te, r.ready, r.round] for r in self._records],
             }
+
+    def state(self) -> dict[str, Any]:
+        """Return everything that decides about answers, as JSON can hold it."""
+        with self._lock:
+            kept = {name: value for name, value in vars(self).items() if name not in ("_lock", "_records")}
+            return {**kept, "_records": [asdict(record) for record in self._records]}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> "Coordinator":
+        """Return a coordinator that answers as the one would that `state` was taken from."""
+        self = cls(state["num_workers"], state["epsilon"])
+        records = [Record(**fields) for fields in state["_records"]]
+        vars(self).update(state, _records=records)
+        return self
 
     # --- called with the lock held ----------------------------------------------------------------------------
 

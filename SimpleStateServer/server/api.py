@@ -1,0 +1,155 @@
+"""The JSON API, /api/v1/…: what each call does. Which calls there are, `operations` lists."""
+
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from esync import config
+from esync.coordination.coordinator import InvalidError
+
+from . import answers, live, schema
+from .answers import Answer, NotFoundError, UnavailableError
+from .call import JSON, Call
+from .jobs import Job
+from .service import Service
+
+Model = TypeVar("Model", bound=BaseModel)
+_MOST_AFTER = 2**63 - 1
+
+
+def begin(service: Service, call: Call) -> Answer:
+    """Begin a job."""
+    wanted = _body(schema.Begin, call)
+    job = service.jobs.begin(call.job, wanted.num_workers, wanted.epsilon, wanted.slowest_iterations, wanted.run)
+    return answers.model(schema.JobSummary(**live.summary(job)))
+
+
+def query(service: Service, call: Call) -> Answer:
+    """Answer whether a worker shall exchange."""
+    asked = _body(schema.Query, call)
+    job = service.jobs.get(call.job)
+    ready, lease = job.query(
+        asked.rank, asked.round, asked.iteration, asked.capability, job.clock.at(call.arrived), asked.round_trip
+    )
+    return Answer(200, b'{"ready":%s,"lease":%s}' % (b"true" if ready else b"false", repr(float(lease)).encode()))
+
+
+def reset(service: Service, call: Call) -> Answer:
+    """Take RESET."""
+    told = _body(schema.Reset, call)
+    job = service.jobs.get(call.job)
+    now = job.clock.at(call.arrived)
+    job.reset(told.rank, told.round, now, rejoin=told.rejoin, members=told.members)
+    return answers.data({})
+
+
+def report(service: Service, call: Call) -> Answer:
+    """Take a worker's account of a finished round."""
+    told = _body(schema.Report, call)
+    job = service.jobs.get(call.job)
+    job.report(told, job.clock.at(call.arrived))
+    return answers.data({})
+
+
+def end(service: Service, call: Call) -> Answer:
+    """End a job."""
+    told = _body(schema.End, call)
+    job = _existing(service, call)
+    job.end(told.reason, job.clock.at(call.arrived))
+    return answers.data({})
+
+
+def jobs(service: Service, call: Call) -> Answer:
+    """List the jobs."""
+    return answers.model(schema.JobList(jobs=live.summaries(service.jobs.all())))
+
+
+def job(service: Service, call: Call) -> Answer:
+    """Show one job with its workers."""
+    return answers.model(live.view(_existing(service, call), service.history.dropped))
+
+
+# --- out of the database ---------------------------------------------------------------------------------------------
+
+
+def rounds(service: Service, call: Call) -> Answer:
+    """Page through the rounds of a run."""
+    after, limit = _page(call)
+    from . import history_reader
+
+    rows = history_reader.rounds(_run(service, call), after, limit)
+    return answers.data({"rounds": rows, "next": rows[-1]["id"] if rows else after})
+
+
+def events(service: Service, call: Call) -> Answer:
+    """Page through the events of a run."""
+    after, limit = _page(call)
+    from . import history_reader
+
+    rows = history_reader.events(_run(service, call), after, limit)
+    return answers.data({"events": rows, "next": rows[-1]["id"] if rows else after})
+
+
+def runs(service: Service, call: Call) -> Answer:
+    """List the runs of the history."""
+    limit = call.option("limit", 50, 1, config.HISTORY_PAGE)
+    job = call.text_option("job")
+    if job:
+        service.jobs.find(job)  # checks the name
+    from . import history_reader
+
+    _need_database(service)
+    return answers.data({"runs": history_reader.runs(job, limit)})
+
+
+def _page(call: Call) -> tuple[int, int]:
+    return call.option("after", 0, 0, _MOST_AFTER), call.option("limit", config.HISTORY_PAGE, 1, config.HISTORY_PAGE)
+
+
+def _run(service: Service, call: Call) -> int:
+    """Return the primary key of the run that is meant: the one named, or the newest under the job's name."""
+    from . import history_reader
+
+    job = service.jobs.find(call.job)
+    _need_database(service)
+    named = call.text_option("run")[:64]
+    found = history_reader.find(call.job, _printable(named) or (job.key if job else ""))
+    if found is None:
+        raise NotFoundError(f"the history has no {'such run' if named else 'run'} of job {call.job!r} yet")
+    return found
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise InvalidError(f"run must be the id of a run, not {text!r}")
+    return text
+
+
+def _need_database(service: Service) -> None:
+    if not service.history.ready.is_set():
+        raise UnavailableError("the database of the history cannot be reached yet")
+
+
+# --- helpers -----------------------------------------------------------------------------------------------------
+
+
+def _body(kind: type[Model], call: Call) -> Model:
+    """Return the request's body. Raises `InvalidError` naming what is wrong with it."""
+    if call.content_type != JSON:
+        raise InvalidError(f"send the body as JSON (Content-Type: {JSON}), not {call.content_type[:80]!r}")
+    try:
+        return kind.model_validate_json(call.body)
+    except ValidationError as error:
+        raise InvalidError("; ".join(_words(problem) for problem in error.errors()[:3])) from None
+
+
+def _words(problem: Any) -> str:
+    place = ".".join(str(part) for part in problem["loc"])[:80]
+    return f"{place}: {problem['msg']}" if place else str(problem["msg"])
+
+
+def _existing(service: Service, call: Call) -> Job:
+    found = service.jobs.find(call.job)
+    if found is None:
+        raise NotFoundError(f"there is no job {call.job!r}; GET /api/v1/jobs lists those that there are")
+    return found

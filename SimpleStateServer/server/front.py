@@ -1,0 +1,109 @@
+"""The ASGI application: answers the calls of `operations` itself, at once, and leaves everything else to Django.
+
+All calls that touch a job are answered one after the other in the thread of the event loop, so no lock is ever waited
+for. Calls that read the database, and pages, run in Django's threads.
+"""
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from esync import config
+
+from . import answers, operations
+from .answers import JSON_HEADERS, Answer
+from .call import Call
+from .service import Service
+
+Message = dict[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Message, Receive, Send], Awaitable[None]]
+
+_JSON_HEADERS = [(name.lower().encode(), value.encode()) for name, value in JSON_HEADERS]
+
+
+class _Gone(Exception):  # noqa: N818 - no error
+    """The caller has gone before its request was complete."""
+
+
+class Front:
+    """The application.
+
+    Args:
+        service: what the calls are about.
+        django: answers the rest.
+    """
+
+    def __init__(self, service: Service, django: Application) -> None:
+        self._service, self._django = service, django
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            raise RuntimeError(f"nothing here answers {scope['type']}")
+        arrived = time.monotonic()
+        headers = dict(scope["headers"])
+        try:
+            body = await _read(receive, headers)
+        except _Gone:
+            return
+        path, method = scope["path"], scope["method"]
+        found = operations.find(path)
+        operation = found[0].get(method) if found else None
+        if found is None or (operation is not None and operation.database):
+            if body is None:
+                await _send(send, answers.too_large(), method)
+            else:
+                await self._django(scope, _Replay(body, receive), send)
+            return
+        answer = self._service.gate.refuse(method, headers)
+        if answer is None:
+            if body is None:
+                answer = answers.too_large()
+            elif operation is None:
+                answer = answers.wrong_method(path, ", ".join(found[0]))
+            else:
+                query = scope["query_string"].decode("latin-1")
+                answer = operation.run(self._service, Call(arrived, body, headers, found[1], query))
+        await _send(send, answer, method)
+
+
+async def _read(receive: Receive, headers: dict[bytes, bytes]) -> bytes | None:
+    """Return the body, or None if it is too large."""
+    length = headers.get(b"content-length", b"0")
+    if length.isdigit() and int(length[:20]) > config.STATE_SERVER_MAX_BODY:
+        return None
+    body = b""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _Gone
+        body += message.get("body", b"")
+        if len(body) > config.STATE_SERVER_MAX_BODY:
+            return None
+        if not message.get("more_body", False):
+            return body
+
+
+async def _send(send: Send, answer: Answer, method: str) -> None:
+    headers = [*_JSON_HEADERS, (b"content-length", str(len(answer.body)).encode())]
+    for name, value in answer.headers:
+        headers.append((name.lower().encode(), value.encode()))
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if method == "HEAD" else answer.body})
+
+
+class _Replay:
+    """Hands a body that has been read to another application; after that, waits for the caller to go."""
+
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._body: bytes | None = body
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        """Return the next message."""
+        if self._body is None:
+            return await self._receive()
+        body, self._body = self._body, None
+        return {"type": "http.request", "body": body, "more_body": False}

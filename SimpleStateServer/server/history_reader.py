@@ -1,0 +1,64 @@
+"""Reads the history from the database, for people."""
+
+from typing import Any
+
+from django.db.models import Count, Max, Sum
+
+from .models import Event, Round, Run
+
+_ROUND = (
+    "id", "rank", "round", "finished", "device", "host", "local_iterations", "samples", "seconds", "compute", "wait",
+    "exchange", "bytes_sent", "bytes_received", "accuracy", "accuracy_round",
+)  # fmt: skip
+_EVENT = ("id", "at", "kind", "rank", "round", "text")
+_SUMS = ("samples", "bytes_sent", "bytes_received", "compute", "wait", "exchange")
+
+
+def find(job: str, key: str = "") -> int | None:
+    """Return the primary key of a run of this job: the one with that key, or the newest; None if there is none."""
+    runs = Run.objects.filter(job=job)
+    if key:
+        runs = runs.filter(key=key)
+    return runs.order_by("-started", "-pk").values_list("pk", flat=True).first()
+
+
+def rounds(run: int, after: int, limit: int) -> list[dict[str, Any]]:
+    """Return rounds in the order of their arrival, behind the one whose id is `after`."""
+    return list(Round.objects.filter(run=run, pk__gt=after).order_by("pk").values(*_ROUND)[:limit])
+
+
+def events(run: int, after: int, limit: int) -> list[dict[str, Any]]:
+    """Return events in the order of their arrival, behind the one whose id is `after`."""
+    return list(Event.objects.filter(run=run, pk__gt=after).order_by("pk").values(*_EVENT)[:limit])
+
+
+def runs(job: str, limit: int) -> list[dict[str, Any]]:
+    """Return runs with their totals, the newest first; of all jobs where `job` is empty."""
+    found = Run.objects.filter(job=job) if job else Run.objects.all()
+    rows = found.order_by("-started", "-pk")[:limit]
+    totals = {
+        row["run"]: row
+        for row in Round.objects.filter(run__in=[row.pk for row in rows])
+        .values("run")
+        .annotate(
+            rounds=Count("round", distinct=True),
+            last=Max("finished"),
+            best_accuracy=Max("accuracy"),
+            **{f"sum_{name}": Sum(name) for name in _SUMS},
+        )
+    }
+    return [_run(row, totals.get(row.pk, {})) for row in rows]
+
+
+def _run(row: Run, totals: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": row.key,
+        **{
+            name: getattr(row, name)
+            for name in ("job", "run", "started", "ended", "reason", "num_workers", "epsilon", "slowest_iterations")
+        },
+        "rounds": totals.get("rounds", 0),
+        "seconds": max(0.0, totals.get("last", row.started) - row.started),
+        **{name: totals.get(f"sum_{name}") or 0 for name in _SUMS},
+        "best_accuracy": totals.get("best_accuracy"),
+    }

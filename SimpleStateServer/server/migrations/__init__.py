@@ -1,0 +1,1 @@
+"""How the tables of the history came about; applied at each start."""

@@ -1,0 +1,89 @@
+"""The OpenAPI description of the JSON API, made from the table of calls and the classes of their bodies."""
+
+import json
+from functools import cache
+from typing import Any
+
+from pydantic.json_schema import models_json_schema
+
+from esync import __version__
+
+from . import schema
+from .operations import API, DESCRIPTION_PATH, Operation
+from .registry import NAME
+
+_REFUSALS = {
+    400: "The request makes no sense; the text names what was expected.",
+    401: "The token is missing or wrong.",
+    404: "There is no such job.",
+    409: "It does not fit what the job is doing. With Retry-After: not yet.",
+    413: "The body is too large.",
+    503: "The database of the history cannot be reached.",
+}
+_TYPES = {int: {"type": "integer", "minimum": 0}, str: {"type": "string", "maxLength": 64}}
+_JOB = {
+    "name": "job",
+    "in": "path",
+    "required": True,
+    "description": "name of the job",
+    "schema": {"type": "string", "pattern": f"^{NAME.pattern}$"},
+}
+
+
+@cache
+def description() -> bytes:
+    """Return the description as JSON."""
+    models = {model for operation in API for model in (operation.body, operation.answer) if model is not None}
+    models.add(schema.Problem)
+    modes = [(model, "validation") for model in sorted(models, key=lambda model: model.__name__)]
+    _, definitions = models_json_schema(modes, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in API:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
+    content = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "ESync state server",
+            "version": __version__,
+            "description": "Which worker is ready to exchange, and what the workers did. The published calls /, "
+            "/init/, /apply/ and /reset/ stand beside this and mean the job `default`.",
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {
+            "schemas": definitions["$defs"],
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+    return json.dumps(content).encode()
+
+
+def _operation(operation: Operation) -> dict[str, Any]:
+    success: dict[str, Any] = {"description": "Done."}
+    if operation.answer is not None:
+        success["content"] = _content(operation.answer.__name__)
+    elif operation.path == DESCRIPTION_PATH:
+        success["content"] = {"application/json": {"schema": {"type": "object"}}}
+    described: dict[str, Any] = {
+        "operationId": operation.handler.__name__.strip("_"),
+        "summary": (operation.handler.__doc__ or "").strip().rstrip("."),
+        "responses": {
+            "200": success,
+            **{
+                str(status): {"description": _REFUSALS[status], "content": _content("Problem")}
+                for status in sorted({400, 401, *operation.refusals})
+            },
+        },
+    }
+    parameters: list[dict[str, Any]] = [_JOB] if "{job}" in operation.path else []
+    parameters += [{"name": name, "in": "query", "schema": _TYPES[kind]} for name, kind in operation.options]
+    if parameters:
+        described["parameters"] = parameters
+    if operation.body is not None:
+        described["requestBody"] = {"required": True, "content": _content(operation.body.__name__)}
+    return described
+
+
+def _content(model: str) -> dict[str, Any]:
+    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{model}"}}}

@@ -1,0 +1,114 @@
+"""The calls that this server answers: one table for the web servers, for Django and for the OpenAPI description."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+
+from esync.coordination.coordinator import RefusedError
+
+from . import answers, api, published, schema
+from .answers import Answer, logger
+from .call import Call
+from .service import Service
+
+PREFIX = "/api/v1/"
+_JOBS = PREFIX + "jobs/"
+DESCRIPTION_PATH = PREFIX + "openapi.json"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One call.
+
+    Attributes:
+        method: of HTTP.
+        path: with {job} where a job's name stands.
+        handler: answers it.
+        body: what is sent, if anything.
+        answer: what comes back with status 200.
+        refusals: statuses, beside 400 and 401, with which it may be refused.
+        options: names behind the question mark, and the types of their values in JSON.
+        database: it reads the database, and so may take its time.
+    """
+
+    method: str
+    path: str
+    handler: Callable[[Service, Call], Answer]
+    body: type[BaseModel] | None = None
+    answer: type[BaseModel] | None = None
+    refusals: tuple[int, ...] = ()
+    options: tuple[tuple[str, type], ...] = ()
+    database: bool = False
+
+    def run(self, service: Service, call: Call) -> Answer:
+        """Answer a request, whatever happens."""
+        try:
+            return self.handler(service, call)
+        except RefusedError as reason:
+            return answers.refused(reason)
+        except Exception as error:
+            if self.database and _is_away(error):
+                return answers.refused(answers.UnavailableError("the database of the history cannot be reached"))
+            logger.exception("unexpected failure of %s %s", self.method, self.path)
+            return answers.failed()
+
+
+def _is_away(error: Exception) -> bool:
+    from django.db import Error
+
+    return isinstance(error, Error)
+
+
+def _describe(service: Service, call: Call) -> Answer:
+    """Describe the API."""
+    from .openapi import description
+
+    return Answer(200, description())
+
+
+_PAGE = (("after", int), ("limit", int), ("run", str))
+
+PUBLISHED = (
+    Operation("GET", "/", published.home),
+    Operation("POST", "/init/", published.init),
+    Operation("POST", "/apply/", published.apply),
+    Operation("POST", "/reset/", published.reset),
+)
+API = (
+    Operation("GET", _JOBS.rstrip("/"), api.jobs, answer=schema.JobList),
+    Operation("GET", _JOBS + "{job}", api.job, answer=schema.JobView, refusals=(404,)),
+    Operation("POST", _JOBS + "{job}", api.begin, schema.Begin, schema.JobSummary, (409, 413)),
+    Operation("POST", _JOBS + "{job}/query", api.query, schema.Query, schema.Decision, (409, 413)),
+    Operation("POST", _JOBS + "{job}/reset", api.reset, schema.Reset, schema.Nothing, (409, 413)),
+    Operation("POST", _JOBS + "{job}/report", api.report, schema.Report, schema.Nothing, (409, 413)),
+    Operation("POST", _JOBS + "{job}/end", api.end, schema.End, schema.Nothing, (404, 413)),
+    Operation("GET", _JOBS + "{job}/rounds", api.rounds, None, schema.Rounds, (404, 503), options=_PAGE, database=True),
+    Operation("GET", _JOBS + "{job}/events", api.events, None, schema.Events, (404, 503), options=_PAGE, database=True),
+    Operation(
+        "GET", PREFIX + "runs", api.runs, None, schema.Runs, (503,), (("job", str), ("limit", int)), database=True
+    ),
+    Operation("GET", DESCRIPTION_PATH, _describe),
+)
+
+Methods = dict[str, Operation]
+_EXACT: dict[str, Methods] = {}
+_OF_JOB: dict[str, Methods] = {}
+for _operation in PUBLISHED + API:
+    _head, _, _action = _operation.path.partition("{job}")
+    _table, _key = (_OF_JOB, _action) if _head != _operation.path else (_EXACT, _operation.path)
+    _table.setdefault(_key, {})[_operation.method] = _operation
+    if _operation.method == "GET":
+        _table[_key]["HEAD"] = _operation
+
+
+def find(path: str) -> tuple[Methods, str] | None:
+    """Return the calls of a path by method, and the job that it names; None for an unknown path."""
+    methods = _EXACT.get(path)
+    if methods is not None:
+        return methods, ""
+    if not path.startswith(_JOBS):
+        return None
+    job, slash, action = path[len(_JOBS) :].partition("/")
+    methods = _OF_JOB.get(slash + action)
+    return (methods, job) if methods is not None else None

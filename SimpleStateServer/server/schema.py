@@ -1,0 +1,202 @@
+"""The bodies of the JSON API, checked on arrival; the OpenAPI description is made from these classes, too.
+
+Durations are seconds; moments are seconds since 1970 by the state server's clock.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from esync import config
+
+Rank = Annotated[int, Field(ge=0, lt=config.MAX_WORKERS)]
+Count = Annotated[int, Field(ge=0, lt=10**9)]
+Large = Annotated[int, Field(ge=0, lt=2**53)]  # what JSON numbers hold everywhere
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Text = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+State = Literal["waiting for workers", "running", "silent", "ended"]
+WorkerState = Literal["not seen", "computing", "waiting", "exchanging", "dropped"]
+
+
+class Body(BaseModel):
+    """What a caller sends: nothing but the fields named, and of their types."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Begin(Body):
+    """Begins a job, or, with the same `run`, finds it begun already."""
+
+    num_workers: int = Field(ge=1, le=config.MAX_WORKERS)
+    epsilon: Seconds | None = Field(None, description="seconds that guard READY; null: chosen from what is measured")
+    slowest_iterations: int = Field(config.SLOWEST_ITERATIONS, ge=1, lt=10**9)
+    run: str = Field("", max_length=64, pattern=r"^[ -~]*$", description="a text that only this training uses")
+
+
+class Query(Body):
+    """A worker asks before a local iteration whether to exchange instead."""
+
+    rank: Rank
+    round: Count
+    iteration: Count = Field(description="local iterations done in this round; 0 never gets READY")
+    capability: Seconds = Field(description="seconds of the newest iteration, not smoothed; 0 for unknown")
+    round_trip: Seconds | None = Field(None, description="seconds that the last query took, as the worker saw it")
+
+
+class Decision(BaseModel):
+    """READY or not."""
+
+    ready: bool
+    lease: float = Field(description="seconds for which the caller need not ask again")
+
+
+class Reset(Body):
+    """A worker holds the model of `round` and begins it."""
+
+    rank: Rank
+    round: Count
+    rejoin: bool = Field(False, description="this worker takes the place of one that died")
+    members: Annotated[list[Rank], Field(max_length=config.MAX_WORKERS)] | None = Field(
+        None, description="ranks that take part from now on; null: no news"
+    )
+
+
+class Report(Body):
+    """What one worker did in one finished round; for people, never for decisions."""
+
+    rank: Rank
+    round: Count
+    device: Text
+    host: Text
+    local_iterations: Count
+    samples: Large
+    seconds: Seconds = Field(description="of the whole round")
+    compute: Seconds
+    wait: Seconds
+    exchange: Seconds
+    bytes_sent: Large
+    bytes_received: Large
+    accuracy: Share | None = None
+    accuracy_round: Count | None = Field(None, description="the round whose weights have that accuracy")
+
+
+class End(Body):
+    """Ends a job: another one may begin under its name at once."""
+
+    reason: Text = "done"
+
+
+class Nothing(BaseModel):
+    """The call has nothing to tell."""
+
+
+class Problem(BaseModel):
+    """Why a request was refused."""
+
+    error: str
+
+
+class JobSummary(BaseModel):
+    """One job in a list."""
+
+    name: str
+    id: str = Field(description="of this run; another run under the same name has another one")
+    run: str
+    state: State
+    started: float
+    heard: float | None = Field(description="when a worker last told something new")
+    ended: float | None
+    reason: str
+    num_workers: int
+    round: int
+    epsilon: float | None
+    slowest_iterations: int
+    slowest: int | None = Field(description="rank of the slowest worker")
+
+
+class JobList(BaseModel):
+    """The jobs that this server coordinates, the newest first."""
+
+    jobs: list[JobSummary]
+
+
+class WorkerView(BaseModel):
+    """A worker as it is now."""
+
+    rank: int
+    state: WorkerState
+    round: int
+    local_iterations: int = Field(description="done in this round")
+    ready: bool
+    capability: float = Field(description="seconds of an iteration, smoothed; 0 while unknown")
+    heard: float | None
+    last_report: Report | None
+
+
+class JobView(JobSummary):
+    """A job with its workers."""
+
+    workers: list[WorkerView]
+    history_dropped: int = Field(description="entries of all jobs that did not get into the database")
+
+
+class RoundRow(Report):
+    """One worker's round in the history."""
+
+    id: int
+    finished: float
+
+
+class Rounds(BaseModel):
+    """A page of rounds in the order of their arrival; `next` is the `after` of the next page."""
+
+    rounds: list[RoundRow]
+    next: int
+
+
+class EventRow(BaseModel):
+    """Something worth telling about a job."""
+
+    id: int
+    at: float
+    kind: str
+    rank: int | None
+    round: int | None
+    text: str
+
+
+class Events(BaseModel):
+    """A page of events in the order of their arrival; `next` is the `after` of the next page."""
+
+    events: list[EventRow]
+    next: int
+
+
+class RunRow(BaseModel):
+    """One run in the history, with its totals."""
+
+    id: str
+    job: str
+    run: str
+    started: float
+    ended: float | None
+    reason: str
+    num_workers: int
+    epsilon: float | None
+    slowest_iterations: int
+    rounds: int
+    seconds: float = Field(description="from the start to the last report")
+    samples: int
+    bytes_sent: int
+    bytes_received: int
+    compute: float = Field(description="of all workers")
+    wait: float
+    exchange: float
+    best_accuracy: float | None
+
+
+class Runs(BaseModel):
+    """Runs, the newest first."""
+
+    runs: list[RunRow]

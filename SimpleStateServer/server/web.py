@@ -1,0 +1,126 @@
+"""The production web server: uvicorn, in this process and nobody else's, because the jobs live in its memory."""
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from esync import config
+from esync.errors import ExpectedError
+
+from .front import Application, Front
+from .service import Service
+
+
+class Protocol(HttpToolsProtocol):
+    """uvicorn's HTTP with a limit on the headers, which it would collect without end."""
+
+    _header_bytes = 0
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        self._header_bytes = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """Take a piece of the path."""
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header."""
+        self._count(len(name) + len(value))
+        super().on_header(name, value)
+
+    def _count(self, size: int) -> None:
+        self._header_bytes += size
+        if self._header_bytes > config.STATE_SERVER_MAX_HEADERS:
+            raise ValueError("too many headers")  # ends the request as one that cannot be read
+
+
+class WebServer(uvicorn.Server):
+    """Serves on sockets that listen already, until `should_exit` is set or a signal comes."""
+
+    def __init__(self, application: Application, sockets: list[socket.socket], **tls: Any) -> None:
+        super().__init__(
+            uvicorn.Config(
+                application,
+                http=Protocol,
+                ws="none",
+                lifespan="off",
+                interface="asgi3",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                date_header=False,
+                proxy_headers=False,
+                limit_concurrency=config.STATE_SERVER_CONNECTIONS,
+                timeout_keep_alive=config.STATE_SERVER_KEEP_ALIVE,
+                timeout_graceful_shutdown=config.STATE_SERVER_FAREWELL,
+                **tls,
+            )
+        )
+        self.sockets = sockets
+
+    def run(self) -> None:  # type: ignore[override]
+        """Serve."""
+        super().run(sockets=self.sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """End on a signal without raising it again: it was meant, and has been obeyed."""
+        with super().capture_signals():
+            yield
+            self._captured_signals.clear()
+
+
+def listen(host: str, port: int) -> list[socket.socket]:
+    """Return sockets that listen on all addresses of that name; port 0 takes a free one. Raises OSError."""
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    sockets: list[socket.socket] = []
+    try:
+        for family, address in dict.fromkeys((entry[0], entry[4]) for entry in found):
+            place = (address[0], sockets[0].getsockname()[1] if sockets else port, *address[2:])
+            sockets.append(_listen(family, place))
+    except BaseException:
+        for one in sockets:
+            one.close()
+        raise
+    return sockets
+
+
+def _listen(family: int, address: tuple[Any, ...]) -> socket.socket:
+    one = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        one.bind(address)
+        one.listen(1024)
+    except BaseException:
+        one.close()
+        raise
+    return one
+
+
+def create(
+    service: Service, sockets: list[socket.socket], cert: Path | None = None, key: Path | None = None
+) -> WebServer:
+    """Return the web server.
+
+    Raises:
+        ExpectedError: certificate and key cannot be used.
+    """
+    from django.core.asgi import get_asgi_application
+
+    tls = {} if cert is None else {"ssl_certfile": str(cert), "ssl_keyfile": str(key) if key else None}
+    server = WebServer(Front(service, get_asgi_application()), sockets, **tls)
+    try:
+        server.config.load()
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise ExpectedError(f"the certificate {cert} and its key {key or cert} cannot be used: {error}") from None
+    return server
