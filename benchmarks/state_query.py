@@ -18,7 +18,7 @@ from pathlib import Path
 from esync.coordination.client import StateServerClient
 
 ROOT = Path(__file__).resolve().parents[1]
-WARM_UP = 50  # questions before those that count
+WARM_UP = 200  # questions before those that count
 TARGET = 0.6  # milliseconds, p50
 SERVERS = {
     "python -m esync.state_server": ["-m", "esync.state_server", "--port", "0"],
