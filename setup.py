@@ -10,7 +10,9 @@ HERE = Path(__file__).parent
 BASE = [
     "numpy>=1.23,<2",  # MXNet 1.9.1 was built against NumPy 1; the wire protocol and the rules are NumPy too
     "django>=5.1,<6",  # the state server's web framework
-    "waitress>=3,<4",  # a production WSGI server in pure Python, for python -m esync.state_server
+    "uvicorn>=0.30,<1",  # the web server of python -m esync.state_server: one process, TLS …
+    "httptools>=0.6,<1",  # … its parser of requests, in C
+    "uvloop>=0.19,<1",  # … its event loop, in C: halves the time of an answer
     "matplotlib>=3.7,<4",  # the figures
     "pydantic>=2.6,<3",  # checks cluster descriptions and names the field that is wrong
     "pyyaml>=6,<7",  # reads cluster descriptions
@@ -32,10 +34,17 @@ EXTRAS = {
     "cu112": ["mxnet-cu112==1.9.1", *GLUON],
     "cu117": ["mxnet-cu117==1.9.1", *GLUON],
     "mpi": ["mpi4py>=4,<5", "mpich>=4,<6"],  # collectives other than the parameter server
+    "postgres": [
+        "dj-database-url>=2.1,<4",  # reads DATABASE_URL, where the history is not to be a SQLite file
+        "psycopg[binary]>=3.1,<4",  # Django's way to PostgreSQL
+    ],
     "dev": [
         "pytest>=8,<10",  # the test runner
         "pytest-timeout>=2.3,<3",  # no test may hang the suite
         "hypothesis>=6.100,<7",  # properties of partitions, rules and the coordinator
+        "schemathesis>=4,<5",  # makes requests out of the state server's own description
+        "dj-database-url>=2.1,<4",  # the history on a real PostgreSQL
+        "psycopg[binary]>=3.1,<4",
         "ruff>=0.6,<1",  # style and lint
         "mypy>=1.11,<3",  # types
     ],

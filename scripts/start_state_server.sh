@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Starts the state server on this machine; it stays when you log out.
 #
-#     scripts/start_state_server.sh [--host 0.0.0.0] [--port 10010]
+#     scripts/start_state_server.sh [--host 0.0.0.0] [--port 10010] [further flags of python -m esync.state_server]
 #
-# Prints where it listens, its process id and its log. Ends with the server's exit code where it does not start.
+# Whoever talks to it has to know a token: that of ESYNC_TOKEN or, where that is not set, a new one. Prints where it
+# listens, the line to set the token with where the workers start, its process id and its log. Workers of the published
+# code know of no token: give --insecure. Ends with the server's exit code where it does not start.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,6 +15,10 @@ runs=${ESYNC_RUN_DIR:-runs}
 mkdir -p "$runs"
 log=$(realpath "$runs")/state_server-$(date +%Y%m%d-%H%M%S)-$$.log
 
+if [[ " $* " != *" --insecure "* && -z "${ESYNC_TOKEN:-}" ]]; then
+    ESYNC_TOKEN=$("$python" -c 'import secrets; print(secrets.token_urlsafe(24))')
+    export ESYNC_TOKEN
+fi
 nohup "$python" -u -m esync.state_server --host 0.0.0.0 "$@" > "$log" 2>&1 < /dev/null &
 pid=$!
 until grep -q '^listening on ' "$log"; do
@@ -26,4 +32,7 @@ until grep -q '^listening on ' "$log"; do
     sleep 0.1
 done
 grep '^listening on ' "$log"
+if [ -n "${ESYNC_TOKEN:-}" ]; then
+    echo "export ESYNC_TOKEN=$ESYNC_TOKEN"
+fi
 echo "process $pid, log $log; stop it with: kill $pid"

@@ -40,6 +40,8 @@ class Answer:
     headers: tuple[tuple[str, str], ...] = ()
 
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps would make an encoder for each answer
+
 #: The answer of the calls that have nothing to tell.
 EMPTY = Answer()
 
@@ -63,13 +65,13 @@ class AtMost(logging.Filter):
         return self._seen <= self._lines
 
 
-logger = logging.getLogger("esync.state_server")
+logger = logging.getLogger("esync.state_server.answers")
 logger.addFilter(AtMost(lines=20, seconds=config.ANNOUNCE_AFTER))
 
 
 def data(content: dict[str, Any]) -> Answer:
     """Return `content` as JSON."""
-    return Answer(200, json.dumps(content, separators=(",", ":")).encode())
+    return Answer(200, _encode(content).encode())
 
 
 def model(content: BaseModel) -> Answer:

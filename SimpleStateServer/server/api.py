@@ -28,10 +28,10 @@ def query(service: Service, call: Call) -> Answer:
     """Answer whether a worker shall exchange."""
     asked = _body(schema.Query, call)
     job = service.jobs.get(call.job)
-    ready, lease = job.query(
+    decision = job.query(
         asked.rank, asked.round, asked.iteration, asked.capability, job.clock.at(call.arrived), asked.round_trip
     )
-    return Answer(200, b'{"ready":%s,"lease":%s}' % (b"true" if ready else b"false", repr(float(lease)).encode()))
+    return answers.data({"ready": decision.ready, "lease": decision.lease})
 
 
 def reset(service: Service, call: Call) -> Answer:

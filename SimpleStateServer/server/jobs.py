@@ -8,10 +8,10 @@ import time
 import uuid
 from pathlib import Path
 from threading import RLock
-from typing import Any, NamedTuple
+from typing import Any
 
 from esync import config
-from esync.coordination.coordinator import ConflictError, Coordinator, InvalidError, RefusedError
+from esync.coordination.coordinator import ConflictError, Coordinator, Decision, InvalidError, RefusedError
 
 from . import journal
 from .clock import Clock
@@ -19,13 +19,6 @@ from .history import History, RunInfo
 from .schema import Report
 
 logger = logging.getLogger("esync.state_server")
-
-
-class Answered(NamedTuple):
-    """What a query is answered."""
-
-    ready: bool
-    lease: float  # seconds for which the caller need not ask again
 
 
 class Job:
@@ -85,12 +78,12 @@ class Job:
 
     def query(
         self, rank: int, round: int, iteration: int, capability: float, now: float, round_trip: float | None = None
-    ) -> Answered:
-        """Answer a question; see `Coordinator.apply`."""
+    ) -> Decision:
+        """Answer a question; see `Coordinator.query`."""
         with self._lock:
-            ready = self.coordinator.apply(rank, iteration, capability, now, round=round)
+            decision = self.coordinator.query(rank, round, iteration, capability, now, round_trip)
             self._took("q", rank, now, round, iteration, capability, round_trip)
-            return Answered(ready, 0.0)
+            return decision
 
     def reset(
         self,

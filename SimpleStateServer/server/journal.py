@@ -7,6 +7,7 @@ fsync: that would guard against the end of the *machine*, and cost every answer 
 """
 
 import json
+import logging
 import os
 import time
 import zlib
@@ -17,9 +18,10 @@ from typing import Any
 
 from esync import config
 
-from .answers import logger
+logger = logging.getLogger("esync.state_server")
 
 Entry = list[Any]
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class DamagedJournalError(ValueError):
@@ -46,7 +48,7 @@ class Contents:
 
 def encode(entry: Any) -> bytes:
     """Return `entry` as a line."""
-    text = json.dumps(entry, separators=(",", ":")).encode()
+    text = _encode(entry).encode()
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 

@@ -1,5 +1,6 @@
 """The calls that this server answers: one table for the web servers, for Django and for the OpenAPI description."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -8,9 +9,11 @@ from pydantic import BaseModel
 from esync.coordination.coordinator import RefusedError
 
 from . import answers, api, published, schema
-from .answers import Answer, logger
+from .answers import Answer
 from .call import Call
 from .service import Service
+
+logger = logging.getLogger("esync.state_server")
 
 PREFIX = "/api/v1/"
 _JOBS = PREFIX + "jobs/"

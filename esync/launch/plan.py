@@ -11,12 +11,15 @@ from ..progress import VARIABLE as PROGRESS_VARIABLE
 from ..worker import FOLDER_VARIABLE
 from . import flags
 from .description import Description, DescriptionError, Worker
+from .folders import PROCESSES
 from .ground import Ground
-from .hosts import Host
+from .hosts import LOOPBACK, Host
 from .spec import Plan, ProcessSpec
 
 #: What a state server prints when it can be asked.
 STATE_SERVER_READY = "listening on "
+#: The state server's folder beside the logs of the processes; hidden, so that no log tool takes it for a device's.
+STATE_FOLDER = ".state-server"
 #: In the environment of every process, so that its output arrives while it runs.
 COMMON = {"PYTHONUNBUFFERED": "1"}
 
@@ -57,7 +60,7 @@ def plan(
         services = _services(description, ground, cluster, settings)
         if options.mode == "esync" and options.local_iterations is None:
             address = _state_server_address(description, ground)
-            services.append(_state_server(description, ground, address))
+            services.append(_state_server(description, ground, address, mode_folder(options)))
             settings |= address
     folder = mode_folder(options)
     specs = _workers(workers, ground, cluster, {**settings, "log_dir": folder})
@@ -119,10 +122,13 @@ def _state_server_address(description: Description, ground: Ground) -> flags.Set
     return {"state_server_ip": ground.address(section.host), "state_server_port": port}
 
 
-def _state_server(description: Description, ground: Ground, address: flags.Settings) -> ProcessSpec:
+def _state_server(description: Description, ground: Ground, address: flags.Settings, folder: Path) -> ProcessSpec:
     assert description.state_server is not None
     host = description.state_server.host
-    words = ["--host", ground.listen_address, "--port", str(address["state_server_port"])]
+    words = [] if ground.listen_address == LOOPBACK else ["--insecure"]
+    if ground.hosts[host].here:
+        words += ["--state-dir", str(folder / PROCESSES / STATE_FOLDER)]
+    words += ["--host", ground.listen_address, "--port", str(address["state_server_port"])]
     command = _python(ground, host, "esync.state_server", words)
     return ProcessSpec(
         "state-server",

@@ -1,4 +1,4 @@
-"""Calls a state server as published workers do, and starts one as a process."""
+"""Calls a state server as workers do, and starts one as a process."""
 
 import json
 import re
@@ -10,7 +10,10 @@ import urllib.request
 from pathlib import Path
 from urllib.parse import urlencode
 
+from tests import child
+
 ROOT = Path(__file__).parents[2]
+JSON = {"Content-Type": "application/json"}
 
 
 def send(url: str, fields: dict | bytes | None = None, method: str | None = None, **headers: str):
@@ -25,17 +28,46 @@ def send(url: str, fields: dict | bytes | None = None, method: str | None = None
     return status, json.loads(text) if text else None, got
 
 
+def post(url: str, content: object, **headers: str):
+    """Make one call of the JSON API. Returns (status, JSON or None, headers)."""
+    return send(url, json.dumps(content).encode(), **JSON, **headers)
+
+
+def begin(url: str, name: str, speeds: list[float], epsilon: float = 0.02) -> str:
+    """Begin a job whose workers tell their speeds; return its address."""
+    job = f"{url}/api/v1/jobs/{name}"
+    assert post(job, {"num_workers": len(speeds), "epsilon": epsilon})[0] == 200
+    for rank, speed in enumerate(speeds):
+        asked = {"rank": rank, "round": 1, "iteration": 0, "capability": speed}
+        assert post(f"{job}/query", asked)[1]["ready"] is False
+    return job
+
+
+def report(rank: int = 0, round: int = 1, **changes: object) -> dict:
+    """A worker's account of a round."""
+    return {
+        "rank": rank, "round": round, "device": "gpu0", "host": "cloud1", "local_iterations": 7, "samples": 448,
+        "seconds": 2.0, "compute": 1.5, "wait": 0.3, "exchange": 0.2, "bytes_sent": 100, "bytes_received": 200,
+        **changes,
+    }  # fmt: skip
+
+
 class ServerProcess:
     """A server in a process of its own; `url` is the address that it printed, `output` all that it printed."""
 
-    def __init__(self, *command: str, cwd: Path = ROOT) -> None:
+    def __init__(self, *command: str, cwd: Path = ROOT, **environment: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, *command], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [sys.executable, *command],
+            cwd=cwd,
+            env=child.environment(PYTHONUNBUFFERED="1", **environment),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         self.url, self.output = "", ""
         for line in self.process.stdout:
             self.output += line
-            if found := re.search(r"http://\S+:\d+", line):
+            if found := re.search(r"https?://\S+:\d+", line):
                 self.url = found[0]
                 break
         # From here on the pipe must be emptied, or a talkative server would come to a stop.

@@ -6,37 +6,49 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from calling import ROOT, ServerProcess, send
+from calling import ROOT, ServerProcess, begin, send
 
-from esync import state_server
-from SimpleStateServer.server import jobs
+from SimpleStateServer.server import service, web
+from SimpleStateServer.server.registry import Jobs
 
 
 @pytest.fixture(scope="session")
-def _listening() -> Iterator[str]:
-    server = state_server.create_server("127.0.0.1", 0)
-    threading.Thread(target=server.run, daemon=True).start()
-    yield f"http://127.0.0.1:{server.effective_port}"
-    server.task_dispatcher.shutdown()
+def running(tmp_path_factory) -> Iterator[service.Service]:
+    """The parts of the state server in this process."""
+    running = service.start(tmp_path_factory.mktemp("state"), token="")
+    assert running.history.ready.wait(60)
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="session")
+def _listening(running) -> Iterator[str]:
+    sockets = web.listen("127.0.0.1", 0)
+    server = web.create(running, sockets)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    yield f"http://127.0.0.1:{sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join(10)
 
 
 @pytest.fixture
-def job(monkeypatch) -> jobs.Job:
-    """The default job, before its first /init/."""
-    fresh = jobs.Job()
-    monkeypatch.setattr(jobs, "default", fresh)
+def jobs(running, monkeypatch) -> Jobs:
+    """The jobs of the state server in this process: none yet, and no journals."""
+    fresh = Jobs(history=running.history)
+    monkeypatch.setattr(running, "jobs", fresh)
     return fresh
 
 
 @pytest.fixture
-def url(_listening, job) -> str:
-    """The address of a state server that runs in this process and has not been initialised."""
+def url(_listening, jobs) -> str:
+    """The address of a state server that runs in this process and has no jobs."""
     return _listening
 
 
 @pytest.fixture
 def begun(url) -> str:
-    """The same with a job of three workers, all of known speed."""
+    """The same with a default job of three workers, all of known speed."""
     assert send(f"{url}/init/", {"num_workers": 3, "epsilon": 0.02})[:2] == (200, None)
     for rank in range(3):
         assert send(f"{url}/apply/", {"r": rank, "k": 0, "c": 0.1 + rank, "te": 1e9})[:2] == (200, {"ready": 0})
@@ -44,12 +56,22 @@ def begun(url) -> str:
 
 
 @pytest.fixture
-def start_process() -> Iterator[Callable[..., ServerProcess]]:
-    """Start servers as processes; they end with the test."""
-    with contextlib.ExitStack() as stack:
+def mine(url) -> str:
+    """The address of job `mine` of the JSON API, with three workers, all of known speed."""
+    return begin(url, "mine", speeds=[0.1, 1.1, 2.1])
 
-        def start(*command: str, cwd: Path = ROOT) -> ServerProcess:
-            server = ServerProcess(*command, cwd=cwd)
+
+@pytest.fixture
+def start_process(tmp_path) -> Iterator[Callable[..., ServerProcess]]:
+    """Start servers as processes, each with a state folder of its own; they end with the test."""
+    with contextlib.ExitStack() as stack:
+        count = 0
+
+        def start(*command: str, cwd: Path = ROOT, **environment: str) -> ServerProcess:
+            nonlocal count
+            count += 1
+            environment.setdefault("ESYNC_STATE_DIR", str(tmp_path / f"state-{count}"))
+            server = ServerProcess(*command, cwd=cwd, **environment)
             stack.callback(server.process.kill)
             return server
 

@@ -168,7 +168,7 @@ def test_unknown_names_of_this_server_are_refused(begun, host, status):
 TEXT = st.text(max_size=12) | st.integers().map(str) | st.floats().map(str) | st.integers(0, 3).map(str)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     call=st.sampled_from(["apply", "reset", "init"]),
     fields=st.dictionaries(st.sampled_from(["r", "k", "c", "te", "t", "num_workers", "epsilon", "run", "x"]), TEXT),

@@ -15,7 +15,6 @@ from faulty_server import OK, FaultyServer, refusal
 from esync import config
 from esync.coordination import Coordination
 from esync.coordination.client import StateServerClient, StateServerError
-from SimpleStateServer.server import jobs
 
 SERVE = ("-m", "esync.state_server", "--port")
 
@@ -149,16 +148,16 @@ def test_it_says_what_it_waits_for_and_gives_up(monkeypatch, caplog, free_port):
     assert "Connection refused" in said[0]
 
 
-def test_init_waits_for_the_end_of_another_training(url, monkeypatch):
+def test_init_waits_for_the_end_of_another_training(url, jobs, monkeypatch):
     monkeypatch.setattr(config, "JOB_ALIVE", 0.5)
     port = url.rsplit(":", 1)[1]
     with StateServerClient("127.0.0.1", port) as old, StateServerClient("127.0.0.1", port, patience=10.0) as new:
         old.init(2, 0.02)
         old.ask(0, 0.1)
-        before = jobs.default.coordinator
+        before = jobs.get("default").coordinator
         new.init(3, 0.02)
-        assert jobs.default.coordinator is not before
-        assert jobs.default.coordinator.num_workers == 3
+        assert jobs.get("default").coordinator is not before
+        assert jobs.get("default").coordinator.num_workers == 3
 
 
 def test_it_survives_a_restart_of_the_server(start_process, free_port):

@@ -12,16 +12,18 @@ from pathlib import Path
 import pytest
 from calling import ROOT, send
 
+from tests import child
+
 SERVE = ("-m", "esync.state_server", "--port", "0")
 
 
-def play(url: str) -> None:
+def play(url: str, **headers: str) -> None:
     """Make each of the published calls once."""
-    assert send(f"{url}/init/", {"num_workers": 1})[0] == 200
-    assert send(f"{url}/apply/", {"r": 0, "k": 0, "c": 1, "te": 1})[1] == {"ready": 0}
-    assert send(f"{url}/apply/", {"r": 0, "k": 1, "c": 1, "te": 1})[1] == {"ready": 1}
-    assert send(f"{url}/reset/", {"r": 0, "t": 2, "te": 1})[0] == 200
-    assert send(f"{url}/")[1]["t"] == 2
+    assert send(f"{url}/init/", {"num_workers": 1}, **headers)[0] == 200
+    assert send(f"{url}/apply/", {"r": 0, "k": 0, "c": 1, "te": 1}, **headers)[1] == {"ready": 0}
+    assert send(f"{url}/apply/", {"r": 0, "k": 1, "c": 1, "te": 1}, **headers)[1] == {"ready": 1}
+    assert send(f"{url}/reset/", {"r": 0, "t": 2, "te": 1}, **headers)[0] == 200
+    assert send(f"{url}/", **headers)[1]["t"] == 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -47,7 +49,7 @@ def test_a_port_in_use_is_one_clear_sentence(start_process):
 
 @pytest.mark.parametrize("host", ["no-such-name.invalid", "203.0.113.7"])
 def test_an_address_of_another_machine_is_one_clear_sentence(start_process, host):
-    server = start_process(*SERVE, "--host", host)
+    server = start_process(*SERVE, "--host", host, "--insecure")
     assert server.wait(30) == 1
     assert server.output.startswith(f"the state server cannot listen on {host}:0: ")
     assert len(server.output.splitlines()) == 1
@@ -68,7 +70,7 @@ def test_runserver_from_a_checkout(start_process):
 def test_it_works_without_mxnet():
     program = (
         "import sys; sys.modules['mxnet'] = None\n"
-        "import esync.state_server, esync.coordination.client, SimpleStateServer.wsgi\n"
+        "import esync.state_server, esync.coordination.client, SimpleStateServer.server.web\n"
         "print('fine')"
     )
     environment = {name: value for name, value in os.environ.items() if name != "DMLC_ROLE"}
@@ -76,20 +78,24 @@ def test_it_works_without_mxnet():
     assert done.stdout == "fine\n", done.stderr
 
 
-def test_the_start_script_leaves_a_server_running(tmp_path, monkeypatch):
-    monkeypatch.setenv("ESYNC_RUN_DIR", str(tmp_path))
+def test_the_start_script_leaves_a_server_running_that_wants_the_token_it_printed(tmp_path):
     script = ROOT / "scripts" / "start_state_server.sh"
-    started = subprocess.run([script, "--port", "0", "--host", "127.0.0.1"], capture_output=True, text=True, timeout=60)
+    environment = child.environment(ESYNC_RUN_DIR=str(tmp_path / "runs"), ESYNC_STATE_DIR=str(tmp_path / "state"))
+
+    def run(*words: str) -> subprocess.CompletedProcess:
+        return subprocess.run([script, *words], capture_output=True, text=True, timeout=60, env=environment)
+
+    started = run("--port", "0", "--host", "127.0.0.1")
     assert started.returncode == 0, started.stderr
-    address, process = started.stdout.splitlines()
+    listening, export, process = started.stdout.splitlines()
     pid, log = re.match(r"process (\d+), log (/.*\.log);", process).groups()
     try:
-        play(address.removeprefix("listening on "))
-        again = subprocess.run(
-            [script, "--port", address.rsplit(":", 1)[1]], capture_output=True, text=True, timeout=60
-        )
+        url = listening.removeprefix("listening on ")
+        assert send(f"{url}/")[0] == 401
+        play(url, Authorization=f"Bearer {export.removeprefix('export ESYNC_TOKEN=')}")
+        again = run("--port", url.rsplit(":", 1)[1])
         assert again.returncode == 1
         assert "Address already in use" in again.stderr
     finally:
         os.kill(int(pid), signal.SIGTERM)
-    assert Path(log).parent == tmp_path
+    assert Path(log).parent == tmp_path / "runs"
