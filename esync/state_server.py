@@ -65,6 +65,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     sys.setswitchinterval(config.STATE_SERVER_SWITCH_INTERVAL)
     try:
         return _serve(arguments)
+    except ModuleNotFoundError as error:
+        print(f"the state server needs {error.name}, which is not installed: pip install esync again", file=sys.stderr)
+        return 1
     except ExpectedError as error:
         print(error, file=sys.stderr)
         return 1

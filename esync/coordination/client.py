@@ -1,12 +1,14 @@
 """Asks a state server over HTTP, in the form of the published calls: what a worker uses.
 
 Every call may be repeated without harm (the server counts the first arrival), so a call that fails is tried again, with
-growing pauses, until the client's patience is over. One connection is kept open for all of them.
+growing pauses, until the client's patience is over. One connection is kept open for all of them. Where ESYNC_TOKEN is
+set, they carry that token.
 """
 
 import http.client
 import json
 import logging
+import os
 import time
 import uuid
 from collections.abc import Mapping
@@ -52,6 +54,8 @@ class StateServerClient:
         self.address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         self._patience = patience
         self._connection = http.client.HTTPConnection(host, int(port), timeout=timeout)
+        token = os.environ.get("ESYNC_TOKEN", "")
+        self._headers = {**_HEADERS, "Authorization": f"Bearer {token}"} if token else _HEADERS
         self._run = uuid.uuid4().hex  # tells a repeated /init/ from one of another training
 
     def init(self, num_workers: int, epsilon: float, slowest_iterations: int = config.SLOWEST_ITERATIONS) -> None:
@@ -150,7 +154,7 @@ class StateServerClient:
 
     def _attempt(self, path: str, body: bytes) -> "_Answer":
         try:
-            self._connection.request("POST", path, body, _HEADERS)
+            self._connection.request("POST", path, body, self._headers)
             response = self._connection.getresponse()
             return _Answer(response.status, response.getheader("Retry-After"), response.read())
         except BaseException:
