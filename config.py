@@ -71,6 +71,7 @@ MAX_WORKERS = 10_000  # of one job
 JOB_ALIVE = 5.0  # seconds since a worker's last news during which a job is not replaced by another /init/
 SLOWEST_ITERATIONS = 1  # local iterations of the slowest worker in each round
 EPSILON = 0.02  # seconds; READY when the slowest device ends sooner than one own iteration + epsilon
+EPSILON_SHARE = 0.1  # of its own iteration: the most that an automatic epsilon of a worker may be
 EPSILON_PUBLISHED = 0.5  # seconds; what /init/ assumes when a published client does not send epsilon
 LEASE_SHORTEST = 2 / 3  # shortest iteration of the slowest device to reckon with, as a share of its first one
 LEASE_FORGETTING = 0.1  # how fast the shortest of its iterations is forgotten, per iteration

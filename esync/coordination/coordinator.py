@@ -15,11 +15,13 @@ Where this departs from the published rule, it is to survive real clusters:
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from threading import Lock
 from typing import Any
 
 from .. import config
+from .decision import NOT_READY, READY, Decision, automatic_epsilon, decide
+from .records import Record
 
 
 class RefusedError(ValueError):
@@ -41,49 +43,14 @@ class ConflictError(RefusedError):
         self.retry_after = retry_after
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The answer to a question.
-
-    Attributes:
-        ready: True: go and exchange; False: train on.
-        lease: seconds from the answer in which the worker need not ask again; 0 where it is to ask after its next
-            iteration.
-    """
-
-    ready: bool
-    lease: float = 0.0
-
-
-@dataclass(slots=True)
-class Record:
-    """What is known about one worker."""
-
-    rank: int
-    round: int = 1  # the newest round whose model it holds
-    asked: int = -1  # the newest local iteration of this round that it asked after; -1 before its first question
-    ready: bool = False
-    capability: float = 0.0  # smoothed seconds per iteration; 0 while unknown
-    measured: bool = False  # the capability comes from iterations, not only from the trial before the first
-    finished: float = 0.0  # the coordinator's time at which its last iteration, or its last exchange, had ended
-    te: float = 0.0  # the same by the worker's own clock: shown, never used
-    shortest: float = 0.0  # seconds: hardly ever does an iteration take less; 0 while unknown
-    round_trip: float = 0.0  # smoothed seconds of a question and its answer, as the worker sees them; 0 while unknown
-    held_up: float = 0.0  # smoothed seconds per iteration that this worker loses to waiting for answers
-
-    @property
-    def speed_rank(self) -> float:
-        """The capability with "unknown" counted as slower than everything."""
-        return self.capability or math.inf
-
-
 class Coordinator:
     """The records of one job and the answers to its workers. Safe to be called by several threads.
 
     Args:
         num_workers: the ranks are 0 … num_workers − 1.
-        epsilon: seconds. A worker is READY when the slowest one ends sooner than one own iteration + epsilon, so this
-            should cover the round trip of a question and the jitter of an iteration.
+        epsilon: seconds. A worker is READY when the slowest one ends sooner than one own iteration (and the round trip
+            of a question, where it says how long that takes) + epsilon. None: for each worker what its iterations and
+            round trips fluctuate by.
         slowest_iterations: local iterations of the slowest worker per round; 1 in the paper.
         smoothing: weight of the newest iteration in the exponentially weighted mean of seconds per iteration.
 
@@ -94,7 +61,7 @@ class Coordinator:
     def __init__(
         self,
         num_workers: int,
-        epsilon: float,
+        epsilon: float | None,
         slowest_iterations: int = config.SLOWEST_ITERATIONS,
         smoothing: float = config.CAPABILITY_SMOOTHING,
     ) -> None:
@@ -105,7 +72,7 @@ class Coordinator:
         if not 0 < smoothing <= 1:
             raise InvalidError(f"smoothing must be above 0 and at most 1, not {smoothing}")
         self.num_workers = num_workers
-        self.epsilon = _seconds("epsilon", epsilon)
+        self.epsilon = None if epsilon is None else _seconds("epsilon", epsilon)
         self.slowest_iterations = slowest_iterations
         self._smoothing = smoothing
         self._round = 1
@@ -143,7 +110,9 @@ class Coordinator:
             _seconds("te", te)
             self._check_question(record, iteration, capability, round)
             if iteration > record.asked:
-                self._note(record, iteration, capability, now, te, iterations=1)
+                record.heard(iteration, capability, now, self._smoothing)
+                record.te = te
+                self._last_progress = now
             return self._answer(record, iteration, now).ready
 
     def query(
@@ -170,9 +139,11 @@ class Coordinator:
                 _seconds("round_trip", round_trip)
             self._check_question(record, iteration, capability, round)
             if iteration > record.asked:
-                self._note_delays(record, iteration, capability, now, round_trip)
-                done = iteration - max(record.asked, 0)
-                self._note(record, iteration, capability, now, record.te, iterations=max(done, 1))
+                news = (iteration, capability, now, self._smoothing, max(iteration - max(record.asked, 0), 1))
+                if round_trip is not None:
+                    record.delayed(*news, round_trip)
+                record.heard(*news)
+                self._last_progress = now
             return self._answer(record, iteration, now)
 
     def reset(self, rank: int, round: int, now: float, te: float = 0.0) -> None:
@@ -200,12 +171,17 @@ class Coordinator:
             self._last_progress = now
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the job as GET / shows it; `records` are lists [rank, k, c, te, ready, round]."""
+        """Return the job as GET / shows it; `records` are lists [rank, k, c, te, ready, round].
+
+        `epsilon` is what was given, or the largest of `epsilons`, which has one for each rank.
+        """
         with self._lock:
+            epsilons = [self._epsilon(record) for record in self._records]
             return {
                 "num_workers": self.num_workers,
                 "t": self._round,
-                "epsilon": self.epsilon,
+                "epsilon": max(epsilons),
+                "epsilons": epsilons,
                 "slowest_iterations": self.slowest_iterations,
                 "records": [[r.rank, max(r.asked, 0), r.capability, r.te, r.ready, r.round] for r in self._records],
             }
@@ -246,69 +222,17 @@ class Coordinator:
         _seconds("c", capability)
         self._check_round(record, round)
 
-    def _note(self, record: Record, iteration: int, capability: float, now: float, te: float, iterations: int) -> None:
-        """Store what a question tells that was not known before; `capability` is the mean of so many iterations."""
-        record.asked = iteration
-        record.finished = now
-        record.te = te
-        self._last_progress = now
-        if capability == 0:
-            return
-        if iteration == 0:
-            # No iteration has ended since the last question. Only the trial before the very first one is news, and it
-            # gives way to the first real iteration.
-            if not record.measured:
-                record.capability = capability
-        elif record.measured:
-            record.capability += (1 - (1 - self._smoothing) ** iterations) * (capability - record.capability)
-            forgotten = record.shortest + config.LEASE_FORGETTING * (record.capability - record.shortest)
-            record.shortest = min(capability, forgotten)
-        else:
-            record.capability = capability
-            record.shortest = config.LEASE_SHORTEST * capability
-            record.measured = True
-
-    def _note_delays(
-        self, record: Record, iteration: int, capability: float, now: float, round_trip: float | None
-    ) -> None:
-        """Store what the network costs this worker; called before `_note`."""
-        if round_trip is None:
-            return
-        record.round_trip += (self._smoothing if record.round_trip else 1) * (round_trip - record.round_trip)
-        if iteration > 0:
-            # It waits for answers or it does not: its messages tell. Anything beyond a round trip was something else.
-            done = iteration - max(record.asked, 0)
-            lost = min(max((now - record.finished) / done - capability, 0.0), record.round_trip)
-            record.held_up += self._smoothing * (lost - record.held_up)
-
     def _answer(self, record: Record, iteration: int, now: float) -> Decision:
         if iteration < record.asked:
-            return Decision(False)  # overtaken by a newer question, so the answer must have been NOT-READY
+            return NOT_READY  # overtaken by a newer question, so the answer must have been NOT-READY
         if record.ready:
-            return Decision(True)
-        decision = self._decide(record, now)
+            return READY
+        decision = decide(self._records, record, self._round, self.slowest_iterations, self._epsilon(record), now)
         record.ready = decision.ready
         return decision
 
-    def _decide(self, record: Record, now: float) -> Decision:
-        """Algorithm 2."""
-        slowest = max(self._records, key=lambda other: other.speed_rank)  # of equals, the lowest rank
-        if slowest.round != self._round:
-            return Decision(False)
-        begun = record.asked > 0  # nobody exchanges without an iteration
-        if slowest is record:
-            return Decision(begun and record.asked >= self.slowest_iterations)
-        if slowest.ready:
-            return Decision(begun)
-        iterations_left = max(self.slowest_iterations - max(slowest.asked, 0), 1)
-        rest_time = iterations_left * (slowest.speed_rank + slowest.held_up) - (now - slowest.finished)
-        slack = rest_time - (record.capability + record.round_trip + self.epsilon)
-        if slack < 0 and begun:
-            return Decision(True)
-        # Nobody can exchange before the slowest's iteration under way has ended, whoever is the slowest by then: so a
-        # lease need never be taken back.
-        unavoidable = slowest.finished + slowest.shortest - now
-        return Decision(False, max(0.0, min(slack / 2, unavoidable)))
+    def _epsilon(self, record: Record) -> float:
+        return automatic_epsilon(record) if self.epsilon is None else self.epsilon
 
 
 def _count(name: str, value: int) -> None:

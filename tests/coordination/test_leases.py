@@ -1,5 +1,6 @@
 """Leases: NOT-READY for some time, without changing what is decided."""
 
+import itertools
 import random
 
 import pytest
@@ -159,30 +160,34 @@ def test_without_jitter_leases_change_nothing_but_the_number_of_questions(speeds
         assert all(few <= many for few, many in zip(leased.queries, asked.queries, strict=True))
 
 
-@settings(deadline=None, max_examples=300)
-@given(speeds=SPEEDS, epsilon=st.floats(0.0, 0.1), jitters=st.data())
-def test_with_jitter_no_wait_is_longer_than_the_rule_allows(speeds, epsilon, jitters):
-    """Whatever ±20 % do to every single iteration, a hypothesis chooses, not a random number.
+@pytest.mark.parametrize("leases", [True, False])
+@settings(deadline=None, max_examples=150)
+@given(
+    others=st.lists(st.floats(0.02, 1.0), min_size=1, max_size=5),
+    ratio=st.floats(1.6, 20.0),
+    epsilon=st.floats(0.0, 0.1),
+    factors=st.lists(st.sampled_from([0.8, 1.0, 1.2]) | st.floats(0.8, 1.2), min_size=1, max_size=60),
+)
+def test_with_jitter_no_wait_is_longer_than_the_rule_allows(leases, others, ratio, epsilon, factors):
+    """Whatever ±20 % do to the iterations, in an order that is chosen to do harm.
 
-    The rule's bound for a device is its own iteration + epsilon, and what the slowest's end was mispredicted by:
-    nothing here can know that. Leases may add 5 % to it.
+    Algorithm 2 alone (leases=False) bounds the wait of a device by its own iteration, epsilon, what the slowest's end
+    was mispredicted by, and what the last question of another one was: 0.4 of its iterations at most, for it was
+    thought to take 0.8 and took 1.2. Leases may add 5 % to that.
     """
-    jitter = 0.2
-
-    def step(rank: int, speed: float) -> float:
-        return speed * jitters.draw(st.sampled_from([1 - jitter, 1.0, 1 + jitter]))
-
-    cluster = VirtualCluster(Coordinator(len(speeds), epsilon), speeds, step=step, leases=True)
-    for played in cluster.run(rounds=4):
+    jitter, turn = 0.2, itertools.cycle(factors)
+    speeds = [*others, ratio * max(others)]  # who is the slowest never changes
+    cluster = VirtualCluster(
+        Coordinator(len(speeds), epsilon), speeds, step=lambda rank, speed: speed * next(turn), leases=leases
+    )
+    for played in cluster.run(rounds=5):
+        mispredicted = abs(played.ended - played.predicted)
         for speed, wait in zip(speeds, played.waits, strict=True):
-            assert wait <= 1.05 * bound(speed, epsilon, jitter, speeds)
+            bound = (1 + jitter) * speed + epsilon + mispredicted + 2 * jitter * max(others)
+            assert wait <= (1.05 if leases else 1.0) * bound + ROUNDING
 
 
-def bound(speed: float, epsilon: float, jitter: float, speeds: list[float]) -> float:
-    return speed * (1 + 2 * jitter) + epsilon + 2 * jitter * max(speeds)
-
-
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_with_jitter_leases_cost_next_to_nothing(seed):
     """The waits of a long run, with leases and without, on the same mean; and far fewer questions."""
     speeds, epsilon = [0.03, 0.3, 1.0], 0.02
@@ -195,10 +200,10 @@ def test_with_jitter_leases_cost_next_to_nothing(seed):
             step=lambda rank, speed, draw=draw: speed * draw.uniform(0.8, 1.2),
             leases=leases,
         )
-        played = cluster.run(rounds=200)
+        played = cluster.run(rounds=120)
         useful = sum(sum(s * n for s, n in zip(speeds, one.iterations, strict=True)) for one in played)
-        figures[leases] = useful / (3 * cluster.now), sum(one.queries[0] for one in played) / 200
-    assert figures[True][0] > 0.99 * figures[False][0]
+        figures[leases] = useful / (3 * cluster.now), sum(one.queries[0] for one in played) / 120
+    assert figures[True][0] > 0.98 * figures[False][0]
     assert figures[True][1] < 0.6 * figures[False][1]
 
 

@@ -69,7 +69,7 @@ class VirtualCluster:
                 arrival = now + delay / 2
                 if self.leases:
                     mean = sum(device.since) / len(device.since)
-                    answer = self.coordinator.query(rank, number, k, mean, arrival, delay)
+                    answer = self.coordinator.query(rank, number, k, mean, arrival, delay if k else None)
                     ready, device.free_until = answer.ready, now + answer.lease
                 else:
                     ready = self.coordinator.apply(rank, k, took, arrival, te=1e9 + now + skew[rank], round=number)

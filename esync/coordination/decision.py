@@ -1,0 +1,68 @@
+"""Algorithm 2 of the paper, with leases: READY or NOT-READY, out of the workers' records and the time.
+
+Pure functions; docs/coordination.md derives the formulas.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .. import config
+from .records import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The answer to a question.
+
+    Attributes:
+        ready: True: go and exchange; False: train on.
+        lease: seconds from the answer in which the worker need not ask again; 0 where it is to ask after its next
+            iteration.
+    """
+
+    ready: bool
+    lease: float = 0.0
+
+
+NOT_READY, READY = Decision(False), Decision(True)
+
+
+def decide(
+    records: Iterable[Record], record: Record, round: int, slowest_iterations: int, epsilon: float, now: float
+) -> Decision:
+    """Answer the worker of `record`, which is in the job's `round` and has not been told READY in it.
+
+    Args:
+        records: of all workers that take part in the round.
+        record: one of them.
+        round: of the job.
+        slowest_iterations: local iterations of the slowest worker per round.
+        epsilon: seconds.
+        now: the coordinator's time, seconds.
+    """
+    slowest = max(records, key=lambda other: other.speed_rank)  # of equals, the lowest rank
+    if slowest.round != round:
+        return NOT_READY
+    begun = record.asked > 0  # nobody exchanges without an iteration
+    if slowest is record:
+        return READY if begun and record.asked >= slowest_iterations else NOT_READY
+    if slowest.ready:
+        return READY if begun else NOT_READY
+    iterations_left = max(slowest_iterations - max(slowest.asked, 0), 1)
+    rest_time = iterations_left * (slowest.speed_rank + slowest.held_up) - (now - slowest.finished)
+    slack = rest_time - (record.capability + record.round_trip + epsilon)
+    if slack < 0 and begun:
+        return READY
+    # Nobody can exchange before the slowest's iteration under way has ended, whoever is the slowest by then: so a lease
+    # that ends before it need never be taken back.
+    unavoidable = slowest.finished + slowest.shortest - now
+    return Decision(False, max(0.0, min(slack / 2, unavoidable)))
+
+
+def automatic_epsilon(record: Record) -> float:
+    """Return the seconds that guard the decision about one worker where no number was given.
+
+    They cover what its iteration and its round trip usually fluctuate by. They cost it that much computing time a
+    round, so they are never more than a small share of its own iteration.
+    """
+    return min(record.jitter + record.round_trip_jitter, config.EPSILON_SHARE * record.capability)

@@ -1,0 +1,68 @@
+"""What is known about one worker, and how its messages add to that: smoothed speeds, delays and their fluctuations."""
+
+import math
+from dataclasses import dataclass
+
+from .. import config
+
+
+@dataclass(slots=True)
+class Record:
+    """What is known about one worker. Times are seconds of the coordinator's clock."""
+
+    rank: int
+    round: int = 1  # the newest round whose model it holds
+    asked: int = -1  # the newest local iteration of this round that it asked after; -1 before its first question
+    ready: bool = False
+    capability: float = 0.0  # smoothed seconds per iteration; 0 while unknown
+    measured: bool = False  # the capability comes from iterations, not only from the trial before the first
+    finished: float = 0.0  # the coordinator's time at which its last iteration, or its last exchange, had ended
+    te: float = 0.0  # the same by the worker's own clock: shown, never used
+    shortest: float = 0.0  # seconds: hardly ever does an iteration take less; 0 while unknown
+    jitter: float = 0.0  # smoothed seconds by which an iteration differs from the capability
+    round_trip: float = 0.0  # smoothed seconds of a question and its answer, as the worker sees them; 0 while unknown
+    round_trip_jitter: float = 0.0  # smoothed seconds by which one differs from that
+    held_up: float = 0.0  # smoothed seconds per iteration that it loses to waiting for answers
+
+    @property
+    def speed_rank(self) -> float:
+        """The capability with "unknown" counted as slower than everything."""
+        return self.capability or math.inf
+
+    def heard(self, iteration: int, capability: float, now: float, smoothing: float, iterations: int = 1) -> None:
+        """Take a question that is news; `capability` is the mean of the `iterations` that ended since the last one."""
+        self.asked = iteration
+        self.finished = now
+        if capability == 0:
+            return
+        if iteration == 0:
+            # No iteration has ended since the last question. Only the trial before the very first one is news, and it
+            # gives way to the first real iteration.
+            if not self.measured:
+                self.capability = capability
+        elif self.measured:
+            # A mean of n fluctuates by 1/√n of what one does; it weighs as much as n equal ones, one after the other.
+            difference = abs(capability - self.capability) * math.sqrt(iterations)
+            self.jitter += smoothing * (difference - self.jitter)
+            self.capability += (1 - (1 - smoothing) ** iterations) * (capability - self.capability)
+            forgotten = self.shortest + config.LEASE_FORGETTING * (self.capability - self.shortest)
+            self.shortest = min(capability, forgotten)
+        else:
+            self.capability = capability
+            self.shortest = config.LEASE_SHORTEST * capability
+            self.measured = True
+
+    def delayed(
+        self, iteration: int, capability: float, now: float, smoothing: float, iterations: int, round_trip: float
+    ) -> None:
+        """Take what the network costs this worker; called before `heard`, with what it gets."""
+        if self.round_trip:
+            self.round_trip_jitter += smoothing * (abs(round_trip - self.round_trip) - self.round_trip_jitter)
+            self.round_trip += smoothing * (round_trip - self.round_trip)
+        else:
+            self.round_trip = round_trip
+        if iteration > 0:
+            # It waits for answers or it does not: the time between its messages tells. Anything beyond a round trip
+            # was something else.
+            lost = min(max((now - self.finished) / iterations - capability, 0.0), self.round_trip)
+            self.held_up += smoothing * (lost - self.held_up)
