@@ -12,6 +12,7 @@ from .schema import JobSummary, JobView, State, WorkerState, WorkerView
 def summary(job: Job) -> dict[str, Any]:
     """Return the fields of a `JobSummary`."""
     heard = job.last_heard()
+    shown = job.coordinator.snapshot()
     return {
         "name": job.name,
         "id": job.key,
@@ -22,8 +23,8 @@ def summary(job: Job) -> dict[str, Any]:
         "ended": job.ended,
         "reason": job.reason,
         "num_workers": job.coordinator.num_workers,
-        "round": job.coordinator.snapshot()["t"],
-        "epsilon": job.coordinator.epsilon,
+        "round": shown["t"],
+        "epsilon": shown["epsilon"],
         "slowest_iterations": job.coordinator.slowest_iterations,
         "slowest": job.slowest,
     }
@@ -61,6 +62,7 @@ def workers(job: Job) -> list[WorkerView]:
                 local_iterations=done,
                 ready=ready,
                 capability=capability,
+                epsilon=shown["epsilons"][rank],
                 heard=_moment(job, heard),
                 last_report=job.reports.get(rank),
             )

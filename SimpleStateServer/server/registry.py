@@ -68,7 +68,7 @@ class Jobs:
             ConflictError: another training is going on under that name, or there are too many jobs.
         """
         check_name(name)
-        coordinator = Coordinator(num_workers, config.EPSILON if epsilon is None else epsilon, slowest_iterations)
+        coordinator = Coordinator(num_workers, epsilon, slowest_iterations)
         with self._lock:
             present = self._jobs.get(name)
             if present is not None:

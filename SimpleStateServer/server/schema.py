@@ -110,7 +110,9 @@ class JobSummary(BaseModel):
     reason: str
     num_workers: int
     round: int
-    epsilon: float | None
+    epsilon: float = Field(
+        description="seconds that guard READY; where it is chosen from what is measured, the largest"
+    )
     slowest_iterations: int
     slowest: int | None = Field(description="rank of the slowest worker")
 
@@ -130,6 +132,7 @@ class WorkerView(BaseModel):
     local_iterations: int = Field(description="done in this round")
     ready: bool
     capability: float = Field(description="seconds of an iteration, smoothed; 0 while unknown")
+    epsilon: float = Field(description="seconds that guard READY for this worker")
     heard: float | None
     last_report: Report | None
 
