@@ -91,6 +91,14 @@ LAUNCH_LINE_EVERY = 5.0  # seconds between two lines of progress where the outpu
 LAUNCH_LINGER = 2.0  # seconds that the others have to end by themselves after one process has failed
 LAUNCH_GRACE = 4.0  # seconds between asking the processes to end and ending them by force
 LAUNCH_FAREWELL = 20.0  # seconds that servers and scheduler have to end after the last worker
+LAUNCH_CHECK = 30.0  # seconds that another machine has to answer before the job begins
+LAUNCH_BEAT = 5.0  # seconds between two signs of life to processes on other machines …
+LAUNCH_LEASE = 45.0  # … and seconds without one after which they end
+LAUNCH_COPY = 60.0  # seconds without news before copying the logs of other machines is given up
+SSH_CONNECT_TIMEOUT = 10.0  # seconds to reach another machine
+SSH_ARRIVING = 6  # connections to one machine that may be under way at the same time
+SSH_ALIVE_INTERVAL = 5.0  # seconds between two questions whether a connection still works …
+SSH_ALIVE_COUNT = 6  # … and how many of them may stay without an answer
 
 # --- summaries and figures ----------------------------------------------------------------------------------------
 TARGET_ACCURACY = 0.8  # test accuracy whose time of reaching makes the speedup

@@ -13,14 +13,17 @@ from typing import Any
 from .. import arguments
 from ..errors import ExpectedError
 from . import flags, report, view
-from .description import Description, DescriptionError, read
+from .agents import Agents
+from .description import DescriptionError, read
 from .folders import LogFolders
+from .gather import gather
+from .ground import Supplies
 from .hosts import locate
 from .plan import plan, ports_needed
 from .ports import Ports
-from .processes import runner
 from .spec import Plan
 from .supervisor import Supervisor
+from .survey import fixed_ports, prepare, survey
 
 PROGRAM = "python -m esync.launch"
 
@@ -64,51 +67,54 @@ def _launch(options: argparse.Namespace, typed: dict[str, Any]) -> int:
     description = read(options.file)
     hosts = locate(description)
     with Ports() as ports:
-        free = ports.free(ports_needed(description))
         cores = None if "OMP_NUM_THREADS" in os.environ else len(os.sched_getaffinity(0))
-        try:
-            job = plan(description, hosts, typed, free, cores)
-        except DescriptionError as error:
-            raise DescriptionError(f"{options.file}: {error}") from None
+        here = Supplies(ports.free(ports_needed(description)), cores)
+
+        def job_on(there: dict[str, Supplies]) -> Plan:
+            try:
+                return plan(description, hosts, typed, here, there)
+            except DescriptionError as error:
+                raise DescriptionError(f"{options.file}: {error}") from None
+
+        job = job_on({})
         if options.dry_run:
             print("\n\n".join(_explain(job)))
             return 0
-        _claim_ports(description, job, ports)
-        return _run(job, options)
+        with Agents(job.hosts, _tell) as agents:
+            claims = fixed_ports(description, job)
+            for owner, port in claims.pop(None, {}).items():
+                ports.claim(port, owner)
+            there = survey(job, agents, claims, ports_needed(description))
+            return _run(job_on(there), agents, options)
 
 
-def _run(job: Plan, options: argparse.Namespace) -> int:
-    for spec in job.processes:
-        runner(spec.host)  # a host that cannot be reached is told before anything starts
+def _run(job: Plan, agents: Agents, options: argparse.Namespace) -> int:
     with closing(LogFolders(job.mode_folder, job.options.overwrite)) as folders:
+        prepare(job, agents)
         title = f"{job.options.network}, {job.mode_folder.name}, {len(job.workers)} workers, {options.file}"
         screen = view.choose(title, options.quiet)
         with closing(screen):
             for remark in job.remarks:
                 screen.say(remark)
             outcome = Supervisor(job, folders.processes, screen).run()
-        figures = report.read_figures(job) if outcome.ok else None
+            missing = gather(job, agents, folders.nonce, screen.say)
+        figures = report.read_figures(job) if outcome.ok and not missing else None
         if options.json:
             report.write_json(options.json, job, outcome, figures)
-        if outcome.ok:
+        if outcome.ok and not missing:
             print("\n".join(report.success(figures, job, outcome)), flush=True)
             return 0
-        _complain("\n".join(report.failure(outcome)))
+        _complain("\n".join([*([] if outcome.ok else report.failure(outcome)), *missing]))
         return 1
-
-
-def _claim_ports(description: Description, job: Plan, ports: Ports) -> None:
-    """Say early that a port of the description is in use on this machine."""
-    services = {"scheduler": description.scheduler, "state server": description.state_server}
-    for spec in job.processes:
-        service = services.get(spec.role)
-        if service is not None and service.port and spec.host.here:
-            ports.claim(service.port, spec.role.replace(" ", "_"))
 
 
 def _explain(job: Plan) -> list[str]:
     """Every command, as lines for a shell."""
     return [f"# {spec.name} on {spec.host.name} ({spec.host.address})\n{spec.shell}" for spec in job.processes]
+
+
+def _tell(text: str) -> None:
+    print(f"launch: {text}", file=sys.stderr, flush=True)
 
 
 def _complain(text: str) -> None:

@@ -3,88 +3,45 @@
 Whatever is wrong is named by file, line and key, together with what would be right there.
 """
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from . import flags
-from .folders import PROCESSES
+from .fields import (
+    BANDWIDTHS,
+    LATENCIES,
+    Device,
+    HostName,
+    Port,
+    Section,
+    Variables,
+    Word,
+    error,
+    quantity,
+    unknown,
+)
 from .yaml_text import DescriptionError, Place, dotted, load
-
-#: A host's name is the name of a folder in the log tree too.
-HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-DEVICE = re.compile(r"cpu|gpu(0|[1-9][0-9]*)")
-QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([A-Za-z]+)")
-#: Unit → bits per second.
-BANDWIDTHS = {"bit": 1.0, "kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9}
-#: Unit → seconds.
-LATENCIES = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
-
-
-def _error(reason: str, key: object = None) -> PydanticCustomError:
-    """What a check of this module raises; `key` is the one in the section under check that is wrong."""
-    return PydanticCustomError("description", "{reason}", {"reason": reason, "key": key})
-
-
-def _unknown(key: object, known: Mapping[str, Any]) -> PydanticCustomError:
-    return _error(f"unknown key; known: {', '.join(known)}", key)
-
-
-def _host(name: str) -> str:
-    if not HOST_NAME.fullmatch(name):
-        raise _error(f"{name!r} is no name of a host")
-    if name == PROCESSES:
-        raise _error(f"{name!r} is the folder of the processes' logs; choose another name")
-    return name
-
-
-def _device(name: str) -> str:
-    if not DEVICE.fullmatch(name):
-        raise _error(f"{name!r} is no device; expected cpu, gpu0, gpu1, …")
-    return name
-
-
-def _quantity(units: Mapping[str, float], example: str) -> BeforeValidator:
-    """A number with its unit, as text, turned into a number of the basic unit."""
-
-    def read(text: object) -> float:
-        match = QUANTITY.fullmatch(text) if isinstance(text, str) else None
-        if not match or match[2] not in units:
-            names = ", ".join(units)
-            raise _error(f"{text!r}: expected a number with one of the units {names}, for instance {example}")
-        return float(match[1]) * units[match[2]]
-
-    return BeforeValidator(read)
-
-
-HostName = Annotated[str, AfterValidator(_host)]
-Device = Annotated[str, AfterValidator(_device)]
-Port = Annotated[int, Field(ge=0, le=65535)]  # 0: launch chooses a free one
-
-
-class Section(BaseModel):
-    """A mapping of the file; keys that it does not know are errors."""
-
-    model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _only_known(cls, content: object) -> object:
-        if isinstance(content, dict):
-            for key in content:
-                if key not in cls.model_fields:
-                    raise _unknown(key, cls.model_fields)
-        return content
 
 
 class HostEntry(Section):
-    """How a host is reached."""
+    """How a host is reached: where it says how to log in, then over ssh, even if the address is this machine's."""
 
-    address: str | None = Field(None, min_length=1)  # None: its name is its address
+    address: Word | None = None  # under which the other hosts reach it; None: its name
+    user: Word | None = None
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None  # of its sshd
+    key: Word | None = None  # identity file on the launching machine
+    ssh_options: list[str] = Field(default_factory=list)  # further words for ssh
+    workdir: Word | None = None  # None: the home directory
+    python: Word | None = None
+    env: Variables = Field(default_factory=dict)  # environment of what runs there
+
+    @property
+    def by_ssh(self) -> bool:
+        """Whether it says how to log in."""
+        return bool(self.user or self.port or self.key or self.ssh_options)
 
 
 class Scheduler(Section):
@@ -120,22 +77,22 @@ class Worker(Section):
 class Network(Section):
     """The network that `simulate` models."""
 
-    bandwidth: Annotated[float | None, _quantity(BANDWIDTHS, "1Gbit")] = None  # bits per second
-    latency: Annotated[float | None, _quantity(LATENCIES, "0.2ms")] = None  # seconds
+    bandwidth: Annotated[float | None, quantity(BANDWIDTHS, "1Gbit")] = None  # bits per second
+    latency: Annotated[float | None, quantity(LATENCIES, "0.2ms")] = None  # seconds
 
 
 def _train(section: object) -> dict[str, Any]:
     """Check every flag with the worker's own parser."""
     if not isinstance(section, dict):
-        raise _error("expected a mapping of the worker's flags, with underscores")
+        raise error("expected a mapping of the worker's flags, with underscores")
     checked = {}
     for key, value in section.items():
         if key not in flags.DEFAULTS:
-            raise _unknown(key, flags.DEFAULTS)
+            raise unknown(key, flags.DEFAULTS)
         try:
             checked[key] = flags.check(key, value)
-        except flags.FlagError as error:
-            raise _error(str(error), key) from None
+        except flags.FlagError as problem:
+            raise error(str(problem), key) from None
     return checked
 
 
@@ -150,9 +107,9 @@ class Description(Section):
     servers: list[Server] = Field(min_length=1)
     state_server: StateServer | None = None
     workers: list[Worker] = Field(min_length=1)
-    hosts: dict[HostName, HostEntry] = {}
+    hosts: dict[HostName, HostEntry] = Field(default_factory=dict)
     network: Network | None = None
-    train: Annotated[dict[str, Any], BeforeValidator(_train)] = {}
+    train: Annotated[dict[str, Any], BeforeValidator(_train)] = Field(default_factory=dict)
 
     def host_names(self) -> list[str]:
         """Every host that something runs on, once."""
@@ -173,8 +130,8 @@ def read(path: Path) -> Description:
         raise DescriptionError(f"{path}: expected a mapping with the keys {', '.join(Description.model_fields)}")
     try:
         return Description.model_validate(content)
-    except ValidationError as error:
-        problems = error.errors(include_url=False)
+    except ValidationError as wrong:
+        problems = wrong.errors(include_url=False)
         raise DescriptionError("\n".join(_problem(path, lines, problem) for problem in problems)) from None
 
 

@@ -7,6 +7,8 @@
 
 import fcntl
 import time
+import uuid
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TextIO
 
@@ -16,6 +18,7 @@ from ..roundlog import LogDirectoryError
 
 PROCESSES = "processes"
 LOCK_FILE = ".lock"
+NONCE_FILE = f"{PROCESSES}/{LOCK_FILE}"
 
 
 class BusyLogsError(ExpectedError):
@@ -29,6 +32,10 @@ class LogFolders:
         mode_folder: {log_dir}/{network}/{mode}.
         overwrite: delete an earlier run's logs instead of moving them aside.
 
+    Attributes:
+        nonce: what stands in the file NONCE_FILE of `mode_folder` as long as the job runs: another machine that finds
+            it has the same folder on a shared disk.
+
     Raises:
         LogDirectoryError: the folders cannot be made or written.
         BusyLogsError: another job that still runs has them.
@@ -37,28 +44,19 @@ class LogFolders:
     def __init__(self, mode_folder: Path, overwrite: bool) -> None:
         self.mode_folder = mode_folder
         self.processes = mode_folder / PROCESSES
+        self.nonce = uuid.uuid4().hex
         try:
-            self.processes.mkdir(parents=True, exist_ok=True)
-            self._lock = self._take()
+            self._lock = take(self.processes, mode_folder)
+            self._lock.write(self.nonce)
+            self._lock.flush()
             self._clear_processes(overwrite)
-            self._clear_devices(overwrite)
+            clear_devices(mode_folder.glob("*/*"), overwrite)
         except OSError as error:
             raise LogDirectoryError(f"cannot write logs to {mode_folder}: {error.strerror or error}") from None
 
     def close(self) -> None:
         """Let another job have them."""
         self._lock.close()
-
-    def _take(self) -> TextIO:
-        lock = open(self.processes / LOCK_FILE, "w")  # noqa: SIM115 - stays open as long as the job
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.close()
-            raise BusyLogsError(
-                f"another job writes its logs to {self.mode_folder}; wait for its end or choose another --log-dir"
-            ) from None
-        return lock
 
     def _clear_processes(self, overwrite: bool) -> None:
         """NAME.log becomes NAME.earlier-TIME.log."""
@@ -72,9 +70,49 @@ class LogFolders:
             else:
                 log.rename(log.with_name(f"{log.stem}.{stamp}.log"))
 
-    def _clear_devices(self, overwrite: bool) -> None:
-        """Rounds of devices that this job does not have would pass for rounds of it."""
-        for device in list(self.mode_folder.glob("*/*")):
-            if any(device.glob("iter-*.txt")):
-                _, lock = roundlog.claim(device.parent, device.name, overwrite)
-                lock.close()
+
+class HostFolder:
+    """The log folder of one host on a machine that launch has logged in to; it is the job's until it is closed.
+
+    Args:
+        folder: {log_dir}/{network}/{mode}/{host}.
+        overwrite: delete an earlier run's logs instead of moving them aside.
+
+    Raises:
+        LogDirectoryError: the folder cannot be made or written.
+        BusyLogsError: another job that still runs has it.
+    """
+
+    def __init__(self, folder: Path, overwrite: bool) -> None:
+        try:
+            self._lock = take(folder, folder)
+            clear_devices(folder.glob("*"), overwrite)
+        except OSError as error:
+            raise LogDirectoryError(f"cannot write logs to {folder}: {error.strerror or error}") from None
+
+    def close(self) -> None:
+        """Let another job have it."""
+        self._lock.close()
+
+
+def take(folder: Path, name: Path) -> TextIO:
+    """Make a folder, and keep it for as long as the file that is returned is open; `name` is what the error names."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = open(folder / LOCK_FILE, "a+")  # noqa: SIM115 - stays open as long as the job
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise BusyLogsError(
+            f"another job writes its logs to {name}; wait for its end or choose another --log-dir"
+        ) from None
+    lock.truncate(0)
+    return lock
+
+
+def clear_devices(folders: Iterable[Path], overwrite: bool) -> None:
+    """Rounds of devices that this job does not have would pass for rounds of it."""
+    for device in list(folders):
+        if any(device.glob("iter-*.txt")):
+            _, lock = roundlog.claim(device.parent, device.name, overwrite)
+            lock.close()

@@ -1,10 +1,12 @@
-"""The hosts of a description: their addresses, and which of them are this machine."""
+"""The hosts of a description: their addresses, which of them are this machine, and how the others are logged in to."""
 
+import ipaddress
 import socket
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
-from .description import Description
+from .description import Description, HostEntry
+from .yaml_text import DescriptionError
 
 LOOPBACK = "127.0.0.1"
 
@@ -15,13 +17,30 @@ class Host:
 
     Attributes:
         name: also the name of its folder in the log tree. Several names may stand for one machine.
-        address: name or IP address under which the others reach it.
-        here: whether it is this machine.
+        address: name or IP address under which it is reached.
+        here: whether its processes are children of this one; else ssh starts them.
+        ip: the address as numbers, which ps-lite needs; "" where nobody here knows it.
+        entry: what the description says about it.
     """
 
     name: str
     address: str
     here: bool
+    ip: str = ""
+    entry: HostEntry = field(default_factory=HostEntry)
+
+    @property
+    def loopback(self) -> bool:
+        """Whether its address means another machine on every machine."""
+        return bool(self.ip) and ipaddress.ip_address(self.ip).is_loopback
+
+
+def resolve(address: str) -> str:
+    """The IPv4 address of a name; "" where it has none."""
+    try:
+        return socket.gethostbyname(address)
+    except (OSError, UnicodeError):
+        return ""
 
 
 def is_this_machine(address: str) -> bool:
@@ -30,7 +49,7 @@ def is_this_machine(address: str) -> bool:
         return True
     try:
         found = socket.getaddrinfo(address, 0, type=socket.SOCK_DGRAM)
-    except OSError:
+    except (OSError, UnicodeError):
         return False
     for family, kind, protocol, _, where in found:
         try:
@@ -42,10 +61,29 @@ def is_this_machine(address: str) -> bool:
 
 
 def locate(description: Description, is_here: Callable[[str], bool] = is_this_machine) -> dict[str, Host]:
-    """All hosts of a description by their names."""
+    """All hosts of a description by their names.
+
+    Raises:
+        DescriptionError: an address is of use on one machine only, but there are several.
+    """
     hosts = {}
     for name in description.host_names():
-        entry = description.hosts.get(name)
-        address = (entry and entry.address) or name
-        hosts[name] = Host(name, address, is_here(address))
+        entry = description.hosts.get(name) or HostEntry()
+        address = entry.address or name
+        here = not entry.by_ssh and is_here(address)
+        if here and entry.workdir:
+            raise DescriptionError(f"hosts.{name}.workdir: {name} is this machine, where launch runs in its own folder")
+        hosts[name] = Host(name, address, here, resolve(address), entry)
+    _check_addresses(hosts)
     return hosts
+
+
+def _check_addresses(hosts: Mapping[str, Host]) -> None:
+    """Processes tell one another their addresses: all must mean the same machine everywhere."""
+    far = [host for host in hosts.values() if not host.here and not host.loopback]
+    for host in hosts.values():
+        if far and host.loopback:
+            raise DescriptionError(
+                f"hosts.{host.name}.address: {host.address} ({host.ip}) is reached from the machine itself only, but "
+                f"{far[0].name} takes part, too; put the address under which {far[0].name} reaches {host.name}"
+            )

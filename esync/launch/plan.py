@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .. import config
 from ..progress import VARIABLE as PROGRESS_VARIABLE
 from ..worker import FOLDER_VARIABLE
 from . import flags
-from .description import Description, DescriptionError, Worker
+from .description import Description, DescriptionError, Scheduler, StateServer, Worker
 from .folders import PROCESSES
-from .ground import Ground
+from .ground import Ground, Supplies
 from .hosts import LOOPBACK, Host
 from .spec import Plan, ProcessSpec
 
@@ -22,14 +23,16 @@ STATE_SERVER_READY = "listening on "
 STATE_FOLDER = ".state-server"
 #: In the environment of every process, so that its output arrives while it runs.
 COMMON = {"PYTHONUNBUFFERED": "1"}
+#: On a machine that says nothing else.
+PYTHON_THERE = "python3"
 
 
 def plan(
     description: Description,
     hosts: Mapping[str, Host],
     typed: Mapping[str, Any],
-    ports: Iterable[int],
-    cores: int | None = None,
+    here: Supplies,
+    there: Mapping[str, Supplies] | None = None,
 ) -> Plan:
     """Work out what to start.
 
@@ -37,8 +40,9 @@ def plan(
         description: the cluster.
         hosts: see `hosts.locate`.
         typed: flags of the worker that override the description's.
-        ports: free ports of this machine in ascending order, as many as `ports_needed` says.
-        cores: of this machine, to be shared by its workers; None leaves the number of threads as it is.
+        here: as many ports of this machine as `ports_needed` says, and its cores.
+        there: the same of hosts that are other machines; for those that nobody has asked yet, the ports that the
+            description leaves open are the defaults, or chosen by ps-lite.
 
     Raises:
         DescriptionError: the description and the flags make no job; the message says why.
@@ -54,7 +58,7 @@ def plan(
         if len(workers) > 1:
             remarks.append("mode local trains on one device: the first worker of the description")
         workers = workers[:1]
-    ground = Ground(hosts, ports, [worker.host for worker in workers], cores)
+    ground = Ground(hosts, here, there or {}, [worker.host for worker in workers])
     if options.mode != "local":
         cluster = _cluster(description, ground)
         services = _services(description, ground, cluster, settings)
@@ -68,7 +72,7 @@ def plan(
 
 
 def ports_needed(description: Description) -> int:
-    """How many free ports `plan` may use."""
+    """How many free ports of any host `plan` may use."""
     return 2 + len(description.servers) + len(description.workers)
 
 
@@ -86,7 +90,7 @@ def _cluster(description: Description, ground: Ground) -> dict[str, str]:
     scheduler = description.scheduler
     return {
         "DMLC_PS_ROOT_URI": ground.address(scheduler.host),
-        "DMLC_PS_ROOT_PORT": str(_port("scheduler", ground, scheduler.host, scheduler.port)),
+        "DMLC_PS_ROOT_PORT": str(_port(ground, scheduler, config.SCHEDULER_PORT)),
         "DMLC_NUM_SERVER": str(len(description.servers)),
         "DMLC_NUM_WORKER": str(len(description.workers)),
     }
@@ -98,12 +102,13 @@ def _services(
     """The scheduler and the servers."""
     words = flags.to_arguments({"start_timeout": settings.get("start_timeout")})
     host = description.scheduler.host
-    environment = {"DMLC_ROLE": "scheduler", **cluster, **ground.interface(host), **COMMON}
+    environment = _environment(ground, host, {"DMLC_ROLE": "scheduler", **cluster, **ground.interface(host)})
     command = _python(ground, host, "esync.scheduler", words)
     specs = [ProcessSpec("scheduler", "scheduler", ground.hosts[host], command, environment)]
     for index, server in enumerate(description.servers):
         place = {**ground.interface(server.host), **ground.port_variable(server.host)}
-        environment = {"DMLC_ROLE": "server", **cluster, **place, **ground.threads(server.host), **COMMON}
+        chosen = {"DMLC_ROLE": "server", **cluster, **place, **ground.threads(server.host)}
+        environment = _environment(ground, server.host, chosen)
         on = flags.to_arguments({"gpu": _gpu(server.device)})
         command = _python(ground, server.host, "esync.server", [*on, *words])
         specs.append(ProcessSpec(f"server-{index}", "server", ground.hosts[server.host], command, environment))
@@ -118,7 +123,7 @@ def _state_server_address(description: Description, ground: Ground) -> flags.Set
             "state_server: it is missing, and mode esync asks it; add state_server: {host: localhost}, or fix the "
             "number of local iterations with local_iterations"
         )
-    port = _port("state_server", ground, section.host, section.port)
+    port = _port(ground, section, int(config.STATE_SERVER_PORT))
     return {"state_server_ip": ground.address(section.host), "state_server_port": port}
 
 
@@ -126,8 +131,7 @@ def _state_server(description: Description, ground: Ground, address: flags.Setti
     assert description.state_server is not None
     host = description.state_server.host
     words = [] if ground.listen_address == LOOPBACK else ["--insecure"]
-    if ground.hosts[host].here:
-        words += ["--state-dir", str(folder / PROCESSES / STATE_FOLDER)]
+    words += ["--state-dir", str(folder / PROCESSES / STATE_FOLDER)]
     words += ["--host", ground.listen_address, "--port", str(address["state_server_port"])]
     command = _python(ground, host, "esync.state_server", words)
     return ProcessSpec(
@@ -135,7 +139,7 @@ def _state_server(description: Description, ground: Ground, address: flags.Setti
         "state server",
         ground.hosts[host],
         command,
-        COMMON,
+        _environment(ground, host, {}),
         ready=STATE_SERVER_READY,
         endless=True,
     )
@@ -151,18 +155,18 @@ def _workers(
         place = worker.host, worker.device
         device = f"{worker.device}-{seen[place]}" if seen[place] else worker.device
         seen[place] += 1
-        environment: dict[str, str] = {}
+        chosen: dict[str, str] = {}
         if cluster:
             own = {**ground.interface(worker.host), **ground.port_variable(worker.host)}
-            environment |= {"DMLC_ROLE": "worker", **cluster, **own}
-        environment |= ground.threads(worker.host, worker.threads)
-        environment |= {PROGRESS_VARIABLE: "json", FOLDER_VARIABLE: device, **COMMON}
+            chosen |= {"DMLC_ROLE": "worker", **cluster, **own}
+        chosen |= {**ground.threads(worker.host, worker.threads), PROGRESS_VARIABLE: "json", FOLDER_VARIABLE: device}
         words = flags.to_arguments(_worker_settings(worker, settings))
         try:
             flags.parse(words)
         except flags.FlagError as error:
             raise DescriptionError(f"workers[{index}] with the flags of train: {error}") from None
         command = _python(ground, worker.host, "esync.worker", words)
+        environment = _environment(ground, worker.host, chosen)
         host = ground.hosts[worker.host]
         specs.append(ProcessSpec(f"worker-{index}", "worker", host, command, environment, device=device))
     return specs
@@ -176,17 +180,19 @@ def _worker_settings(worker: Worker, settings: flags.Settings) -> flags.Settings
     return {**settings, **own}
 
 
-def _port(section: str, ground: Ground, host: str, port: int) -> int:
+def _port(ground: Ground, service: Scheduler | StateServer, default: int) -> int:
     """The port that the description gives, or a free one."""
-    if port:
-        return port
-    if not ground.hosts[host].here:
-        raise DescriptionError(f"{section}.port: it is needed, because {host} is not this machine")
-    return ground.free_port()
+    return service.port or ground.free_port(service.host) or default
 
 
 def _python(ground: Ground, host: str, module: str, words: Iterable[str]) -> tuple[str, ...]:
-    return (sys.executable if ground.hosts[host].here else "python3", "-m", module, *words)
+    where = ground.hosts[host]
+    return (where.entry.python or (sys.executable if where.here else PYTHON_THERE), "-m", module, *words)
+
+
+def _environment(ground: Ground, host: str, chosen: Mapping[str, str]) -> dict[str, str]:
+    """What launch has chosen, and what the description says of the host, which is worth more."""
+    return {**chosen, **COMMON, **ground.hosts[host].entry.env}
 
 
 def _gpu(device: str) -> int | None:

@@ -37,7 +37,7 @@ class Ports:
         except OSError as error:
             reason = "it is in use" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
             raise PortInUseError(
-                f"{owner}.port {port}: {reason}; choose another one, or leave the port out and launch chooses it"
+                f"{owner} {port}: {reason}; choose another one, or leave the port out and launch chooses it"
             ) from None
 
     def _hold(self, port: int) -> int:

@@ -2,17 +2,14 @@
 
 import os
 import signal
-import subprocess
 import time
 from collections import deque
 from pathlib import Path
-from typing import Protocol
 
 from .. import progress
-from ..errors import ExpectedError
-from ..parenthood import tied
 from ..progress import Progress
-from .hosts import Host
+from . import ssh
+from .children import begin
 from .spec import ProcessSpec
 
 #: Lines of a process's output that are kept for the message about its failure.
@@ -21,50 +18,6 @@ LAST_LINES = 12
 CHUNK = 65536
 #: How often that is done before somebody else has a turn: some programs never stop printing.
 CHUNKS = 16
-
-
-class UnreachableHostError(ExpectedError):
-    """Nothing can be started on a host."""
-
-
-class Runner(Protocol):
-    """Knows how to start a command on a host."""
-
-    def start(self, spec: ProcessSpec) -> "subprocess.Popen[bytes]":
-        """Start it as the leader of a process group of this machine, its output in the pipe `stdout`.
-
-        It ends when this process ends, however that comes about.
-        """
-
-
-class LocalRunner:
-    """Starts processes of this machine."""
-
-    def start(self, spec: ProcessSpec) -> "subprocess.Popen[bytes]":
-        """See `Runner.start`; main thread only, because the kernel ties a child to the thread that started it."""
-        return subprocess.Popen(
-            tied(spec.command),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **spec.environment},
-            start_new_session=True,
-        )
-
-
-def runner(host: Host) -> Runner:
-    """What starts processes on a host.
-
-    Raises:
-        UnreachableHostError: it is another machine.
-    """
-    if host.here:
-        return LocalRunner()
-    raise UnreachableHostError(
-        f"host {host.name} (address {host.address}) is not this machine, and launch cannot reach other machines yet "
-        "(ssh is not available); --dry-run prints the commands to start there by hand, and an address localhost under "
-        f"hosts makes this machine stand for it: hosts: {{{host.name}: {{address: localhost}}}}"
-    )
 
 
 class Process:
@@ -76,7 +29,6 @@ class Process:
 
     Attributes:
         exit_code: None while it runs; negative for the signal that ended it.
-        ready: whether it has printed that the next ones may start.
         progress: the last round of a worker.
         reported: when that came (time.monotonic); before that, when the process started.
         last_lines: the end of its output.
@@ -86,7 +38,6 @@ class Process:
     def __init__(self, spec: ProcessSpec, log: Path) -> None:
         self.spec, self.log = spec, log
         self.exit_code: int | None = None
-        self.ready = not spec.ready
         self.progress: Progress | None = None
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
         self.told_to_end = False
@@ -94,7 +45,9 @@ class Process:
         self._file = open(log, "wb", buffering=0)  # noqa: SIM115 - stays open as long as the process
         self._file.write(f"$ {spec.shell}\n".encode())
         self.reported = time.monotonic()
-        self._popen = runner(spec.host).start(spec)
+        self._child = begin(spec)
+        self._popen = self._child.popen
+        self._awaited = spec.ready
         assert self._popen.stdout is not None
         self.output = self._popen.stdout
         os.set_blocking(self.output.fileno(), False)
@@ -105,8 +58,15 @@ class Process:
         return self.exit_code is None
 
     @property
+    def ready(self) -> bool:
+        """Whether the next ones may start: it has printed so, where that is awaited."""
+        return not self._awaited and self._child.room
+
+    @property
     def how_it_ended(self) -> str:
         """Its exit code or signal in words."""
+        if self.exit_code == ssh.NO_CONNECTION and not self.spec.host.here:
+            return f"has lost its connection to {self.spec.host.address} (ssh ended with exit code {self.exit_code})"
         if self.exit_code is None or self.exit_code >= 0:
             return f"ended with exit code {self.exit_code}"
         name = signal.Signals(-self.exit_code).name
@@ -139,7 +99,7 @@ class Process:
         if os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             return False
         os.killpg(self._popen.pid, signal.SIGKILL)  # nobody else has this number before the leader is reaped
-        self.exit_code = self._popen.wait()
+        self.exit_code = self._child.exit_code(self._popen.wait())
         if not self.output.closed and self.read():  # somebody else still has the pipe
             self._take(self._rest)
             self._rest = b""
@@ -149,16 +109,18 @@ class Process:
         """Ask it to end."""
         if self.running:
             self.told_to_end = True
-            self._popen.terminate()
+            self._child.terminate()
 
     def kill(self) -> None:
         """End it, and all that it has started."""
         if self.running:
             self.told_to_end = True
-            os.killpg(self._popen.pid, signal.SIGKILL)
+            self._child.kill()
 
     def close(self) -> None:
-        """Let go of its pipe and its log, when it has ended."""
+        """Let go of it, its pipe and its log, when it has ended or does not seem to."""
+        if self.running:
+            self._child.let_go()
         self.output.close()
         self._file.close()
 
@@ -171,8 +133,10 @@ class Process:
         if report is not None:
             self.progress, self.reported = report, time.monotonic()
             return
+        if self._child.greeted(text):
+            return
+        if self._awaited and text.startswith(self._awaited):
+            self._awaited = ""
         self._file.write(line)
         if text:
             self.last_lines.append(text)
-        if self.spec.ready and text.startswith(self.spec.ready):
-            self.ready = True

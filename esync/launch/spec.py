@@ -1,11 +1,11 @@
 """What a job consists of, as plain data: it can be printed, and it can be run."""
 
 import argparse
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from . import ssh
 from .hosts import Host
 
 
@@ -40,9 +40,10 @@ class ProcessSpec:
 
     @property
     def shell(self) -> str:
-        """The command as a line for a shell."""
-        variables = [f"{name}={shlex.quote(value)}" for name, value in self.environment.items()]
-        return " ".join([*variables, shlex.join(self.command)])
+        """The command as a line for a shell of this machine."""
+        if self.host.here:
+            return ssh.shell(self.environment, self.command)
+        return ssh.pasteable(self.host, self.environment, self.command)
 
 
 @dataclass(frozen=True)
@@ -65,3 +66,8 @@ class Plan:
     def workers(self) -> list[ProcessSpec]:
         """The workers in the order of the description, which is also that of their ranks on one machine."""
         return [spec for spec in self.processes if spec.role == "worker"]
+
+    @property
+    def hosts(self) -> list[Host]:
+        """Every host that something runs on, once."""
+        return list({spec.host.name: spec.host for spec in self.processes}.values())

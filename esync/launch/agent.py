@@ -1,0 +1,106 @@
+"""What launch asks of another machine: can it take part, which ports are free, keep them; later, its result logs.
+
+`esync.launch.agent` is what ssh starts there, once for every host of a job. It reads requests, one line of JSON each,
+answers each with one line, MARK + JSON, and ends with its standard input, as `remote_process` does.
+"""
+
+import base64
+import importlib.util
+import json
+import os
+import sys
+import zlib
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+from ..data import find_data_dir
+from ..errors import ExpectedError
+from .folders import HostFolder
+from .lifeline import Tether
+from .ports import Ports
+
+#: In front of every answer: a login shell may print, too.
+MARK = "@agent "
+#: Files that belong to a device's results.
+RESULTS = ("*.txt", "*.json")
+
+
+class Agent:
+    """Answers requests; the ports and folders that it has taken are the job's until it is closed."""
+
+    def __init__(self) -> None:
+        self._held = ExitStack()
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._held.close()
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The answer to a request: its method's, or why there is none."""
+        try:
+            return getattr(self, f"do_{request.pop('do')}")(**request)
+        except ExpectedError as error:
+            return {"error": str(error)}
+        except OSError as error:
+            return {"error": f"{error.filename or 'failed'}: {error.strerror or error}"}
+
+    def do_check(
+        self, ports: int, claims: dict[str, int], data: tuple[str | None, str] | None, engine: bool
+    ) -> dict[str, Any]:
+        """Look whether everything is there, and take ports.
+
+        Args:
+            ports: how many free ones are wanted.
+            claims: certain ports, by the names that they have in the description.
+            data: directory and name of the data set, where workers are to run.
+            engine: whether MXNet is needed.
+        """
+        held = self._held.enter_context(Ports())
+        for owner, port in claims.items():
+            held.claim(port, owner)
+        if engine and importlib.util.find_spec("mxnet") is None:
+            raise ExpectedError(f"{sys.executable} has no MXNet; install this package there with an extra: esync[cpu]")
+        if data is not None:
+            find_data_dir(*data)
+        return {"ports": held.free(ports), "cores": len(os.sched_getaffinity(0))}
+
+    def do_prepare(self, folder: str, overwrite: bool) -> dict[str, Any]:
+        """Take the folder of a host's logs: an earlier run's must not pass for this one's."""
+        self._held.enter_context(closing(HostFolder(Path(folder), overwrite)))
+        return {}
+
+    def do_logs(self, folder: str, nonce_file: str, nonce: str) -> dict[str, Any]:
+        """The result logs below a host's folder, packed: device/file → text; nothing where launch has that folder.
+
+        Args:
+            folder: {log_dir}/{network}/{mode}/{host}.
+            nonce_file: name of a file in the folder above, and …
+            nonce: … what it holds where launch and this process share a disk.
+        """
+        mine = Path(folder).parent / nonce_file
+        if mine.is_file() and mine.read_text() == nonce:
+            return {"shared": True}
+        texts = {
+            f"{device.name}/{path.name}": path.read_text()
+            for device in sorted(Path(folder).glob("[!.]*"))
+            for kind in RESULTS
+            for path in sorted(device.glob(kind))
+            if not path.name.startswith(".") and path.is_file()
+        }
+        return {"logs": base64.b64encode(zlib.compress(json.dumps(texts).encode(), 1)).decode()}
+
+
+def main(lease: float) -> int:
+    """Answer until launch has gone."""
+    tether = Tether()
+    with closing(Agent()) as agent:
+        while (request := tether.request(lease)) is not None:
+            print(MARK + json.dumps(agent.answer(request)), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    from .. import config
+
+    sys.exit(main(config.LAUNCH_LEASE))

@@ -1,0 +1,173 @@
+"""Launch's side of the agents: asked all at once; whatever goes wrong becomes a sentence that names the host.
+
+Nothing of a job starts before every host has answered: then it is reachable, knows the key, has the working directory,
+Python, this package in the same version, the data, and free ports.
+"""
+
+import json
+import os
+import select
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any
+
+from .. import config
+from ..errors import ExpectedError
+from . import agent, children, ssh
+from .complaints import complaint
+from .hosts import Host
+from .lifeline import Lifeline
+
+
+class RemoteHostError(ExpectedError):
+    """Other machines cannot take part; one sentence for each, with its name."""
+
+
+class AgentProcess:
+    """The agent of one host.
+
+    Attributes:
+        host: where it runs.
+        said: whatever it has printed that is no answer, the end of it.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.said: deque[str] = deque(maxlen=6)
+        self._popen = children.start(ssh.start_module(host, agent.__name__), subprocess.PIPE)
+        self._line = Lifeline(self._popen, ssh.first_lines(host, {}))
+        assert self._popen.stdout is not None
+        self.output = self._popen.stdout
+        self._rest = b""
+
+    def ask(self, request: Mapping[str, Any]) -> None:
+        """Send a request; the answer is what `hear` finds."""
+        self._line.send(json.dumps(request).encode() + b"\n")
+
+    def hear(self) -> dict[str, Any] | None:
+        """Read what is there (the output can be read): the answer if it is whole.
+
+        Raises:
+            RemoteHostError: the agent has ended.
+        """
+        chunk = os.read(self.output.fileno(), 1 << 20)
+        if not chunk:
+            self._line.cut()
+            raise RemoteHostError(complaint(self.host, self._popen.wait(), list(self.said)))
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        answer = None
+        for line in lines:
+            text = line.decode(errors="replace").strip()
+            if text.startswith(agent.MARK):
+                answer = json.loads(text.removeprefix(agent.MARK))
+            elif text:
+                self.said.append(text)
+        return answer
+
+    def close(self) -> None:
+        """End it; it lets go of what it holds by itself."""
+        self._line.cut()
+        if self._popen.poll() is None:
+            self._popen.terminate()
+        self._popen.wait()
+        self.output.close()
+
+
+class Agents:
+    """The agents of all hosts that are not this machine, in a with statement.
+
+    Args:
+        hosts: all of a job's; those of this machine are left out.
+        say: tells the user who is waited for.
+
+    Raises:
+        RemoteHostError: a key file is not there.
+    """
+
+    def __init__(self, hosts: Iterable[Host], say: Callable[[str], None]) -> None:
+        self._say = say
+        self._agents: dict[str, AgentProcess] = {}
+        far = [host for host in hosts if not host.here]
+        problems = list(filter(None, map(ssh.missing_key, far)))
+        if problems:
+            raise RemoteHostError("\n".join(problems))
+        try:
+            for host in far:
+                self._agents[host.name] = AgentProcess(host)
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self, requests: Mapping[str, Mapping[str, Any]], limit: float) -> dict[str, dict[str, Any]]:
+        """Ask hosts, by their names, all at the same time; their answers.
+
+        Args:
+            requests: what to ask each of them.
+            limit: seconds without a word from one that has not answered.
+
+        Raises:
+            RemoteHostError: for every host that has not answered, or has answered that something is wrong.
+        """
+        answers, problems = self.try_to_ask(requests, limit)
+        if problems:
+            raise RemoteHostError("\n".join(problems[name] for name in requests if name in problems))
+        return answers
+
+    def try_to_ask(
+        self, requests: Mapping[str, Mapping[str, Any]], limit: float
+    ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+        """The same, with what went wrong beside the answers."""
+        for name, request in requests.items():
+            self._agents[name].ask(request)
+        answers: dict[str, dict[str, Any]] = {}
+        problems: dict[str, str] = {}
+        began = heard = spoke = time.monotonic()
+        while waiting := [self._agents[name] for name in requests if name not in answers and name not in problems]:
+            now = time.monotonic()
+            if now - heard > limit:
+                for silent in waiting:
+                    problems[silent.host.name] = _silent(silent, limit)
+                break
+            if now - spoke >= config.ANNOUNCE_AFTER:
+                spoke = now
+                names = ", ".join(f"{one.host.name} ({one.host.address})" for one in waiting)
+                self._say(f"waiting for {names} since {now - began:.0f} s (until {limit:.0f} s)")
+            ready, _, _ = select.select([one.output for one in waiting], [], [], 0.5)
+            for one in waiting:
+                if one.output not in ready:
+                    continue
+                heard = time.monotonic()
+                try:
+                    answer = one.hear()
+                except RemoteHostError as error:
+                    problems[one.host.name] = str(error)
+                    continue
+                if answer and "error" in answer:
+                    problems[one.host.name] = f"host {one.host.name}: {answer['error']}"
+                elif answer is not None:
+                    answers[one.host.name] = answer
+        return answers, problems
+
+    def close(self) -> None:
+        """End them all."""
+        for one in self._agents.values():
+            one.close()
+
+    def __enter__(self) -> "Agents":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _silent(one: AgentProcess, limit: float) -> str:
+    last = f"; it said last: {one.said[-1]}" if one.said else ""
+    return (
+        f"host {one.host.name}: {one.host.address} has not answered for {limit:.0f} s; check its address, the network "
+        f"and the firewall{last}"
+    )

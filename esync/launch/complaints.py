@@ -1,0 +1,67 @@
+"""What ssh and the other machine's shell say when a host cannot take part, as one sentence that says what to do."""
+
+import shlex
+
+from .. import __version__
+from . import ssh
+from .hosts import Host
+
+#: What ssh prints → what it means. The first one that is found counts.
+SSH_SAYS = {
+    "REMOTE HOST IDENTIFICATION HAS CHANGED": "its host key is another one than known_hosts says; if the machine was "
+    "set up anew, remove the old one with ssh-keygen -R, else somebody may be in between",
+    "Host key verification failed": "its host key is not known here; compare and accept it once with: {by_hand}",
+    "Permission denied": "the login was refused; name the right user and key under hosts.{name}, and put the "
+    "public key into the user's authorized_keys there",
+    "Too many authentication failures": "the login was refused after too many keys; name the right one with "
+    "hosts.{name}.key",
+    "Connection refused": "nobody listens there for ssh; check that sshd runs, and hosts.{name}.port",
+    "Could not resolve hostname": "the name {address} is not known; correct hosts.{name}.address",
+    "timed out": "it does not answer; check that it is up, hosts.{name}.address, and the firewall",
+    "No route to host": "there is no way to it; check that it is up, hosts.{name}.address, and the network",
+    "Network is unreachable": "there is no way to it; check the network of this machine, and hosts.{name}.address",
+    "bad permissions": "ssh refuses the key file, because others may read it; make it private with chmod 600",
+}
+
+
+def complaint(host: Host, code: int, said: list[str]) -> str:
+    """Why the agent of a host has ended with an exit code, having said this."""
+    last = said[-1] if said else "it said nothing"
+    python = f"{ssh.python_of(host)} there"
+    reasons = {
+        ssh.NO_FOLDER: f"there is no folder {host.entry.workdir} that it could enter; make it, or correct "
+        f"hosts.{host.name}.workdir",
+        ssh.NO_PYTHON: f"there is no {ssh.python_of(host)}; name the right one with hosts.{host.name}.python",
+        ssh.WRONG_PYTHON: f"{python} is version {last}, but 3.10 to 3.13 is needed; name another one with "
+        f"hosts.{host.name}.python",
+        ssh.NO_PACKAGE: f"{python} cannot import esync ({last}); install this package for it, or let "
+        f"hosts.{host.name}.workdir be its checkout",
+        ssh.WRONG_VERSION: f"{python} has esync {last}, but here it is {__version__}; install the same version",
+    }
+    if code == ssh.NO_CONNECTION:
+        text = _about_ssh(host, said)
+    else:
+        text = reasons.get(code, f"its agent has ended with exit code {code}: {last}")
+    return f"host {host.name}: {text}"
+
+
+def _about_ssh(host: Host, said: list[str]) -> str:
+    everything = "\n".join(said)
+    by_hand = shlex.join(_without_batch_mode(ssh.login(host)))
+    for words, meaning in SSH_SAYS.items():
+        if words in everything:
+            meaning = meaning.format(name=host.name, address=host.address, by_hand=by_hand)
+            return f"ssh cannot log in to {host.address}: {meaning}"
+    return f"ssh cannot log in to {host.address}: {said[-1] if said else 'it does not say why'}; try by hand: {by_hand}"
+
+
+def _without_batch_mode(words: list[str]) -> list[str]:
+    """As a person would type it: with ssh's questions, without what only a program needs."""
+    ours = {f"{name}={value}" for name, value in ssh.OPTIONS.items()}
+    typed: list[str] = []
+    for word in words:
+        if word in ours:
+            typed.pop()  # the -o in front of it
+        else:
+            typed.append(word)
+    return typed

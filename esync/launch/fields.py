@@ -1,0 +1,113 @@
+"""The checked values that a description is made of: names, devices, quantities with units, words for ssh."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from ..progress import VARIABLE as PROGRESS_VARIABLE
+from ..worker import FOLDER_VARIABLE
+from .folders import PROCESSES
+
+#: A host's name is the name of a folder in the log tree too.
+HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+DEVICE = re.compile(r"cpu|gpu(0|[1-9][0-9]*)")
+QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([A-Za-z]+)")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: Variables that a host's section `env` cannot have.
+SET_BY_LAUNCH = {
+    "DMLC_ROLE",
+    "DMLC_PS_ROOT_URI",
+    "DMLC_PS_ROOT_PORT",
+    "DMLC_NUM_SERVER",
+    "DMLC_NUM_WORKER",
+    "PORT",
+    PROGRESS_VARIABLE,
+    FOLDER_VARIABLE,
+}
+#: Unit → bits per second.
+BANDWIDTHS = {"bit": 1.0, "kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9}
+#: Unit → seconds.
+LATENCIES = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+def error(reason: str, key: object = None) -> PydanticCustomError:
+    """What a check of a description raises; `key` is the one in the section under check that is wrong."""
+    return PydanticCustomError("description", "{reason}", {"reason": reason, "key": key})
+
+
+def unknown(key: object, known: Mapping[str, Any]) -> PydanticCustomError:
+    """What a section raises for a key that it does not have."""
+    return error(f"unknown key; known: {', '.join(known)}", key)
+
+
+def _host(name: str) -> str:
+    if not HOST_NAME.fullmatch(name):
+        raise error(f"{name!r} is no name of a host")
+    if name == PROCESSES:
+        raise error(f"{name!r} is the folder of the processes' logs; choose another name")
+    return name
+
+
+def _device(name: str) -> str:
+    if not DEVICE.fullmatch(name):
+        raise error(f"{name!r} is no device; expected cpu, gpu0, gpu1, …")
+    return name
+
+
+def quantity(units: Mapping[str, float], example: str) -> BeforeValidator:
+    """A number with its unit, as text, turned into a number of the basic unit."""
+
+    def read(text: object) -> float:
+        match = QUANTITY.fullmatch(text) if isinstance(text, str) else None
+        if not match or match[2] not in units:
+            names = ", ".join(units)
+            raise error(f"{text!r}: expected a number with one of the units {names}, for instance {example}")
+        return float(match[1]) * units[match[2]]
+
+    return BeforeValidator(read)
+
+
+def _word(text: str) -> str:
+    """What becomes a word of ssh's command line; one that begins with - would be taken for an option."""
+    if not text or text.startswith("-") or not text.isprintable():
+        raise error(f"{text!r} is nothing that ssh could be told")
+    return text
+
+
+def _variables(section: object) -> dict[str, str]:
+    """Environment variables; numbers are taken as they are written."""
+    if not isinstance(section, dict):
+        raise error("expected a mapping of environment variables")
+    for name, value in section.items():
+        if not isinstance(name, str) or not VARIABLE.fullmatch(name):
+            raise error("it is no name of an environment variable", name)
+        if name in SET_BY_LAUNCH:
+            raise error("launch sets it by itself", name)
+        if isinstance(value, bool) or not isinstance(value, str | int | float) or "\0" in str(value):
+            raise error(f"{value!r}: expected a text or a number (in quotes, for true and false)", name)
+    return {name: str(value) for name, value in section.items()}
+
+
+HostName = Annotated[str, AfterValidator(_host)]
+Word = Annotated[str, AfterValidator(_word)]
+Variables = Annotated[dict[str, str], BeforeValidator(_variables)]
+Device = Annotated[str, AfterValidator(_device)]
+Port = Annotated[int, Field(ge=0, le=65535)]  # 0: launch chooses a free one
+
+
+class Section(BaseModel):
+    """A mapping of the file; keys that it does not know are errors."""
+
+    model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _only_known(cls, content: object) -> object:
+        if isinstance(content, dict):
+            for key in content:
+                if key not in cls.model_fields:
+                    raise unknown(key, cls.model_fields)
+        return content

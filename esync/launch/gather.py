@@ -1,0 +1,103 @@
+"""The result logs of other machines, copied to where they would be had all workers run on this one.
+
+What arrives is unpacked beside its place and moved there as a whole: a device's folder is complete or not there.
+"""
+
+import base64
+import json
+import os
+import re
+import shutil
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from .. import config
+from .agents import Agents
+from .folders import NONCE_FILE
+from .hosts import Host
+from .spec import Plan
+
+#: device/file, none of them hidden.
+LOG_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def gather(plan: Plan, agents: Agents, nonce: str, say: Callable[[str], None]) -> list[str]:
+    """Copy the logs of a job that has ended, however it did.
+
+    Args:
+        plan: the job.
+        agents: of its hosts; where one has ended meanwhile, another one is asked.
+        nonce: see `folders.LogFolders`.
+        say: tells the user who is waited for.
+
+    Returns:
+        A sentence for every host whose logs are not here, saying where they are.
+    """
+    hosts = {spec.host.name: spec.host for spec in plan.workers if not spec.host.here}
+    requests = {
+        name: {
+            "do": "logs",
+            "folder": str(plan.mode_folder / name),
+            "nonce_file": NONCE_FILE,
+            "nonce": nonce,
+        }
+        for name in hosts
+    }
+    problems: dict[str, str] = {}
+    try:
+        problems = _copy(plan.mode_folder, agents, requests)
+        if problems:
+            again = {name: requests[name] for name in problems}
+            with Agents([hosts[name] for name in again], say) as anew:
+                problems = _copy(plan.mode_folder, anew, again)
+    except KeyboardInterrupt:
+        problems = dict.fromkeys(hosts, "interrupted while the logs were copied")
+    return [_missing(hosts[name], plan.mode_folder, why) for name, why in problems.items()]
+
+
+def _copy(mode_folder: Path, agents: Agents, requests: Mapping[str, dict[str, Any]]) -> dict[str, str]:
+    """Ask and unpack; by the names of the hosts, why their logs are not here."""
+    answers, problems = agents.try_to_ask(requests, config.LAUNCH_COPY)
+    for name, answer in answers.items():
+        if answer.get("shared"):
+            continue
+        try:
+            unpack(json.loads(zlib.decompress(base64.b64decode(answer["logs"]))), mode_folder / name)
+        except (OSError, zlib.error, ValueError) as error:
+            problems[name] = f"host {name}: cannot write its logs: {error}"
+    return problems
+
+
+def unpack(texts: Mapping[str, str], folder: Path) -> None:
+    """Put the logs of a host, device/file → text, in place: each device as a whole."""
+    beside = folder.with_name(f".{folder.name}.copy-{os.getpid()}")
+    try:
+        for name, text in texts.items():
+            if not LOG_NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is no name of a log")
+            (beside / name).parent.mkdir(parents=True, exist_ok=True)
+            (beside / name).write_text(text)
+        for device in sorted(beside.iterdir()) if texts else []:
+            _put(device, folder / device.name)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _put(arrived: Path, place: Path) -> None:
+    """Move a folder to its place; logs of earlier runs, which lie in folders there, are taken along."""
+    for path in arrived.iterdir():
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if place.exists():
+        for earlier in place.glob("earlier-*"):
+            earlier.rename(arrived / earlier.name)
+        shutil.rmtree(place)
+    os.replace(arrived, place)
+
+
+def _missing(host: Host, mode_folder: Path, why: str) -> str:
+    where = f"{host.address}:{Path(host.entry.workdir or '~') / mode_folder / host.name}"
+    return f"the logs of {host.name} have not been copied ({why}); they are in {where}"

@@ -1,0 +1,119 @@
+"""Command lines for the system's ssh: how a host is logged in to, and what its shell is told to do.
+
+Environment variables are no part of them: they are the first lines of standard input (see `first_lines`), so that no
+list of processes shows them on either machine.
+"""
+
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from .. import __version__, config
+from .hosts import Host
+
+#: Every connection is its own (no shared master that may outlive it), asks nothing, and notices a dead network.
+OPTIONS = {
+    "BatchMode": "yes",
+    "ConnectTimeout": f"{config.SSH_CONNECT_TIMEOUT:.0f}",
+    "ServerAliveInterval": f"{config.SSH_ALIVE_INTERVAL:.0f}",
+    "ServerAliveCountMax": str(config.SSH_ALIVE_COUNT),
+    "ControlMaster": "no",
+    "ControlPath": "none",
+    "ClearAllForwardings": "yes",
+    "LogLevel": "ERROR",
+}
+#: Variables of the launcher that hold for the whole job, on whatever host.
+COMMON_VARIABLES = re.compile(r"(ESYNC|MXNET|PS)_[A-Z0-9_]+")
+#: They are passed on, but never shown.
+SECRETS = {"ESYNC_TOKEN"}
+
+#: Exit codes of the commands below, before the module that is asked for has begun.
+NO_FOLDER, NO_PYTHON, WRONG_PYTHON, NO_PACKAGE, WRONG_VERSION = range(121, 126)
+#: Of ssh itself: no connection, or no more.
+NO_CONNECTION = 255
+
+# What any Python makes sense of, an old one too.
+_BOOT = f"""import sys
+if not (3, 10) <= sys.version_info[:2] <= (3, 13):
+    print("%d.%d" % sys.version_info[:2])
+    sys.exit({WRONG_PYTHON})
+try:
+    import esync
+except ImportError as error:
+    print(error)
+    sys.exit({NO_PACKAGE})
+if esync.__version__ != sys.argv[1]:
+    print(esync.__version__)
+    sys.exit({WRONG_VERSION})
+import runpy
+runpy.run_module(sys.argv[2], run_name="__main__")
+"""
+
+
+def login(host: Host, *more: str) -> list[str]:
+    """Ssh and everything that belongs in front of the command."""
+    entry = host.entry
+    words = ["ssh", *more]
+    if entry.port:
+        words += ["-p", str(entry.port)]
+    if entry.key:
+        words += ["-i", os.path.expanduser(entry.key), "-o", "IdentitiesOnly=yes"]
+    words += entry.ssh_options  # in front of ours: ssh takes the first value of an option
+    for name, value in OPTIONS.items():
+        words += ["-o", f"{name}={value}"]
+    return [*words, f"{entry.user}@{host.address}" if entry.user else host.address]
+
+
+def start_module(host: Host, module: str) -> list[str]:
+    """The command that runs a module of this package on a host; its standard input begins with `first_lines`."""
+    python = shlex.quote(python_of(host))
+    script = (
+        'while IFS= read -r line && [ -n "$line" ]; do export "$line"; done; '
+        f"cd -- {_folder(host)} 2>/dev/null || exit {NO_FOLDER}; "
+        f"command -v {python} >/dev/null 2>&1 || exit {NO_PYTHON}; "
+        f"exec {python} -c {shlex.quote(_BOOT)} {__version__} {module}"
+    )
+    return [*login(host, "-T"), f"exec sh -c {shlex.quote(script)}"]
+
+
+def first_lines(host: Host, environment: Mapping[str, str]) -> bytes:
+    """The variables of a process on a host, as `start_module` reads them."""
+    passed_on = {name: value for name, value in os.environ.items() if COMMON_VARIABLES.fullmatch(name)}
+    variables = {**passed_on, **host.entry.env, **environment}
+    lines = [f"{name}={value}\n" for name, value in variables.items() if "\n" not in value]
+    return "".join([*lines, "\n"]).encode()
+
+
+def pasteable(host: Host, environment: Mapping[str, str], command: Sequence[str]) -> str:
+    """A line for a shell of this machine that runs a command on a host, and ends it with ssh."""
+    line = f"cd -- {_folder(host)} && {shell(environment, command)}"
+    return shlex.join([*login(host, "-t"), f"exec sh -c {shlex.quote(line)}"])
+
+
+def shell(environment: Mapping[str, str], command: Sequence[str]) -> str:
+    """A line for a shell; secrets are left out."""
+    variables = [f"{name}={shlex.quote(value)}" for name, value in environment.items() if name not in SECRETS]
+    return " ".join([*variables, shlex.join(command)])
+
+
+def python_of(host: Host) -> str:
+    """The interpreter of a host that is reached by ssh."""
+    return host.entry.python or "python3"
+
+
+def missing_key(host: Host) -> str:
+    """A sentence where the key file is not there (ssh would try others); "" where all is well."""
+    key = host.entry.key
+    if key and not Path(key).expanduser().is_file():
+        return f"host {host.name}: there is no key file {key} on this machine; correct hosts.{host.name}.key"
+    return ""
+
+
+def _folder(host: Host) -> str:
+    """The working directory for a shell, which starts at home and would not expand a quoted ~."""
+    folder = host.entry.workdir or "."
+    if folder in ("~", "~/"):
+        return "."
+    return shlex.quote(folder.removeprefix("~/"))

@@ -1,0 +1,67 @@
+"""Before a job begins: what launch wants to know of its hosts, and what they are to keep for it."""
+
+from collections import defaultdict
+from typing import Any
+
+from .. import config
+from .agents import Agents
+from .description import Description
+from .ground import Supplies
+from .spec import Plan
+
+#: Roles that run MXNet.
+ENGINE_ROLES = {"scheduler", "server", "worker"}
+
+
+def fixed_ports(description: Description, plan: Plan) -> dict[str | None, dict[str, int]]:
+    """The ports that the description gives, by name: of each host, and of this machine (None)."""
+    services = {"scheduler": description.scheduler, "state server": description.state_server}
+    found: dict[str | None, dict[str, int]] = defaultdict(dict)
+    for spec in plan.processes:
+        service = services.get(spec.role)
+        if service is not None and service.port:
+            host = None if spec.host.here else spec.host.name
+            found[host][f"{spec.role.replace(' ', '_')}.port"] = service.port
+    return found
+
+
+def survey(plan: Plan, agents: Agents, claims: dict[str | None, dict[str, int]], ports: int) -> dict[str, Supplies]:
+    """Ask all hosts that are other machines whether they can take part; what they have for the job.
+
+    Args:
+        plan: a first one, made without them.
+        agents: of these hosts.
+        claims: see `fixed_ports`.
+        ports: how many free ones are wanted of each.
+
+    Raises:
+        RemoteHostError: some of them cannot, and why.
+    """
+    requests: dict[str, dict[str, Any]] = {}
+    for host in plan.hosts:
+        if not host.here:
+            roles = {spec.role for spec in plan.processes if spec.host.name == host.name}
+            requests[host.name] = {
+                "do": "check",
+                "ports": ports,
+                "claims": claims.get(host.name, {}),
+                "data": (plan.options.data_dir, plan.options.dataset) if "worker" in roles else None,
+                "engine": bool(roles & ENGINE_ROLES),
+            }
+    answers = agents.ask(requests, config.LAUNCH_CHECK)
+    return {name: Supplies(answer["ports"], answer["cores"]) for name, answer in answers.items()}
+
+
+def prepare(plan: Plan, agents: Agents) -> None:
+    """Have the hosts of workers take their log folders, and move an earlier run's logs aside.
+
+    Raises:
+        RemoteHostError: they cannot, for instance because another job has them.
+    """
+    overwrite = plan.options.overwrite
+    requests = {
+        spec.host.name: {"do": "prepare", "folder": str(plan.mode_folder / spec.host.name), "overwrite": overwrite}
+        for spec in plan.workers
+        if not spec.host.here
+    }
+    agents.ask(requests, config.LAUNCH_CHECK)
