@@ -65,7 +65,10 @@ def main(words: list[str] | None = None) -> int:
 
 def _launch(options: argparse.Namespace, typed: dict[str, Any]) -> int:
     description = read(options.file)
-    hosts = locate(description)
+    try:
+        hosts = locate(description)
+    except DescriptionError as error:
+        raise DescriptionError(f"{options.file}: {error}") from None
     with Ports() as ports:
         cores = None if "OMP_NUM_THREADS" in os.environ else len(os.sched_getaffinity(0))
         here = Supplies(ports.free(ports_needed(description)), cores)

@@ -86,8 +86,8 @@ def _variables(section: object) -> dict[str, str]:
             raise error("it is no name of an environment variable", name)
         if name in SET_BY_LAUNCH:
             raise error("launch sets it by itself", name)
-        if isinstance(value, bool) or not isinstance(value, str | int | float) or "\0" in str(value):
-            raise error(f"{value!r}: expected a text or a number (in quotes, for true and false)", name)
+        if isinstance(value, bool) or not isinstance(value, str | int | float) or re.search(r"[\n\0]", str(value)):
+            raise error(f"{value!r}: expected a text of one line or a number (in quotes, for true and false)", name)
     return {name: str(value) for name, value in section.items()}
 
 

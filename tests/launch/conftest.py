@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from launching import Launch
+from sshd import MISSING, SSHD, Sshd
 
 sys.path.append(str(Path(__file__).parents[1] / "data"))
 
@@ -25,9 +26,19 @@ def launch(tmp_path: Path) -> Iterator[Callable[..., Launch]]:
     """Start launchers; nothing of their jobs outlives the test."""
     with contextlib.ExitStack() as stack:
 
-        def start(file: Path, *flags: str) -> Launch:
-            job = Launch(tmp_path, file, *flags)
+        def start(file: Path, *flags: str, **variables: str) -> Launch:
+            job = Launch(tmp_path, file, *flags, **variables)
             stack.callback(job.sweep)
             return job
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    """A real sshd that stands for the machines left and right."""
+    if SSHD is None:
+        pytest.skip(MISSING)
+    server = Sshd(tmp_path_factory.mktemp("sshd"))
+    yield server
+    server.close()

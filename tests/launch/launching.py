@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+#: Launch passes variables of this beginning on to other machines, so that their processes can be found, too.
 MARK = "ESYNC_TEST_JOB"
 
 
@@ -39,7 +40,7 @@ def write(path: Path, content: dict[str, Any]) -> Path:
 class Launch:
     """A launcher that runs; `output` is what it has printed, standard error included."""
 
-    def __init__(self, folder: Path, file: Path, *flags: str) -> None:
+    def __init__(self, folder: Path, file: Path, *flags: str, **variables: str) -> None:
         self.mark = uuid.uuid4().hex
         self.log = folder / f"launch-{self.mark}.txt"
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("DMLC_", "ESYNC_"))}
@@ -47,7 +48,7 @@ class Launch:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "esync.launch", str(file), *flags],
                 cwd=folder,
-                env={**environment, MARK: self.mark},
+                env={**environment, **variables, MARK: self.mark},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -80,6 +80,16 @@ def test_the_descriptions_that_come_along(name):
         ("servers: [{host: cloud2}]", "servers: []", ["cluster.yaml:2: servers: List should have at least 1 item"]),
         ("host: cloud1\n", "host: ../up\n", ["cluster.yaml:6: workers[1].host: '../up' is no name of a host"]),
         ("address:", "adress:", ["cluster.yaml:11: hosts.cloud1.adress: unknown key; known: address"]),
+        ("localhost", "-v", ["cluster.yaml:11: hosts.cloud1.address: '-v' is nothing that ssh could be told"]),
+        ("localhost", "a, port: 0", ["cluster.yaml:11: hosts.cloud1.port: Input should be greater than or equal to 1"]),
+        ("localhost", "a, env: {A B: 1}", ["cluster.yaml:11: hosts.cloud1.env.A B: it is no name of an environment"]),
+        ("localhost", "a, env: {PORT: 1}", ["cluster.yaml:11: hosts.cloud1.env.PORT: launch sets it by itself"]),
+        (
+            "localhost",
+            "a, env: {A: yes}",
+            ["cluster.yaml:11: hosts.cloud1.env.A: True: expected a text of one line"],
+        ),
+        ("localhost", 'a, env: {A: "b\\n"}', ["cluster.yaml:11: hosts.cloud1.env.A: "]),
         ("1Gbit", "1GB", ["cluster.yaml:12: network.bandwidth: '1GB': expected a number with one of the units bit,"]),
         ("0.2ms", "5", ["cluster.yaml:12: network.latency: 5: expected a number with one of the units us, ms, s"]),
         ("batch_size: 64", "batch-size: 64", ["cluster.yaml:13: train.batch-size: unknown key; known: mode, network,"]),
@@ -119,11 +129,18 @@ def test_a_file_that_cannot_be_read(tmp_path):
 
 
 def test_hosts_are_found_by_their_addresses(tmp_path):
-    hosts = locate(parse(tmp_path, GOOD), is_here=lambda address: address == "localhost")
+    text = GOOD.replace("localhost", "10.0.0.1")
+    hosts = locate(parse(tmp_path, text), is_here=lambda address: address == "10.0.0.1")
     assert {name: (host.address, host.here) for name, host in hosts.items()} == {
         "cloud2": ("cloud2", False),
-        "cloud1": ("localhost", True),
+        "cloud1": ("10.0.0.1", True),
     }
+
+
+def test_a_login_makes_a_host_another_machine(tmp_path):
+    for key in ("user: me", "port: 22", "key: id", "ssh_options: [-v]"):
+        hosts = locate(parse(tmp_path, GOOD.replace("cloud2", "cloud1").replace("localhost", f"localhost, {key}")))
+        assert not hosts["cloud1"].here
 
 
 def test_which_addresses_are_this_machine():

@@ -85,6 +85,6 @@ def test_a_port_in_use_is_named():
     with Ports() as ports, listener(0) as server:
         port = server.getsockname()[1]
         with pytest.raises(PortInUseError, match=rf"^scheduler\.port {port}: it is in use; choose another one"):
-            ports.claim(port, "scheduler")
+            ports.claim(port, "scheduler.port")
     with Ports() as ports:
-        ports.claim(port, "scheduler")
+        ports.claim(port, "scheduler.port")

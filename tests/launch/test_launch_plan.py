@@ -1,6 +1,7 @@
 """From a description to commands: a pure function."""
 
 import itertools
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +11,21 @@ import pytest
 from esync import arguments
 from esync.launch import flags
 from esync.launch.description import Description, DescriptionError
+from esync.launch.ground import Supplies
 from esync.launch.hosts import locate
 from esync.launch.plan import mode_folder, plan, ports_needed
 from esync.launch.spec import Plan, ProcessSpec
 from logs_tools.modes import BY_FOLDER
 
 
-def make(content: dict[str, Any], cores: int | None = None, **typed: Any) -> Plan:
+def make(
+    content: dict[str, Any], cores: int | None = None, there: dict[str, Supplies] | None = None, **typed: Any
+) -> Plan:
     """Plan it with the ports 1001, 1002, …; only localhost is this machine."""
     description = Description.model_validate(content)
     hosts = locate(description, is_here=lambda address: address == "localhost")
     ports = itertools.islice(itertools.count(1001), ports_needed(description))
-    return plan(description, hosts, typed, ports, cores)
+    return plan(description, hosts, typed, Supplies(ports, cores), there)
 
 
 def options_of(spec: ProcessSpec) -> Any:
@@ -156,7 +160,16 @@ def test_typed_flags_win_and_other_modes_settings_are_left_out(typed, expected, 
         ({}, {"gpu": 0}, "--gpu: launch chooses it by itself: the device of each worker says it"),
         ({}, {"dcasgd_lambda": 0.1, "mode": "async"}, "--dcasgd-lambda and --dcasgd-adaptive need --use-dcasgd 1"),
         ({"state_server": None}, {}, "state_server: it is missing, and mode esync asks it"),
-        ({"scheduler": {"host": "far"}}, {}, "scheduler.port: it is needed, because far is not this machine"),
+        (
+            {"scheduler": {"host": "far"}},
+            {},
+            r"hosts\.left\.address: localhost \(127\.0\.0\.1\) is reached from the machine itself only, but far takes",
+        ),
+        (
+            {"hosts": {"left": {"address": "localhost", "workdir": "/x"}}},
+            {},
+            r"hosts\.left\.workdir: left is this machine",
+        ),
     ],
 )
 def test_what_makes_no_job(changes, typed, message):
@@ -172,20 +185,69 @@ def test_a_local_run_needs_one_worker_and_nobody_else():
     assert job.remarks == ("mode local trains on one device: the first worker of the description",)
 
 
-def test_several_machines():
-    content = launching.description([0.1, 0.1])
-    content["hosts"] = {"left": {"address": "10.0.0.5"}, "right": {"address": "localhost"}}
-    content["scheduler"]["port"] = content["state_server"]["port"] = 5000
-    scheduler, _, state_server, far, near = make(content, cores=2).processes
-    assert {far.environment["DMLC_PS_ROOT_URI"], near.environment["DMLC_PS_ROOT_URI"]} == {"10.0.0.5"}
-    assert scheduler.environment["DMLC_NODE_HOST"] == "10.0.0.5"
-    assert "DMLC_NODE_HOST" not in near.environment  # it is no address that others could use
-    assert state_server.command[-3] == "0.0.0.0"
+def several_machines() -> dict[str, Any]:
+    content = launching.description([0.1, 0.1, 0.1])
+    content["hosts"] = {
+        "left": {"address": "10.0.0.5", "python": ".venv/bin/python", "env": {"OMP_PROC_BIND": 1, "PS_VERBOSE": "2"}},
+        "right": {"address": "10.0.0.6", "user": "me", "port": 2222, "key": "~/key", "workdir": "~/esync", "env": {}},
+    }
+    return content
+
+
+def test_several_machines_that_have_not_been_asked():
+    """As --dry-run shows them: nobody has been asked for free ports."""
+    scheduler, _, state_server, far, other, _ = make(several_machines(), cores=2).processes
+    assert {far.environment["DMLC_PS_ROOT_URI"], other.environment["DMLC_PS_ROOT_URI"]} == {"10.0.0.5"}
+    assert (scheduler.environment["DMLC_NODE_HOST"], other.environment["DMLC_NODE_HOST"]) == ("10.0.0.5", "10.0.0.6")
+    assert scheduler.environment["DMLC_PS_ROOT_PORT"] == "9091"
+    assert state_server.command[-3:] == ("0.0.0.0", "--port", "10010")
     assert options_of(far).state_server_ip == "10.0.0.5"
-    assert (far.command[0], "PORT" in far.environment, "PORT" in near.environment) == ("python3", False, True)
+    assert (far.command[0], other.command[0]) == (".venv/bin/python", "python3")
+    assert "PORT" not in far.environment
+    assert far.environment["PS_VERBOSE"] == scheduler.environment["PS_VERBOSE"] == "2"
+    assert "PS_VERBOSE" not in other.environment
+
+
+def test_several_machines_with_what_they_have():
+    there = {"left": Supplies([2001, 2002, 2003, 2004, 2005], 9), "right": Supplies([3001, 3002], 5)}
+    content = several_machines()
+    for worker in content["workers"]:
+        del worker["threads"]
+    scheduler, server, state_server, *workers = make(content, there=there).processes
+    assert scheduler.environment["DMLC_PS_ROOT_PORT"] == "2001"
+    assert server.environment["PORT"] == "2002"
+    assert state_server.command[-1] == "2003"
+    assert [worker.environment["PORT"] for worker in workers] == ["2004", "3001", "2005"]
+    assert [worker.environment["OMP_NUM_THREADS"] for worker in workers] == ["4", "4", "4"]  # left has two of them
+
+
+def test_a_host_that_names_its_network_interface():
+    content = several_machines()
+    content["hosts"]["right"]["env"] = {"DMLC_INTERFACE": "eth1"}
+    worker = make(content).workers[1]
+    assert worker.environment["DMLC_INTERFACE"] == "eth1"
+    assert "DMLC_NODE_HOST" not in worker.environment
 
 
 def test_a_command_can_be_pasted_into_a_shell():
     worker = make(launching.description([0.1]), log_dir="my logs").workers[0]
     assert "--log-dir 'my logs/lenet/esync/left'" in worker.shell
     assert worker.shell.startswith("DMLC_ROLE=worker DMLC_PS_ROOT_URI=127.0.0.1 ")
+
+
+def test_a_command_for_another_machine_can_be_pasted():
+    content = several_machines()
+    content["hosts"]["right"]["ssh_options"] = ["-o", "UserKnownHostsFile=my hosts"]
+    content["hosts"]["right"]["env"] = {"ESYNC_TOKEN": "very secret"}
+    words = shlex.split(make(content, log_dir="my logs").workers[1].shell)
+    assert words[:3] == ["ssh", "-t", "-p"]
+    assert words[words.index("-i") + 1] == str(Path.home() / "key")
+    assert words[words.index("IdentitiesOnly=yes") + 1 :][:2] == ["-o", "UserKnownHostsFile=my hosts"]
+    assert words[-2] == "me@10.0.0.6"
+    assert "very secret" not in words[-1]
+    _, shell, flag, line = shlex.split(words[-1])  # as the login shell there takes it apart
+    assert (shell, flag) == ("sh", "-c")
+    inner = shlex.split(line)
+    assert inner[:4] == ["cd", "--", "esync", "&&"]
+    assert inner[inner.index("--log-dir") + 1] == "my logs/lenet/esync/right"
+    assert "DMLC_NODE_HOST=10.0.0.6" in inner

@@ -1,0 +1,110 @@
+"""A real sshd for tests: own configuration, own host and user keys, on loopback addresses that stand for machines.
+
+Every address is a host with a folder of its own. Nothing outside of a test's folder is read or written, but for the
+empty directory that Debian's sshd wants when it is started by root.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+#: Where Debian has it; it is in no ordinary user's PATH.
+SSHD = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/sbin:/usr/local/sbin")
+ADDRESSES = {"left": "127.0.0.2", "right": "127.0.0.3"}
+MISSING = "there is no sshd here; on Debian and Ubuntu: apt-get install openssh-server"
+
+_CONFIGURATION = """\
+Port {port}
+{listen}
+HostKey {folder}/host
+AuthorizedKeysFile {folder}/authorized
+PidFile none
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin prohibit-password
+"""
+
+
+def make_key(path: Path) -> Path:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
+    return path
+
+
+class Sshd:
+    """Runs until `close`.
+
+    Attributes:
+        folder: of its files, and of the hosts' working directories.
+        port: where it listens, on all of ADDRESSES.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        assert SSHD is not None
+        self.folder = folder
+        make_key(folder / "host")
+        make_key(folder / "user")
+        shutil.copy(folder / "user.pub", folder / "authorized")
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.2", 0))
+            self.port = probe.getsockname()[1]
+        listen = "\n".join(f"ListenAddress {address}" for address in ADDRESSES.values())
+        (folder / "sshd_config").write_text(_CONFIGURATION.format(port=self.port, listen=listen, folder=folder))
+        public = (folder / "host.pub").read_text()
+        (folder / "known").write_text("".join(f"[{address}]:{self.port} {public}" for address in ADDRESSES.values()))
+        (folder / "none").touch()
+        if os.geteuid() == 0:
+            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+        self._log = open(folder / "sshd.log", "wb")  # noqa: SIM115
+        self._process = subprocess.Popen(
+            [SSHD, "-D", "-e", "-f", str(folder / "sshd_config")],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            start_new_session=True,
+        )
+        self._wait()
+
+    def _wait(self) -> None:
+        limit = time.monotonic() + 20
+        while True:
+            assert self._process.poll() is None, (self.folder / "sshd.log").read_text()
+            try:
+                for address in ADDRESSES.values():
+                    socket.create_connection((address, self.port), timeout=5).close()
+                return
+            except OSError:
+                assert time.monotonic() < limit, (self.folder / "sshd.log").read_text()
+                time.sleep(0.1)
+
+    def workdir(self, name: str) -> Path:
+        """The working directory of a host."""
+        folder = self.folder / "machines" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def entry(self, name: str, **changes: Any) -> dict[str, Any]:
+        """A host of a description; None leaves a key out."""
+        entry = {
+            "address": ADDRESSES[name],
+            "port": self.port,
+            "key": str(self.folder / "user"),
+            "ssh_options": ["-F", "none", "-o", f"UserKnownHostsFile={self.folder / 'known'}"],
+            "workdir": str(self.workdir(name)),
+            "python": sys.executable,
+            **changes,
+        }
+        return {key: value for key, value in entry.items() if value is not None}
+
+    def close(self) -> None:
+        """End it with its connections."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._log.close()

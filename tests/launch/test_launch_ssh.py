@@ -1,0 +1,251 @@
+"""Whole jobs over ssh: a real sshd, two hosts with folders of their own, real roles."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import launching
+import pytest
+from launching import Launch, write
+from sshd import ADDRESSES, Sshd, make_key
+from test_launch_jobs import rounds, run
+
+from esync.launch.hosts import Host, HostEntry
+from esync.launch.ssh import pasteable
+
+pytestmark = pytest.mark.timeout(170)
+
+Start = Callable[..., Launch]
+TOKEN = "a-secret-that-nobody-may-see"
+
+
+def description(sshd: Sshd, steps: list[float], **train: Any) -> dict[str, Any]:
+    """Both hosts over ssh: the scheduler and the server on the left one, the state server on the right one."""
+    content = launching.description(steps, **train)
+    content["hosts"] = {name: sshd.entry(name) for name in ADDRESSES}
+    content["state_server"] = {"host": "right"}
+    return content
+
+
+def trained(base: Path) -> Callable[[], bool]:
+    """Whether both hosts have finished a round, seen on their own disks."""
+    return lambda: all(any(base.glob(f"{name}/logs/*/*/{name}/cpu/iter-*.txt")) for name in ADDRESSES)
+
+
+@pytest.fixture
+def machines(sshd: Sshd):
+    """The hosts' folders, emptied."""
+    base = sshd.workdir("left").parent
+    subprocess.run(["rm", "-rf", str(base)], check=True)
+    for name in ADDRESSES:
+        sshd.workdir(name)
+    return base
+
+
+def test_a_job_over_ssh(tmp_path, data_dir, sshd, machines, launch: Start):
+    content = description(sshd, [0.05, 0.11, 0.2], local_lr=0.01, rounds=4, data_dir=str(data_dir))
+    content["hosts"]["right"]["env"] = {"GREETING": "it's me; $HOME"}
+    content["scheduler"]["port"] = 0
+    for name in ("left/cpu", "right/gpu7"):  # of an earlier run, there
+        earlier = machines / name.partition("/")[0] / "logs" / "lenet" / "esync" / name
+        earlier.mkdir(parents=True)
+        (earlier / "iter-99.txt").write_text("{}")
+    job = launch(write(tmp_path / "cluster.yaml", content), "--json", "job.json", ESYNC_TOKEN=TOKEN)
+
+    job.until(trained(machines), 100)
+    seen = job.processes()
+    workers = [number for number, command in seen.items() if "-m esync.worker" in command]
+    assert len(workers) == 3
+    assert TOKEN not in " ".join(Path(f"/proc/{n}/cmdline").read_text() for n in _everything())
+    environments = [Path(f"/proc/{number}/environ").read_text().split("\0") for number in workers]
+    assert all(f"ESYNC_TOKEN={TOKEN}" in environment for environment in environments)
+    assert sum("GREETING=it's me; $HOME" in environment for environment in environments) == 1
+    assert all("DMLC_PS_ROOT_URI=127.0.0.2" in environment for environment in environments)
+    assert sum("DMLC_NODE_HOST=127.0.0.3" in environment for environment in environments) == 1
+
+    assert job.wait(100) == 0, job.output
+    assert job.gone_within(10) == {}
+    report = json.loads((tmp_path / "job.json").read_text())
+    names = {"scheduler", "server-0", "worker-0", "worker-1", "worker-2"}
+    assert report["exit_codes"] == dict.fromkeys(names, 0)
+    assert report["figures"]["rounds"] == 4
+    folder = tmp_path / "logs" / "lenet" / "esync"
+    devices = ("left/cpu", "right/cpu", "left/cpu-1")
+    for device in devices:
+        assert rounds(folder / device) == [1, 2, 3, 4]
+        there = machines / device.partition("/")[0] / "logs/lenet/esync" / device
+        for path in there.glob("[!.]*.*"):
+            assert (folder / device / path.name).read_text() == path.read_text()
+    runs = [json.loads((folder / device / "run.json").read_text()) for device in devices]
+    assert sorted(run["rank"] for run in runs) == [0, 1, 2]
+    assert not (folder / "right" / "gpu7").exists()
+    assert [path for path in folder.rglob("*") if ".copy-" in path.name] == []
+    assert TOKEN not in (folder / "processes" / "worker-0.log").read_text()
+    assert "everyone is here" in (folder / "processes" / "scheduler.log").read_text()
+
+
+def _everything() -> list[str]:
+    """Process ids of all of this machine's processes that can still be read."""
+    return [entry.name for entry in Path("/proc").iterdir() if entry.name.isdecimal() and (entry / "cmdline").exists()]
+
+
+def test_nothing_is_left_on_any_machine(tmp_path, data_dir, sshd, machines, launch: Start):
+    """The launcher is killed without a chance to say anything; another one is interrupted."""
+    content = description(sshd, [0.1, 0.1], mode="sync", learning_rate=0.001, max_time=300, data_dir=str(data_dir))
+    file = write(tmp_path / "cluster.yaml", content)
+    killed = launch(file)
+    killed.until(trained(machines), 100)
+    busy = run(machines, str(file))  # from another folder here, but to the same one there
+    assert busy.returncode == 1
+    for name in ADDRESSES:
+        assert f"host {name}: another job writes its logs to logs/lenet/sync/{name}; wait for its end" in busy.stderr
+    killed.process.kill()
+    assert killed.gone_within(20) == {}
+
+    interrupted = launch(file, "--log-dir", "again")
+    interrupted.until(lambda: all(any(machines.glob(f"{name}/again/**/iter-2.txt")) for name in ADDRESSES), 100)
+    interrupted.process.send_signal(signal.SIGINT)
+    assert interrupted.wait(20) == 1
+    assert interrupted.gone_within(10) == {}
+    assert interrupted.output.endswith("launch: error: ended by SIGINT; all processes of the job have been ended\n")
+    for name in ADDRESSES:
+        assert 2 in rounds(tmp_path / "again" / "lenet" / "sync" / name / "cpu")
+
+
+def test_a_worker_that_fails_there(tmp_path, data_dir, sshd, machines, launch: Start):
+    content = description(sshd, [0.1, 0.1], mode="sync", learning_rate=1e9, max_time=300, data_dir=str(data_dir))
+    job = launch(write(tmp_path / "cluster.yaml", content))
+    assert job.wait(120) == 1
+    assert job.gone_within(10) == {}
+    found = re.search(
+        r"worker-(\d) \((left|right)/cpu\) ended with exit code 1; the end of logs/lenet/sync/", job.output
+    )
+    assert found, job.output
+    assert "the training has diverged; try a smaller learning rate" in job.output
+    assert "Traceback" not in job.output
+
+
+def test_a_connection_that_breaks_is_told_as_such(tmp_path, data_dir, sshd, machines, launch: Start):
+    content = description(sshd, [0.1, 0.1], mode="sync", learning_rate=0.001, max_time=300, data_dir=str(data_dir))
+    job = launch(write(tmp_path / "cluster.yaml", content))
+    job.until(trained(machines), 100)
+    (ssh,) = _ssh_of("worker-1", job)
+    os.kill(ssh, signal.SIGKILL)
+    assert job.wait(30) == 1
+    assert job.gone_within(20) == {}
+    assert re.search(r"worker-1 \(right/cpu\) was ended by SIGKILL", job.output)
+    assert rounds(tmp_path / "logs/lenet/sync/right/cpu")
+
+
+def test_what_stands_in_the_way_is_told_at_once_for_all_hosts(tmp_path, data_dir, sshd, machines):
+    """Every host has a mistake of its own; nothing is started or written."""
+    stranger = make_key(tmp_path / "stranger")
+    old, bare = tmp_path / "old-python", tmp_path / "bare-python"
+    old.write_text("#!/bin/sh\necho 3.8; exit 123\n")
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    for program in (old, bare):
+        program.chmod(0o755)
+    other = tmp_path / "other"
+    (other / "esync").mkdir(parents=True)
+    (other / "esync" / "__init__.py").write_text("__version__ = '9.9'\n")
+    with socket.socket() as closed, socket.socket() as taken:
+        closed.bind(("127.0.0.2", 0))
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        hosts = {
+            "wrongkey": sshd.entry("left", key=str(stranger)),
+            "unknownhost": sshd.entry("left", ssh_options=["-F", "none", "-o", "UserKnownHostsFile=/dev/null"]),
+            "portclosed": sshd.entry("left", port=closed.getsockname()[1]),
+            "nopython": sshd.entry("left", python="python9"),
+            "oldpython": sshd.entry("left", python=str(old)),
+            "noworkdir": sshd.entry("left", workdir="/no/such folder"),
+            "nopackage": sshd.entry("left", python=str(bare)),
+            "otherversion": sshd.entry("left", env={"PYTHONPATH": str(other)}),
+            "busyport": sshd.entry("left"),
+            "nodata": sshd.entry("left"),
+        }
+        content = {
+            "hosts": hosts,
+            "scheduler": {"host": "busyport", "port": port},
+            "servers": [{"host": "busyport"}],
+            "workers": [{"host": name, "device": "cpu"} for name in hosts if name != "busyport"],
+            "train": {"network": "lenet", "mode": "sync", "data_dir": "no-data"},
+        }
+        done = run(tmp_path, str(write(tmp_path / "cluster.yaml", content)))
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    lines = done.stderr.removeprefix("launch: error: ").splitlines()
+    told = {re.match(r"host (\w+): ", line)[1]: line for line in lines}
+    expected = {
+        "wrongkey": "the login was refused; name the right user and key under hosts.wrongkey",
+        "unknownhost": "its host key is not known here; compare and accept it once with: ssh ",
+        "portclosed": "nobody listens there for ssh; check that sshd runs, and hosts.portclosed.port",
+        "nopython": "there is no python9; name the right one with hosts.nopython.python",
+        "oldpython": f"{old} there is version 3.8, but 3.10 to 3.13 is needed; name another one with hosts.oldpython",
+        "noworkdir": "there is no folder /no/such folder that it could enter; make it, or correct hosts.noworkdir",
+        "nopackage": f"{bare} there cannot import esync (No module named 'esync'); install this package for it",
+        "otherversion": "there has esync 9.9, but here it is ",
+        "busyport": f"scheduler.port {port}: it is in use; choose another one",
+        "nodata": "no-data/fashion-mnist: no such folder; expected the files of fashion-mnist",
+    }
+    for name, text in expected.items():
+        assert text in told[name], told[name]
+    assert set(told) == set(expected)
+    assert not (tmp_path / "logs").exists()
+    assert not (machines / "left" / "logs").exists()
+
+
+def test_a_machine_that_takes_the_call_and_says_nothing(tmp_path, monkeypatch):
+    """As behind a firewall that swallows: spoken of, then given up."""
+    from esync import config
+    from esync.launch import ssh
+    from esync.launch.agents import Agents, RemoteHostError
+
+    monkeypatch.setattr(config, "ANNOUNCE_AFTER", 0.5)
+    monkeypatch.setitem(ssh.OPTIONS, "ConnectTimeout", "30")
+    said: list[str] = []
+    with socket.socket() as mute:
+        mute.bind(("127.0.0.1", 0))
+        mute.listen()
+        entry = HostEntry(port=mute.getsockname()[1], ssh_options=["-F", "none"])
+        with (
+            Agents([Host("far", "127.0.0.1", False, "127.0.0.1", entry)], said.append) as agents,
+            pytest.raises(RemoteHostError, match=r"host far: 127\.0\.0\.1 has not answered for 2 s; check its address"),
+        ):
+            agents.ask({"far": {"do": "check"}}, 2)
+    assert said
+    assert said[0].startswith("waiting for far (127.0.0.1) since ")
+
+
+def test_the_commands_of_a_dry_run_can_be_pasted(tmp_path, sshd, machines):
+    """A shell here runs them there; nobody is asked before."""
+    file = write(tmp_path / "cluster.yaml", description(sshd, [0.1], rounds=3))
+    done = run(tmp_path, str(file), "--dry-run")
+    assert done.returncode == 0, done.stderr
+    commands = [line for line in done.stdout.splitlines() if not line.startswith("#") and line]
+    assert len(commands) == 4
+    assert all(line.startswith("ssh -t ") for line in commands)
+    host = Host("right", "127.0.0.3", False, "127.0.0.3", HostEntry(**sshd.entry("right", env={"A": "it's $HOME"})))
+    line = pasteable(host, host.entry.env, [sys.executable, "-c", 'import os; print(os.getcwd(), os.environ["A"])'])
+    shown = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    assert shown.stdout.split(maxsplit=1) == [str(sshd.workdir("right")), "it's $HOME\n"], shown.stderr
+
+
+def _ssh_of(name: str, job: Launch) -> list[int]:
+    """Process ids of the ssh that the launcher has for a process: by the order in which they were started."""
+    names = ["scheduler", "server-0", "worker-0", "worker-1"]
+    found = sorted(
+        number
+        for number, command in job.processes().items()
+        if command.startswith("ssh ") and "esync.launch.remote_process" in command
+    )
+    assert len(found) == len(names)
+    return [found[names.index(name)]]

@@ -1,0 +1,139 @@
+"""The other machine's end, without ssh: a process tied to its standard input."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from test_launch_supervisor import ends
+
+from esync.launch.remote_process import GREETING
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@contextmanager
+def remote(program: str, lease: float = 30.0, grace: float = 10.0) -> "Iterator[subprocess.Popen[bytes]]":
+    """The module as ssh starts it."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "esync.launch.remote_process"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+        start_new_session=True,
+    )
+    command = [sys.executable, "-u", "-c", textwrap.dedent(program)]
+    process.stdin.write(json.dumps({"command": command, "lease": lease, "grace": grace}).encode() + b"\n")
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+
+def until(process: "subprocess.Popen[bytes]", text: str) -> None:
+    """Read its output up to a line."""
+    for line in iter(process.stdout.readline, b""):
+        if line.decode().startswith(text):
+            return
+    raise AssertionError(f"it has never said {text!r}")
+
+
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [
+        ("print('done')", 0),
+        ("raise SystemExit(7)", 7),
+        ("import os; os.kill(os.getpid(), 11)", 128 + 11),
+        ("import os; os.kill(os.getpid(), 9)", 128 + 9),
+        ("raise SystemExit(255)", 254),  # 255 is ssh's own
+    ],
+)
+def test_it_ends_as_its_command_ends(program, code):
+    with remote(program) as process:
+        until(process, GREETING)
+        assert process.wait(20) == code
+
+
+def test_the_end_of_its_input_ends_everything_that_was_started(tmp_path):
+    """A child that has left the process group and a grandchild whose parent has gone, both deaf to SIGTERM, too."""
+    program = f"""
+        import os, signal, subprocess, sys, time
+        deaf = "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+        deaf += "open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
+        deaf = "import sys; " + deaf
+        folder = {str(tmp_path)!r}
+        subprocess.Popen([sys.executable, "-c", deaf, folder + "/child"], start_new_session=True)
+        if not os.fork():
+            subprocess.Popen([sys.executable, "-c", deaf, folder + "/orphan"], start_new_session=True)
+            os._exit(0)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        open(folder + "/parent", "w").write(str(os.getpid()))
+        while not all(os.path.exists(folder + "/" + name) and open(folder + "/" + name).read()
+                      for name in ("child", "orphan")):
+            time.sleep(0.05)
+        print("all are there")
+        time.sleep(60)
+    """
+    with remote(program, grace=0.3) as process:
+        until(process, "all are there")
+        process.stdin.close()
+        until(process, "launch, or the connection to it, has ended: the process is being ended")
+        assert process.wait(20) == 128 + signal.SIGKILL
+        for name in ("parent", "child", "orphan"):
+            assert ends(tmp_path / name)
+
+
+def test_silence_ends_it_and_a_sign_of_life_does_not():
+    with remote("import time; print('up'); time.sleep(60)", lease=2.0, grace=5.0) as process:
+        until(process, "up")
+        for _ in range(8):  # twice as long
+            process.stdin.write(b"\n")
+            time.sleep(0.5)
+        assert process.poll() is None
+        until(process, "nothing has been heard from launch for 2 s: the process is being ended")
+        assert process.wait(20) == 128 + signal.SIGTERM
+
+
+def test_orders(tmp_path):
+    gentle = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(3)); print('up'); time.sleep(60)"
+    with remote(gentle) as process:
+        until(process, "up")
+        process.stdin.write(b"\nt")
+        assert process.wait(20) == 3
+    with remote("import signal, time; signal.signal(15, signal.SIG_IGN); print('up'); time.sleep(60)") as process:
+        until(process, "up")
+        process.stdin.write(b"tk")
+        assert process.wait(20) == 128 + signal.SIGKILL
+
+
+def test_a_signal_for_the_process_itself_ends_the_command(tmp_path):
+    program = (
+        f"import os, time; open({str(tmp_path / 'id')!r}, 'w').write(str(os.getpid())); print('up'); time.sleep(60)"
+    )
+    with remote(program) as process:
+        until(process, "up")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 128 + signal.SIGTERM
+    with remote(program) as process:
+        until(process, "up")
+        process.kill()  # it can do nothing any more; the kernel does
+        assert ends(Path(tmp_path / "id"))
+
+
+def test_a_request_that_never_comes(tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-m", "esync.launch.remote_process"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        output, _ = process.communicate(b"what?\n", timeout=20)
+        assert (process.returncode, output) == (1, b"")
+    assert os.listdir(tmp_path) == []
