@@ -4,6 +4,15 @@
 set -euo pipefail
 . "$(dirname "$0")/setup.sh" cpu,dev
 
+# Launching over ssh is tested against a real sshd. In a container it is installed; a machine with services of its own is
+# left alone, because a new sshd would listen there from now on: then those tests are skipped and say so.
+if [ ! -x /usr/sbin/sshd ] && [ "$(id -u)" = 0 ] && [ ! -d /run/systemd/system ] && command -v apt-get >/dev/null; then
+    echo "== installing sshd for the tests of launching over ssh (once)"
+    install_sshd() { DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends openssh-server; }
+    timeout 120 bash -c "$(declare -f install_sshd); install_sshd || { apt-get update -qq && install_sshd; }" \
+        >/dev/null 2>&1 || echo "   that failed; they will be skipped"
+fi
+
 marker="not long"
 if [ "${1:-}" = --long ]; then
     marker=""

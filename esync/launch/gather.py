@@ -64,10 +64,16 @@ def _copy(mode_folder: Path, agents: Agents, requests: Mapping[str, dict[str, An
         if answer.get("shared"):
             continue
         try:
-            unpack(json.loads(zlib.decompress(base64.b64decode(answer["logs"]))), mode_folder / name)
+            unpack(texts_of(answer), mode_folder / name)
         except (OSError, zlib.error, ValueError) as error:
             problems[name] = f"host {name}: cannot write its logs: {error}"
     return problems
+
+
+def texts_of(answer: Mapping[str, Any]) -> dict[str, str]:
+    """The logs in an agent's answer: device/file → text."""
+    found: dict[str, str] = json.loads(zlib.decompress(base64.b64decode(answer["logs"])))
+    return found
 
 
 def unpack(texts: Mapping[str, str], folder: Path) -> None:

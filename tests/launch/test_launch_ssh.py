@@ -132,16 +132,23 @@ def test_a_worker_that_fails_there(tmp_path, data_dir, sshd, machines, launch: S
     assert "Traceback" not in job.output
 
 
-def test_a_connection_that_breaks_is_told_as_such(tmp_path, data_dir, sshd, machines, launch: Start):
+def test_a_connection_that_breaks(tmp_path, data_dir, sshd, machines, launch: Start):
+    """The other side of it is killed: both ends notice, and what it carried ends."""
     content = description(sshd, [0.1, 0.1], mode="sync", learning_rate=0.001, max_time=300, data_dir=str(data_dir))
     job = launch(write(tmp_path / "cluster.yaml", content))
     job.until(trained(machines), 100)
-    (ssh,) = _ssh_of("worker-1", job)
-    os.kill(ssh, signal.SIGKILL)
+    (worker,) = (
+        n for n, command in job.processes().items() if "-m esync.worker" in command and "sync/right" in command
+    )
+    os.kill(parent(parent(worker)), signal.SIGKILL)  # sshd ← esync.launch.remote_process ← the worker
     assert job.wait(30) == 1
     assert job.gone_within(20) == {}
-    assert re.search(r"worker-1 \(right/cpu\) was ended by SIGKILL", job.output)
-    assert rounds(tmp_path / "logs/lenet/sync/right/cpu")
+    assert "worker-1 (right/cpu) has lost its connection to 127.0.0.3 (ssh ended with exit code 255)" in job.output
+    assert rounds(tmp_path / "logs/lenet/sync/right/cpu")  # copied over another connection
+
+
+def parent(number: int) -> int:
+    return int(Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def test_what_stands_in_the_way_is_told_at_once_for_all_hosts(tmp_path, data_dir, sshd, machines):
@@ -237,15 +244,3 @@ def test_the_commands_of_a_dry_run_can_be_pasted(tmp_path, sshd, machines):
     line = pasteable(host, host.entry.env, [sys.executable, "-c", 'import os; print(os.getcwd(), os.environ["A"])'])
     shown = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
     assert shown.stdout.split(maxsplit=1) == [str(sshd.workdir("right")), "it's $HOME\n"], shown.stderr
-
-
-def _ssh_of(name: str, job: Launch) -> list[int]:
-    """Process ids of the ssh that the launcher has for a process: by the order in which they were started."""
-    names = ["scheduler", "server-0", "worker-0", "worker-1"]
-    found = sorted(
-        number
-        for number, command in job.processes().items()
-        if command.startswith("ssh ") and "esync.launch.remote_process" in command
-    )
-    assert len(found) == len(names)
-    return [found[names.index(name)]]
