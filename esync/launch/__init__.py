@@ -3,7 +3,8 @@
 What is to be run, as data; nothing here starts anything:
     yaml_text     YAML with the line of every key
     flags         the worker's flags, as the section `train` and the command line give them
-    description   what may stand in a description
+    fields        the values that a description is made of
+    description   what may stand in it
     hosts         which of its hosts are this machine
     ground        addresses, ports and cores, handed out to the processes
     plan, spec    description → the commands of all processes, and those as data
@@ -11,8 +12,16 @@ What is to be run, as data; nothing here starts anything:
 Running it:
     folders       where the logs go, and the earlier ones
     ports         free ports, held for the job
-    processes     starting one process, keeping its output, ending it
+    children      starting one process here or there, and ending it
+    processes     its output, its log, how it ended
     supervisor    from the first process that starts to the last one that ends
     rows, view    what is seen meanwhile
     report        what is said at the end
+
+Other machines:
+    ssh           command lines
+    lifeline      how both ends notice that the other one is gone
+    agents        asking hosts; complaints: what they say, in a sentence
+    survey        what is asked before a job; gather: the logs, after it
+    agent, remote_process    are what ssh runs there
 """

@@ -10,7 +10,7 @@ from .ground import Supplies
 from .spec import Plan
 
 #: Roles that run MXNet.
-ENGINE_ROLES = {"scheduler", "server", "worker"}
+ENGINE_ROLES = {"server", "worker"}
 
 
 def fixed_ports(description: Description, plan: Plan) -> dict[str | None, dict[str, int]]:
