@@ -31,11 +31,14 @@ PROGRAM = "python -m esync.launch"
 def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     """The options of launch, and the worker's flags that were typed."""
     parser = arguments.build_parser(PROGRAM, "Start a whole cluster, as a description says; end it, whatever happens.")
-    parser.usage = f"{PROGRAM} FILE [--dry-run] [--json FILE] [flags of the worker, instead of those in FILE]"
+    parser.usage = (
+        f"{PROGRAM} FILE [--dry-run] [--follow] [--json FILE] [flags of the worker, instead of those in FILE]"
+    )
     parser.add_argument(
         "file", type=Path, metavar="FILE", help="description of the cluster, for instance clusters/demo.yaml"
     )
     parser.add_argument("--dry-run", action="store_true", help="print the commands instead of running them")
+    parser.add_argument("--follow", action="store_true", help="print what the processes print, with their names")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write how the job went to FILE")
     options = parser.parse_args(words)
     if options.dry_run and options.json:
@@ -95,7 +98,7 @@ def _run(job: Plan, agents: Agents, options: argparse.Namespace) -> int:
     with closing(LogFolders(job.mode_folder, job.options.overwrite)) as folders:
         prepare(job, agents)
         title = f"{job.options.network}, {job.mode_folder.name}, {len(job.workers)} workers, {options.file}"
-        screen = view.choose(title, options.quiet)
+        screen = view.choose(title, options.quiet, options.follow)
         with closing(screen):
             for remark in job.remarks:
                 screen.say(remark)

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
 from .. import progress
@@ -26,6 +27,7 @@ class Process:
     Args:
         spec: what to start.
         log: file for its output.
+        hear: told its name and every line that goes there.
 
     Attributes:
         exit_code: None while it runs; negative for the signal that ended it.
@@ -35,8 +37,10 @@ class Process:
         told_to_end: whether launch has ended it.
     """
 
-    def __init__(self, spec: ProcessSpec, log: Path) -> None:
-        self.spec, self.log = spec, log
+    def __init__(
+        self, spec: ProcessSpec, log: Path, hear: Callable[[str, str], None] = lambda name, text: None
+    ) -> None:
+        self.spec, self.log, self._hear = spec, log, hear
         self.exit_code: int | None = None
         self.progress: Progress | None = None
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
@@ -140,3 +144,4 @@ class Process:
         self._file.write(line)
         if text:
             self.last_lines.append(text)
+            self._hear(self.spec.name, text)

@@ -97,7 +97,7 @@ class Supervisor:
         for spec in self._plan.processes:
             if self._over:
                 return
-            process = Process(spec, self._logs / f"{spec.name}.log")
+            process = Process(spec, self._logs / f"{spec.name}.log", self._view.hear)
             self._processes.append(process)
             limit = time.monotonic() + self._plan.options.start_timeout
             while not process.ready and not self._over:

@@ -24,6 +24,9 @@ class View(Protocol):
     def say(self, text: str) -> None:
         """Something that has to be seen."""
 
+    def hear(self, name: str, text: str) -> None:
+        """A line that a process has printed, which is in its log already."""
+
     def close(self) -> None:
         """The job is over."""
 
@@ -37,6 +40,9 @@ class QuietView:
     def say(self, text: str) -> None:
         """On standard error."""
         print(text, file=sys.stderr, flush=True)
+
+    def hear(self, name: str, text: str) -> None:
+        """Nothing."""
 
     def close(self) -> None:
         """Nothing to do."""
@@ -59,6 +65,14 @@ class LineView(QuietView):
             print(line(rows, now - self._began), flush=True)
 
 
+class FollowView(LineView):
+    """What the processes print, with their names in front, between the lines."""
+
+    def hear(self, name: str, text: str) -> None:
+        """Print it."""
+        print(f"{name} | {text}", flush=True)
+
+
 class TableView:
     """A table that is drawn anew, on a terminal."""
 
@@ -79,6 +93,9 @@ class TableView:
         """Above the table."""
         self._live.console.print(text, markup=False, highlight=False)
 
+    def hear(self, name: str, text: str) -> None:
+        """Nothing."""
+
     def close(self) -> None:
         """The table stays as it is now."""
         self._draw()
@@ -89,9 +106,11 @@ class TableView:
         self._live.update(table(self._rows, self._shown - self._began, self._title), refresh=True)
 
 
-def choose(title: str, quiet: bool) -> View:
-    """The view that fits where the output goes."""
+def choose(title: str, quiet: bool, follow: bool = False) -> View:
+    """The view that fits where the output goes, or shows what the processes print."""
     console = Console()
+    if follow:
+        return FollowView()
     if quiet:
         return QuietView()
     if console.is_terminal and not console.is_dumb_terminal:

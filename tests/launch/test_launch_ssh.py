@@ -57,7 +57,7 @@ def test_a_job_over_ssh(tmp_path, data_dir, sshd, machines, launch: Start):
         earlier = machines / name.partition("/")[0] / "logs" / "lenet" / "esync" / name
         earlier.mkdir(parents=True)
         (earlier / "iter-99.txt").write_text("{}")
-    job = launch(write(tmp_path / "cluster.yaml", content), "--json", "job.json", ESYNC_TOKEN=TOKEN)
+    job = launch(write(tmp_path / "cluster.yaml", content), "--json", "job.json", "--follow", ESYNC_TOKEN=TOKEN)
 
     job.until(trained(machines), 100)
     seen = job.processes()
@@ -88,6 +88,7 @@ def test_a_job_over_ssh(tmp_path, data_dir, sshd, machines, launch: Start):
     assert not (folder / "right" / "gpu7").exists()
     assert [path for path in folder.rglob("*") if ".copy-" in path.name] == []
     assert TOKEN not in (folder / "processes" / "worker-0.log").read_text()
+    assert re.search(r"^scheduler \| .*everyone is here$", job.output, re.MULTILINE)
     assert "everyone is here" in (folder / "processes" / "scheduler.log").read_text()
 
 

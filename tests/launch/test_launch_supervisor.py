@@ -37,12 +37,16 @@ class Recorded:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.said: list[str] = []
+        self.heard: list[tuple[str, str]] = []
 
     def show(self, rows: Sequence[Row]) -> None:
         self.rows = list(rows)
 
     def say(self, text: str) -> None:
         self.said.append(text)
+
+    def hear(self, name: str, text: str) -> None:
+        self.heard.append((name, text))
 
     def close(self) -> None: ...
 
@@ -110,6 +114,7 @@ def test_progress_goes_to_the_view_and_all_else_to_the_log(tmp_path):
         report.line(),
         "@progress of another kind",
     ]
+    assert view.heard == [("worker-0", text) for text in ("before", report.line(), "@progress of another kind")]
 
 
 def test_the_next_processes_start_when_one_is_ready(tmp_path):

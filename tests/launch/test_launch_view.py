@@ -82,6 +82,11 @@ def test_the_last_state_stays_on_the_terminal(monkeypatch):
     assert "done" in console.file.getvalue().rpartition("title")[2]
 
 
+def test_what_the_processes_print_can_be_followed(capsys):
+    view.choose("the title", quiet=False, follow=True).hear("worker-0", "[so] it goes")
+    assert capsys.readouterr().out == "worker-0 | [so] it goes\n"
+
+
 @pytest.mark.parametrize(("quiet", "kind"), [(True, QuietView), (False, LineView)])
 def test_without_a_terminal_there_are_lines_or_nothing(quiet, kind, capsys):
     assert type(view.choose("the title", quiet)) is kind
