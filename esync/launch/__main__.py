@@ -31,9 +31,7 @@ PROGRAM = "python -m esync.launch"
 def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     """The options of launch, and the worker's flags that were typed."""
     parser = arguments.build_parser(PROGRAM, "Start a whole cluster, as a description says; end it, whatever happens.")
-    parser.usage = (
-        f"{PROGRAM} FILE [--dry-run] [--follow] [--json FILE] [flags of the worker, instead of those in FILE]"
-    )
+    parser.usage = f"{PROGRAM} FILE [--dry-run] [--follow] [--json FILE] [flags of the worker, worth more than FILE]"
     parser.add_argument(
         "file", type=Path, metavar="FILE", help="description of the cluster, for instance clusters/demo.yaml"
     )

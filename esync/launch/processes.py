@@ -37,9 +37,7 @@ class Process:
         told_to_end: whether launch has ended it.
     """
 
-    def __init__(
-        self, spec: ProcessSpec, log: Path, hear: Callable[[str, str], None] = lambda name, text: None
-    ) -> None:
+    def __init__(self, spec: ProcessSpec, log: Path, hear: Callable[[str, str], None]) -> None:
         self.spec, self.log, self._hear = spec, log, hear
         self.exit_code: int | None = None
         self.progress: Progress | None = None
