@@ -5,6 +5,7 @@ Every flag of the worker may be given; it is worth more than the description's s
 
 import argparse
 import os
+import secrets
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -26,6 +27,8 @@ from .supervisor import Supervisor
 from .survey import fixed_ports, prepare, survey
 
 PROGRAM = "python -m esync.launch"
+#: What workers and state server share, where others can reach it.
+TOKEN_VARIABLE = "ESYNC_TOKEN"
 
 
 def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
@@ -70,13 +73,15 @@ def _launch(options: argparse.Namespace, typed: dict[str, Any]) -> int:
         hosts = locate(description)
     except DescriptionError as error:
         raise DescriptionError(f"{options.file}: {error}") from None
+    if not options.dry_run and not all(host.here for host in hosts.values()):
+        os.environ.setdefault(TOKEN_VARIABLE, secrets.token_urlsafe(24))  # of this job alone
     with Ports() as ports:
         cores = None if "OMP_NUM_THREADS" in os.environ else len(os.sched_getaffinity(0))
         here = Supplies(ports.free(ports_needed(description)), cores)
 
         def job_on(there: dict[str, Supplies]) -> Plan:
             try:
-                return plan(description, hosts, typed, here, there)
+                return plan(description, hosts, typed, here, there, TOKEN_VARIABLE in os.environ)
             except DescriptionError as error:
                 raise DescriptionError(f"{options.file}: {error}") from None
 
@@ -114,7 +119,12 @@ def _run(job: Plan, agents: Agents, options: argparse.Namespace) -> int:
 
 def _explain(job: Plan) -> list[str]:
     """Every command, as lines for a shell."""
-    return [f"# {spec.name} on {spec.host.name} ({spec.host.address})\n{spec.shell}" for spec in job.processes]
+    shared = ["# the state server and the workers need the same ESYNC_TOKEN in their environment, on every machine"]
+    several = not all(host.here for host in job.hosts)
+    return [
+        *(shared if several and TOKEN_VARIABLE in os.environ else []),
+        *(f"# {spec.name} on {spec.host.name} ({spec.host.address})\n{spec.shell}" for spec in job.processes),
+    ]
 
 
 def _tell(text: str) -> None:

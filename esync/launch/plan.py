@@ -33,6 +33,7 @@ def plan(
     typed: Mapping[str, Any],
     here: Supplies,
     there: Mapping[str, Supplies] | None = None,
+    token: bool = True,
 ) -> Plan:
     """Work out what to start.
 
@@ -43,6 +44,7 @@ def plan(
         here: as many ports of this machine as `ports_needed` says, and its cores.
         there: the same of hosts that are other machines; for those that nobody has asked yet, the ports that the
             description leaves open are the defaults, or chosen by ps-lite.
+        token: whether the processes are given a token for the state server; without one that lets everybody in.
 
     Raises:
         DescriptionError: the description and the flags make no job; the message says why.
@@ -64,7 +66,7 @@ def plan(
         services = _services(description, ground, cluster, settings)
         if options.mode == "esync" and options.local_iterations is None:
             address = _state_server_address(description, ground)
-            services.append(_state_server(description, ground, address, mode_folder(options)))
+            services.append(_state_server(description, ground, address, mode_folder(options), token))
             settings |= address
     folder = mode_folder(options)
     specs = _workers(workers, ground, cluster, {**settings, "log_dir": folder})
@@ -127,10 +129,12 @@ def _state_server_address(description: Description, ground: Ground) -> flags.Set
     return {"state_server_ip": ground.address(section.host), "state_server_port": port}
 
 
-def _state_server(description: Description, ground: Ground, address: flags.Settings, folder: Path) -> ProcessSpec:
+def _state_server(
+    description: Description, ground: Ground, address: flags.Settings, folder: Path, token: bool
+) -> ProcessSpec:
     assert description.state_server is not None
     host = description.state_server.host
-    words = [] if ground.listen_address == LOOPBACK else ["--insecure"]
+    words = [] if token or ground.listen_address == LOOPBACK else ["--insecure"]
     words += ["--state-dir", str(folder / PROCESSES / STATE_FOLDER)]
     words += ["--host", ground.listen_address, "--port", str(address["state_server_port"])]
     command = _python(ground, host, "esync.state_server", words)

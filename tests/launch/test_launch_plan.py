@@ -19,13 +19,17 @@ from logs_tools.modes import BY_FOLDER
 
 
 def make(
-    content: dict[str, Any], cores: int | None = None, there: dict[str, Supplies] | None = None, **typed: Any
+    content: dict[str, Any],
+    cores: int | None = None,
+    there: dict[str, Supplies] | None = None,
+    token=True,
+    **typed: Any,
 ) -> Plan:
     """Plan it with the ports 1001, 1002, …; only localhost is this machine."""
     description = Description.model_validate(content)
     hosts = locate(description, is_here=lambda address: address == "localhost")
     ports = itertools.islice(itertools.count(1001), ports_needed(description))
-    return plan(description, hosts, typed, Supplies(ports, cores), there)
+    return plan(description, hosts, typed, Supplies(ports, cores), there, token)
 
 
 def options_of(spec: ProcessSpec) -> Any:
@@ -201,6 +205,8 @@ def test_several_machines_that_have_not_been_asked():
     assert (scheduler.environment["DMLC_NODE_HOST"], other.environment["DMLC_NODE_HOST"]) == ("10.0.0.5", "10.0.0.6")
     assert scheduler.environment["DMLC_PS_ROOT_PORT"] == "9091"
     assert state_server.command[-3:] == ("0.0.0.0", "--port", "10010")
+    assert "--insecure" not in state_server.command
+    assert "--insecure" in make(several_machines(), token=False).processes[2].command
     assert options_of(far).state_server_ip == "10.0.0.5"
     assert (far.command[0], other.command[0]) == (".venv/bin/python", "python3")
     assert "PORT" not in far.environment
