@@ -5,7 +5,7 @@ MXNet itself reads these variables, and waits for ever in silence where one is m
 
 import os
 import socket
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -56,6 +56,7 @@ class Cluster:
             environment["DMLC_PS_ROOT_URI"] = socket.gethostbyname(host)
         except (OSError, UnicodeError) as error:  # UnicodeError: no host name at all
             raise EnvironmentProblemError(f"DMLC_PS_ROOT_URI: cannot resolve the host {host!r}: {error}") from None
+        _check_own_address(environment)
         return cls(host, port, servers, workers, environment["DMLC_PS_ROOT_URI"])
 
     @property
@@ -88,6 +89,36 @@ def state_server_address(
             "iterations with --local-iterations)"
         )
     return host, int(port)
+
+
+def _check_own_address(environment: Mapping[str, str]) -> None:
+    """The address that this process gives the others: where it is not this machine's, MXNet fails only much later."""
+    own, interface = environment.get("DMLC_NODE_HOST", ""), environment.get("DMLC_INTERFACE", "")
+    if own and not is_own(own):
+        raise EnvironmentProblemError(
+            f"DMLC_NODE_HOST is {own!r}, which is no address of this machine; it should be the one under which the "
+            "others reach it, for instance 10.1.1.33"
+        )
+    known = [name for _, name in socket.if_nameindex()]
+    if not own and interface and interface not in known:
+        raise EnvironmentProblemError(
+            f"DMLC_INTERFACE is {interface!r}, but this machine's network interfaces are {', '.join(known)}"
+        )
+
+
+def is_own(address: str) -> bool:
+    """Whether a name or an address is one of this machine's: then a socket can be bound to it."""
+    try:
+        found = socket.getaddrinfo(address, 0, type=socket.SOCK_DGRAM)
+    except (OSError, UnicodeError):
+        return False
+    for family, kind, protocol, _, where in found:
+        try:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.bind(where)
+        except OSError:
+            return False
+    return True
 
 
 def _required(environment: MutableMapping[str, str], name: str, meaning: str) -> str:

@@ -54,6 +54,21 @@ def test_an_unknown_host_is_named(host):
         Cluster.from_environment({**GOOD, "DMLC_PS_ROOT_URI": host})
 
 
+def test_an_address_that_is_another_machines_is_named():
+    own = {**GOOD, "DMLC_NODE_HOST": "127.0.0.1", "DMLC_INTERFACE": "never looked at"}
+    assert Cluster.from_environment(own).workers == 6
+    with pytest.raises(
+        EnvironmentProblemError, match=r"^DMLC_NODE_HOST is '203\.0\.113\.9', which is no address of this"
+    ):
+        Cluster.from_environment({**GOOD, "DMLC_NODE_HOST": "203.0.113.9"})
+
+
+def test_a_network_interface_that_is_not_there_is_named():
+    assert Cluster.from_environment({**GOOD, "DMLC_INTERFACE": "lo"}).workers == 6
+    with pytest.raises(EnvironmentProblemError, match=r"^DMLC_INTERFACE is 'eth99', but this machine's .* are .*lo"):
+        Cluster.from_environment({**GOOD, "DMLC_INTERFACE": "eth99"})
+
+
 def test_whom_a_process_waits_for():
     everyone = Cluster("10.1.1.34", 9091, servers=2, workers=6).everyone
     assert everyone == "the scheduler at 10.1.1.34:9091, 2 server(s) and 6 worker(s) in all"

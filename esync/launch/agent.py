@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data import find_data_dir
+from ..environment import is_own
 from ..errors import ExpectedError
 from .folders import HostFolder
 from .lifeline import Tether
@@ -46,7 +47,7 @@ class Agent:
             return {"error": f"{error.filename or 'failed'}: {error.strerror or error}"}
 
     def do_check(
-        self, ports: int, claims: dict[str, int], data: tuple[str | None, str] | None, engine: bool
+        self, ports: int, claims: dict[str, int], data: tuple[str | None, str] | None, engine: bool, address: str
     ) -> dict[str, Any]:
         """Look whether everything is there, and take ports.
 
@@ -55,7 +56,13 @@ class Agent:
             claims: certain ports, by the names that they have in the description.
             data: directory and name of the data set, where workers are to run.
             engine: whether MXNet is needed.
+            address: under which the other hosts are to reach this machine; "" where that is not known.
         """
+        if address and not is_own(address):
+            raise ExpectedError(
+                f"{address} is none of that machine's own addresses, so that nothing there can listen at it; give the "
+                "one under which the other hosts reach it, and lead ssh elsewhere with ssh_options: [-o, HostName=…]"
+            )
         held = self._held.enter_context(Ports())
         for owner, port in claims.items():
             held.claim(port, owner)

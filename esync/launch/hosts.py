@@ -5,6 +5,7 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from ..environment import is_own
 from .description import Description, HostEntry
 from .yaml_text import DescriptionError
 
@@ -44,20 +45,8 @@ def resolve(address: str) -> str:
 
 
 def is_this_machine(address: str) -> bool:
-    """Whether a name or an address is one of this machine's: then a socket can be bound to it."""
-    if address in ("localhost", socket.gethostname()):
-        return True
-    try:
-        found = socket.getaddrinfo(address, 0, type=socket.SOCK_DGRAM)
-    except (OSError, UnicodeError):
-        return False
-    for family, kind, protocol, _, where in found:
-        try:
-            with socket.socket(family, kind, protocol) as probe:
-                probe.bind(where)
-        except OSError:
-            return False
-    return True
+    """Whether a name or an address is one of this machine's."""
+    return address in ("localhost", socket.gethostname()) or is_own(address)
 
 
 def locate(description: Description, is_here: Callable[[str], bool] = is_this_machine) -> dict[str, Host]:

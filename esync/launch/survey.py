@@ -47,6 +47,7 @@ def survey(plan: Plan, agents: Agents, claims: dict[str | None, dict[str, int]],
                 "claims": claims.get(host.name, {}),
                 "data": (plan.options.data_dir, plan.options.dataset) if "worker" in roles else None,
                 "engine": bool(roles & ENGINE_ROLES),
+                "address": "" if "DMLC_INTERFACE" in host.entry.env else host.ip,
             }
     answers = agents.ask(requests, config.LAUNCH_CHECK)
     return {name: Supplies(answer["ports"], answer["cores"]) for name, answer in answers.items()}
