@@ -22,6 +22,6 @@ Other machines:
     ssh           command lines
     lifeline      how both ends notice that the other one is gone
     agents        asking hosts; complaints: what they say, in a sentence
-    survey        what is asked before a job; gather: the logs, after it
+    survey        what is asked before a job; reach: can they reach one another; gather: the logs, after it
     agent, remote_process    are what ssh runs there
 """

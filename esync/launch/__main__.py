@@ -22,6 +22,7 @@ from .ground import Supplies
 from .hosts import locate
 from .plan import plan, ports_needed
 from .ports import Ports
+from .reach import try_paths
 from .spec import Plan
 from .supervisor import Supervisor
 from .survey import fixed_ports, prepare, survey
@@ -93,8 +94,9 @@ def _launch(options: argparse.Namespace, typed: dict[str, Any]) -> int:
             claims = fixed_ports(description, job)
             for owner, port in claims.pop(None, {}).items():
                 ports.claim(port, owner)
-            there = survey(job, agents, claims, ports_needed(description))
-            return _run(job_on(there), agents, options)
+            job = job_on(survey(job, agents, claims, ports_needed(description)))
+            try_paths(job, agents)
+            return _run(job, agents, options)
 
 
 def _run(job: Plan, agents: Agents, options: argparse.Namespace) -> int:

@@ -8,8 +8,10 @@ import base64
 import importlib.util
 import json
 import os
+import socket
 import sys
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,8 @@ from .ports import Ports
 
 #: In front of every answer: a login shell may print, too.
 MARK = "@agent "
+#: Seconds that another host has to answer.
+REACH = 5.0
 #: Files that belong to a device's results.
 RESULTS = ("*.txt", "*.json")
 
@@ -31,10 +35,11 @@ class Agent:
     """Answers requests; the ports and folders that it has taken are the job's until it is closed."""
 
     def __init__(self) -> None:
-        self._held = ExitStack()
+        self._held, self._listening = ExitStack(), ExitStack()
 
     def close(self) -> None:
         """Let go of everything."""
+        self._listening.close()
         self._held.close()
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -75,6 +80,37 @@ class Agent:
     def do_prepare(self, folder: str, overwrite: bool) -> dict[str, Any]:
         """Take the folder of a host's logs: an earlier run's must not pass for this one's."""
         self._held.enter_context(closing(HostFolder(Path(folder), overwrite)))
+        return {}
+
+    def do_listen(self, endpoints: list[tuple[str, str, int]]) -> dict[str, Any]:
+        """Listen at addresses and ports of this machine, until `do_hush`."""
+        for _, address, port in endpoints:
+            listener = self._listening.enter_context(socket.socket())
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                listener.bind((address, port))
+                listener.listen(64)
+            except OSError as error:
+                raise ExpectedError(f"nothing can listen at {address}:{port}: {error.strerror}") from None
+        return {}
+
+    def do_reach(self, endpoints: list[tuple[str, str, int]]) -> dict[str, Any]:
+        """Connect to addresses and ports of other hosts; those that do not answer, with the reason."""
+
+        def problem(endpoint: tuple[str, str, int]) -> str:
+            try:
+                socket.create_connection(endpoint[1:], timeout=REACH).close()
+            except OSError as error:
+                return error.strerror or str(error)
+            return ""
+
+        with ThreadPoolExecutor(16) as pool:
+            problems = list(pool.map(problem, endpoints))
+        return {"failed": [(*each, why) for each, why in zip(endpoints, problems, strict=True) if why]}
+
+    def do_hush(self, endpoints: list[tuple[str, str, int]]) -> dict[str, Any]:
+        """Listen no more."""
+        self._listening.close()
         return {}
 
     def do_logs(self, folder: str, nonce_file: str, nonce: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import select
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -111,21 +111,34 @@ class Agents:
         Raises:
             RemoteHostError: for every host that has not answered, or has answered that something is wrong.
         """
-        answers, problems = self.try_to_ask(requests, limit)
-        if problems:
-            raise RemoteHostError("\n".join(problems[name] for name in requests if name in problems))
-        return answers
+        self.send(requests)
+        return self.collect(list(requests), limit)
 
     def try_to_ask(
         self, requests: Mapping[str, Mapping[str, Any]], limit: float
     ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
         """The same, with what went wrong beside the answers."""
+        self.send(requests)
+        return self._collect(list(requests), limit)
+
+    def send(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
+        """Ask hosts without waiting for the answers, which `collect` does."""
         for name, request in requests.items():
             self._agents[name].ask(request)
+
+    def collect(self, names: Sequence[str], limit: float) -> dict[str, dict[str, Any]]:
+        """The answers of hosts that have been asked; see `ask`."""
+        answers, problems = self._collect(names, limit)
+        if problems:
+            raise RemoteHostError("\n".join(problems[name] for name in names if name in problems))
+        return answers
+
+    def _collect(self, names: Sequence[str], limit: float) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+        """Answers and problems."""
         answers: dict[str, dict[str, Any]] = {}
         problems: dict[str, str] = {}
         began = heard = spoke = time.monotonic()
-        while waiting := [self._agents[name] for name in requests if name not in answers and name not in problems]:
+        while waiting := [self._agents[name] for name in names if name not in answers and name not in problems]:
             now = time.monotonic()
             if now - heard > limit:
                 for silent in waiting:
@@ -133,8 +146,8 @@ class Agents:
                 break
             if now - spoke >= config.ANNOUNCE_AFTER:
                 spoke = now
-                names = ", ".join(f"{one.host.name} ({one.host.address})" for one in waiting)
-                self._say(f"waiting for {names} since {now - began:.0f} s (until {limit:.0f} s)")
+                silent_ones = ", ".join(f"{one.host.name} ({one.host.address})" for one in waiting)
+                self._say(f"waiting for {silent_ones} since {now - began:.0f} s (until {limit:.0f} s)")
             ready, _, _ = select.select([one.output for one in waiting], [], [], 0.5)
             for one in waiting:
                 if one.output not in ready:

@@ -106,14 +106,17 @@ def _services(
     host = description.scheduler.host
     environment = _environment(ground, host, {"DMLC_ROLE": "scheduler", **cluster, **ground.interface(host)})
     command = _python(ground, host, "esync.scheduler", words)
-    specs = [ProcessSpec("scheduler", "scheduler", ground.hosts[host], command, environment)]
+    port = int(cluster["DMLC_PS_ROOT_PORT"])
+    specs = [ProcessSpec("scheduler", "scheduler", ground.hosts[host], command, environment, port=port)]
     for index, server in enumerate(description.servers):
         place = {**ground.interface(server.host), **ground.port_variable(server.host)}
         chosen = {"DMLC_ROLE": "server", **cluster, **place, **ground.threads(server.host)}
         environment = _environment(ground, server.host, chosen)
         on = flags.to_arguments({"gpu": _gpu(server.device)})
         command = _python(ground, server.host, "esync.server", [*on, *words])
-        specs.append(ProcessSpec(f"server-{index}", "server", ground.hosts[server.host], command, environment))
+        where = ground.hosts[server.host]
+        port = int(environment.get("PORT", 0))
+        specs.append(ProcessSpec(f"server-{index}", "server", where, command, environment, port=port))
     return specs
 
 
@@ -146,6 +149,7 @@ def _state_server(
         _environment(ground, host, {}),
         ready=STATE_SERVER_READY,
         endless=True,
+        port=address["state_server_port"],
     )
 
 
@@ -172,7 +176,8 @@ def _workers(
         command = _python(ground, worker.host, "esync.worker", words)
         environment = _environment(ground, worker.host, chosen)
         host = ground.hosts[worker.host]
-        specs.append(ProcessSpec(f"worker-{index}", "worker", host, command, environment, device=device))
+        port = int(environment.get("PORT", 0))
+        specs.append(ProcessSpec(f"worker-{index}", "worker", host, command, environment, device=device, port=port))
     return specs
 
 

@@ -22,6 +22,7 @@ class ProcessSpec:
         device: folder of a worker's logs: cpu, gpu0, cpu-1 …
         ready: beginning of the line that it prints when the processes after it may start; "" if they need not wait.
         endless: it runs until it is told to end.
+        port: where it will listen; 0 where it chooses by itself.
     """
 
     name: str
@@ -32,6 +33,7 @@ class ProcessSpec:
     device: str = ""
     ready: str = ""
     endless: bool = False
+    port: int = 0
 
     @property
     def where(self) -> str:

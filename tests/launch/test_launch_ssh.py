@@ -1,5 +1,6 @@
 """Whole jobs over ssh: a real sshd, two hosts with folders of their own, real roles."""
 
+import contextlib
 import json
 import os
 import re
@@ -17,7 +18,10 @@ from launching import Launch, write
 from sshd import ADDRESSES, Sshd, make_key
 from test_launch_jobs import rounds, run
 
+from esync.launch.agent import Agent
 from esync.launch.hosts import Host, HostEntry
+from esync.launch.ports import Ports
+from esync.launch.reach import sentences
 from esync.launch.ssh import pasteable
 
 pytestmark = pytest.mark.timeout(170)
@@ -134,8 +138,10 @@ def test_a_worker_that_fails_there(tmp_path, data_dir, sshd, machines, launch: S
 
 
 def test_a_connection_that_breaks(tmp_path, data_dir, sshd, machines, launch: Start):
-    """The other side of it is killed: both ends notice, and what it carried ends."""
+    """The other side of it is killed: both ends notice, and what it carried ends. Scheduler and server run here."""
     content = description(sshd, [0.1, 0.1], mode="sync", learning_rate=0.001, max_time=300, data_dir=str(data_dir))
+    content["hosts"]["mine"] = {"address": "127.0.0.1"}
+    content["scheduler"], content["servers"] = {"host": "mine"}, [{"host": "mine"}]
     job = launch(write(tmp_path / "cluster.yaml", content))
     job.until(trained(machines), 100)
     (worker,) = (
@@ -245,3 +251,32 @@ def test_the_commands_of_a_dry_run_can_be_pasted(tmp_path, sshd, machines):
     line = pasteable(host, host.entry.env, [sys.executable, "-c", 'import os; print(os.getcwd(), os.environ["A"])'])
     shown = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
     assert shown.stdout.split(maxsplit=1) == [str(sshd.workdir("right")), "it's $HOME\n"], shown.stderr
+
+
+def test_ways_between_hosts_are_tried(tmp_path):
+    """Two agents on this machine; one port answers, one refuses, and one swallows as a firewall does."""
+    one, other = Agent(), Agent()
+    with socket.socket() as closed, socket.socket() as full, contextlib.ExitStack() as callers:
+        for each in (closed, full):
+            each.bind(("127.0.0.1", 0))
+        full.listen(0)
+        for _ in range(3):  # more than it takes: whoever comes next waits for an answer
+            caller = callers.enter_context(socket.socket())
+            caller.setblocking(False)
+            caller.connect_ex(full.getsockname())
+        with Ports() as ports:
+            (held,) = ports.free(1)
+            good = ("left", "127.0.0.1", held)
+            assert one.answer({"do": "listen", "endpoints": [good]}) == {}
+            wanted = [good, ("left", *closed.getsockname()), ("left", *full.getsockname())]
+            failed = other.answer({"do": "reach", "endpoints": wanted})["failed"]
+            assert [each[2] for each in failed] == [closed.getsockname()[1], full.getsockname()[1]]
+            assert one.answer({"do": "hush", "endpoints": []}) == {}
+            socket.create_server(("127.0.0.1", held)).close()  # it is free for whom it is held
+    (sentence,) = sentences("right", failed)
+    assert sentence == (
+        f"host right cannot reach left at 127.0.0.1, port {failed[0][2]}, {failed[1][2]} (Connection refused); "
+        "open the firewall between them, or correct hosts.left.address"
+    )
+    error = one.answer({"do": "listen", "endpoints": [("left", "203.0.113.9", 1)]})["error"]
+    assert error.startswith("nothing can listen at 203.0.113.9:1: ")

@@ -1,0 +1,137 @@
+"""Does anything outlive the launcher? `python benchmarks/launch_interrupts.py [--json FILE]`.
+
+Starts a small job again and again – three workers of unequal speed, ESync, LeNet on the real data set; on this machine,
+and on two hosts over a real sshd on loopback – and at a random moment interrupts the launcher (SIGINT) or kills it
+(SIGKILL). Counted are the processes of the job, on any host, that are there 10 seconds later, and the seconds until the
+last one is gone.
+"""
+
+import argparse
+import json
+import random
+import re
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from esync.data import find_data_dir
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "tests" / "launch"))
+from launching import Launch, description, write  # noqa: E402
+from sshd import ADDRESSES, MISSING, SSHD, Sshd  # noqa: E402
+
+STEPS = [0.1, 0.23, 0.9]  # seconds of an iteration, as in clusters/quick.yaml
+LIMIT = 10.0  # seconds after which nothing may be left
+PATIENCE = 30.0  # seconds after which nobody waits any longer for what is left
+
+
+def job(place: str, sshd: Sshd | None, train: dict[str, Any]) -> dict[str, Any]:
+    """The description of a job here, or on two hosts over ssh."""
+    content = description(STEPS, **train)
+    if place == "ssh":
+        assert sshd is not None
+        content["hosts"] = {name: sshd.entry(name) for name in ADDRESSES}
+    return content
+
+
+def phase(output: str) -> str:
+    """How far the job had come, as its launcher has told."""
+    states = re.findall(r"workers: ([^\n]*?)(?:  |$)", output, re.MULTILINE)
+    return re.sub(r"\d+ ", "", states[-1]) if states else "before the job"
+
+
+def wait(launch: Launch, until: float) -> int:
+    """Wait until nothing is left, or some time; how many processes there are then, the launcher included."""
+    while True:
+        left = len(launch.processes()) + (launch.process.poll() is None)
+        if not left or time.monotonic() > until:
+            return left
+        time.sleep(0.1)
+
+
+def interrupt(file: Path, number: signal.Signals, after: float) -> dict[str, Any]:
+    """Start the job, send the launcher a signal after some seconds, and see what is left."""
+    with tempfile.TemporaryDirectory(prefix="esync-interrupts-") as folder:
+        launch = Launch(Path(folder), file)
+        try:
+            time.sleep(after)
+            running = len(launch.processes())
+            sent = time.monotonic()
+            launch.process.send_signal(number)
+            left = wait(launch, sent + LIMIT)
+            names = list(launch.processes().values()) if left else []
+            wait(launch, sent + PATIENCE)
+            gone = time.monotonic() - sent
+            code, output = launch.process.poll(), launch.output
+        finally:
+            launch.sweep()
+    return {
+        "after": after,
+        "phase": phase(output),
+        "processes": running,
+        "left_after_10_s": left,
+        "their_commands": names,
+        "seconds": gone,
+        "exit_code": code,
+        "traceback": "Traceback" in output,
+    }
+
+
+def main() -> int:
+    """Interrupt, print and, if asked to, write the figures. Returns the exit code: 1 where something was left."""
+    parser = argparse.ArgumentParser(description="What outlives an interrupted launcher?")
+    parser.add_argument("--moments", type=int, default=20, help="of each kind (default: %(default)s)")
+    parser.add_argument("--longest", type=float, default=15.0, help="seconds of the last moment (default: %(default)s)")
+    parser.add_argument("--places", nargs="+", choices=("here", "ssh"), default=["here", "ssh"])
+    parser.add_argument("--signals", nargs="+", choices=("SIGINT", "SIGKILL"), default=["SIGINT", "SIGKILL"])
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    arguments = parser.parse_args()
+    if "ssh" in arguments.places and SSHD is None:
+        parser.error(f"{MISSING}; or --places here")
+    data = find_data_dir(None, "fashion-mnist").resolve()
+    train = {"local_lr": 0.002, "batch_size": 64, "data_dir": str(data), "max_time": 300}
+
+    rows = []
+    print("place  signal   moments  processes  left after 10 s  until the last one is gone  phases")
+    with tempfile.TemporaryDirectory(prefix="esync-sshd-") as folder:
+        sshd = Sshd(Path(folder)) if "ssh" in arguments.places else None
+        try:
+            for place in arguments.places:
+                file = write(Path(folder) / f"{place}.yaml", job(place, sshd, train))
+                for name in arguments.signals:
+                    chance = random.Random(f"{arguments.seed} {place} {name}")
+                    moments = [chance.uniform(0, arguments.longest) for _ in range(arguments.moments)]
+                    found = [interrupt(file, signal.Signals[name], after) for after in moments]
+                    rows.append({"place": place, "signal": name, "moments": found})
+                    print(line(rows[-1]), flush=True)
+        finally:
+            if sshd is not None:
+                sshd.close()
+    left = sum(one["left_after_10_s"] for row in rows for one in row["moments"])
+    print(f"{left} processes were left after {LIMIT:.0f} s")
+    if arguments.json:
+        content = {"command": " ".join(["python", *sys.argv]), "seed": arguments.seed, "rows": rows}
+        arguments.json.write_text(json.dumps(content, indent=1) + "\n")
+    return 1 if left else 0
+
+
+def line(row: dict[str, Any]) -> str:
+    """A row of the table."""
+    found = row["moments"]
+    seconds = sorted(one["seconds"] for one in found)
+    phases = [one["phase"] for one in found]
+    counts = ", ".join(f"{phases.count(name)} × {name}" for name in dict.fromkeys(sorted(phases)))
+    return (
+        f"{row['place']:5}  {row['signal']:7}  {len(found):7}  {max(one['processes'] for one in found):9}  "
+        f"{sum(one['left_after_10_s'] for one in found):15}  median {seconds[len(seconds) // 2]:4.1f} s, "
+        f"longest {seconds[-1]:4.1f} s  {counts}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
