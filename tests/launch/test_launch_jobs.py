@@ -113,6 +113,21 @@ def test_nothing_outlives_the_launcher(tmp_path, data_dir, launch: Start):
     assert killed.gone_within(10) == {}
 
 
+def test_a_wait_is_spoken_of_and_given_up(tmp_path, data_dir, launch: Start):
+    """One of two workers never comes: its Python hangs."""
+    hangs = tmp_path / "hangs"
+    hangs.write_text("#!/bin/sh\nexec sleep 100\n")
+    hangs.chmod(0o755)
+    content = description([0.1, 0.1], mode="sync", learning_rate=0.001, data_dir=str(data_dir), start_timeout=11)
+    content["hosts"]["right"]["python"] = str(hangs)
+    job = launch(write(tmp_path / "cluster.yaml", content))
+    assert job.wait(60) == 1
+    assert job.gone_within(5) == {}
+    assert re.search(r"no round has been reported for 1\d s; still running: worker-0, worker-1", job.output)
+    assert re.search(r"gave up after 1\d s of waiting for .*; check that address and the firewall", job.output)
+    assert "waiting for" in (tmp_path / "logs" / "lenet" / "sync" / "processes" / "scheduler.log").read_text()
+
+
 def run(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "esync.launch", *words], cwd=folder, capture_output=True, text=True, timeout=60
