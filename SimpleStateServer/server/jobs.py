@@ -208,7 +208,7 @@ class Job:
         if contents.damage or clock.offset != head["clock"]["offset"]:
             job._journal.begin()
         else:
-            job._journal.resume(contents.length)
+            job._journal.resume(contents)
         if job.ended is None:
             job._tell("restart", f"the state server has been restarted; {len(contents.entries)} messages were read")
         return job

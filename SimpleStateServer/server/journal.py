@@ -34,6 +34,7 @@ class Contents:
 
     Attributes:
         head: the state that the messages start from.
+        head_length: bytes of its line.
         entries: the messages, as far as they are whole.
         length: bytes of the file up to there.
         damage: what is wrong with the rest, "" if there is none; a line that the end of the process cut off is not
@@ -41,6 +42,7 @@ class Contents:
     """
 
     head: dict[str, Any]
+    head_length: int
     entries: list[Entry] = field(default_factory=list)
     length: int = 0
     damage: str = ""
@@ -73,7 +75,7 @@ def read(path: Path) -> Contents:
             raise ValueError
     except (ValueError, LookupError, TypeError):
         raise DamagedJournalError(f"the journal {path} has no readable head") from None
-    contents = Contents(head, length=len(lines[0]))
+    contents = Contents(head, len(lines[0]), length=len(lines[0]))
     for number, line in enumerate(lines[1:], start=2):
         try:
             contents.entries.append(decode(line))
@@ -112,17 +114,17 @@ class Journal:
         except BaseException:
             os.close(file)
             raise
-        self._take(file, len(line))
+        self._take(file, len(line), len(line))
 
-    def resume(self, length: int) -> None:
-        """Go on behind the first `length` bytes of the file that is there. Raises OSError where it cannot."""
+    def resume(self, contents: Contents) -> None:
+        """Go on behind what could be read of the file that is there. Raises OSError where it cannot."""
         file = os.open(self.path, os.O_WRONLY | os.O_APPEND)
         try:
-            os.ftruncate(file, length)
+            os.ftruncate(file, contents.length)
         except BaseException:
             os.close(file)
             raise
-        self._take(file, length)
+        self._take(file, contents.length, contents.head_length)
 
     def append(self, entry: Entry) -> None:
         """Write one message that the job's state has taken in already.
@@ -155,10 +157,10 @@ class Journal:
         if delete:
             self.path.unlink(missing_ok=True)
 
-    def _take(self, file: int, size: int) -> None:
+    def _take(self, file: int, size: int, least: int) -> None:
         if self._file is not None:
             os.close(self._file)
-        self._file, self._size, self._least, self._broken = file, size, size, False
+        self._file, self._size, self._least, self._broken = file, size, least, False
 
 
 def _write(file: int, line: bytes) -> None:

@@ -1,0 +1,183 @@
+"""The journal: what a process that ends at any moment leaves behind; in virtual time and in this process."""
+
+import json
+import os
+import random
+
+import pytest
+from calling import report
+
+from esync import config
+from esync.coordination.coordinator import Coordinator
+from SimpleStateServer.server import clock, journal
+from SimpleStateServer.server.clock import Clock
+from SimpleStateServer.server.jobs import Job
+from SimpleStateServer.server.journal import DamagedJournalError
+from SimpleStateServer.server.registry import Jobs
+from SimpleStateServer.server.schema import Report
+
+
+def reopened(jobs: Jobs) -> Jobs:
+    """What a new process finds after the old one, whose files stay open, has ended without a word."""
+    again = Jobs(jobs._folder)
+    again.restore()
+    return again
+
+
+def same(job: Job, other: Job) -> bool:
+    """Whether two jobs will decide alike for ever."""
+    return job.coordinator.state() == other.coordinator.state()
+
+
+@pytest.mark.parametrize("limit", [2_000, 10**9])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_job_that_is_interrupted_again_and_again_decides_like_one_that_is_not(tmp_path, monkeypatch, seed, limit):
+    monkeypatch.setattr(journal.Journal.__init__, "__defaults__", (limit,))
+    draw = random.Random(seed)
+    speeds = [0.03, 0.3, 0.5, 1.0]
+    jobs = Jobs(tmp_path)
+    jobs.begin("a", 4, 0.02, 1, "run")
+    undisturbed = Coordinator(4, 0.02, 1)
+    now, round, done, interruptions = 1000.0, 1, [0] * 4, 0
+    due = [(now + speed, rank) for rank, speed in enumerate(speeds)]
+    ready: set[int] = set()
+    for _ in range(700):
+        if draw.random() < 0.05:
+            jobs, interruptions = reopened(jobs), interruptions + 1
+        now, rank = min(due)
+        done[rank] += 1
+        c = speeds[rank] * draw.uniform(0.8, 1.2)
+        if rank % 2:
+            answer = jobs.get("a").query(rank, round, done[rank], c, now, 0.001)
+            assert answer == undisturbed.query(rank, round, done[rank], c, now, 0.001)
+            is_ready = answer.ready
+        else:
+            is_ready = jobs.get("a").apply(rank, done[rank], c, now, te=now, round=None)
+            assert is_ready == undisturbed.apply(rank, done[rank], c, now, te=now)
+        due[rank] = (now + speeds[rank], rank)
+        if is_ready:
+            ready.add(rank)
+            due[rank] = (float("inf"), rank)
+        if len(ready) == 4:
+            round, done, now, ready = round + 1, [0] * 4, now + 0.05, set()
+            for rank in draw.sample(range(4), 4):
+                jobs.get("a").reset(rank, round, now, te=now)
+                undisturbed.reset(rank, round, now, te=now)
+                due[rank] = (now + speeds[rank], rank)
+    assert round > 10
+    assert interruptions > 20
+    assert jobs.get("a").coordinator.state() == undisturbed.state()
+    size = (tmp_path / "a.journal").stat().st_size
+    assert size < 10_000 if limit == 2_000 else size > 30_000
+
+
+def test_a_line_that_was_cut_off_anywhere_is_as_if_it_had_never_come(tmp_path):
+    jobs = Jobs(tmp_path)
+    job = jobs.begin("a", 2, 0.02, 1)
+    job.query(0, 1, 0, 0.5, now=1.0)
+    path = tmp_path / "a.journal"
+    before, state = path.read_bytes(), job.coordinator.state()
+    job.query(1, 1, 0, 1.5, now=2.0)
+    line = path.read_bytes()[len(before) :]
+    assert line.endswith(b"\n")
+    for kept in range(len(line)):
+        path.write_bytes(before + line[:kept])
+        again = reopened(jobs).get("a")
+        assert again.coordinator.state() == state
+        assert path.read_bytes() == before
+        again.query(1, 1, 0, 1.5, now=2.0)  # asked again, because nobody was answered
+        assert same(again, job)
+        assert path.read_bytes() == before + line
+
+
+def test_damage_in_the_middle_is_told_and_what_follows_ignored(tmp_path, caplog):
+    jobs = Jobs(tmp_path)
+    job = jobs.begin("a", 2, 0.02, 1)
+    job.query(0, 1, 0, 0.5, now=1.0)
+    state = job.coordinator.state()
+    for k in range(3):
+        job.query(1, 1, k, 1.5, now=2.0 + k)
+    path = tmp_path / "a.journal"
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[2] = lines[2].replace(b"1.5", b"9.5")
+    path.write_bytes(b"".join(lines))
+    again = reopened(jobs).get("a")
+    assert again.coordinator.state() == state
+    assert "is damaged: line 3 of 5 and what follows are ignored" in caplog.text
+    caplog.clear()
+    assert same(reopened(jobs).get("a"), again)
+    assert not caplog.text
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"00000000 {}\n", b"\xff" * 100, journal.encode({"format": 99})])
+def test_a_journal_without_a_head_is_put_aside(tmp_path, caplog, content):
+    (tmp_path / "a.journal").write_bytes(content)
+    jobs = Jobs(tmp_path)
+    jobs.begin("b", 1, 0.02, 1)
+    again = reopened(jobs)
+    assert [job.name for job in again.all()] == ["b"]
+    assert "job a is lost" in caplog.text
+    assert (tmp_path / "a.damaged").read_bytes() == content
+    with pytest.raises(DamagedJournalError):
+        journal.read(tmp_path / "a.damaged")
+
+
+def test_what_people_see_is_kept_too(tmp_path):
+    jobs = Jobs(tmp_path)
+    job = jobs.begin("a", 2, 0.02, 1, "mine")
+    job.report(Report(**report(rank=1, accuracy=0.5, accuracy_round=1)), now=5.0, at=100.0)
+    job.query(0, 1, 0, 0.5, now=6.0)
+    jobs.begin("b", 1, 0.02, 1).end("done", now=1.0)
+    again = reopened(jobs).get("a")
+    assert (again.run, again.key, again.started, again.heard) == ("mine", job.key, job.started, [6.0, 5.0])
+    assert again.reports == job.reports
+    ended = reopened(jobs).get("b")
+    assert (ended.reason, ended.ended is None) == ("done", False)
+    assert reopened(jobs).begin("a", 2, 0.02, 1, "mine").key == job.key  # the same run, told again
+
+
+def test_the_same_messages_for_another_run_begin_an_empty_journal(tmp_path):
+    jobs = Jobs(tmp_path)
+    jobs.begin("a", 2, 0.02, 1).end("done", now=1.0)
+    old = (tmp_path / "a.journal").read_bytes()
+    new = jobs.begin("a", 3, 0.02, 1)
+    assert len((tmp_path / "a.journal").read_bytes()) < 2 * len(old)
+    assert same(reopened(jobs).get("a"), new)
+
+
+def test_a_full_disk_stops_nobody_and_nothing_is_missing_afterwards(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(config, "JOURNAL_RETRY", 0.0)
+    jobs = Jobs(tmp_path)
+    job = jobs.begin("a", 2, 0.02, 1)
+    real, room = os.write, 30
+    monkeypatch.setattr(os, "write", lambda file, data: real(file, data[:room]))
+    for k in range(3):
+        job.query(0, 1, k, 0.5, now=1.0 + k)
+    assert "cannot write the journal" in caplog.text
+    assert "no room" in caplog.text
+    assert reopened(jobs).get("a").coordinator.snapshot()["records"][0][1] == 0  # so far it is lost
+    room = 10**9
+    job.query(0, 1, 3, 0.5, now=4.0)
+    assert same(reopened(jobs).get("a"), job)
+
+
+def test_another_process_goes_on_with_the_same_clock():
+    before = Clock(offset=12.5)
+    assert Clock.resumed(json.loads(json.dumps(before.mark()))).offset == 12.5
+
+
+def test_after_a_restart_of_the_machine_the_wall_clock_tells_the_time(monkeypatch):
+    mark = Clock().mark()
+    monkeypatch.setattr(clock, "_boot", lambda: "another")
+    mark["wall"] -= 60.0
+    assert Clock.resumed(mark).now() == pytest.approx(mark["time"] + 60.0, abs=5.0)
+    mark["wall"] += 10_000.0  # and where that was set back, time stands still rather than going back
+    assert Clock.resumed(mark).now() == pytest.approx(mark["time"], abs=5.0)
+    assert Clock.resumed(mark, latest=mark["time"] + 99.0).now() == pytest.approx(mark["time"] + 99.0, abs=5.0)
+
+
+def test_where_there_is_no_boot_id_the_wall_clock_tells_the_time(monkeypatch, tmp_path):
+    monkeypatch.setattr(clock, "_BOOT_ID", tmp_path / "missing")
+    mark = Clock().mark()
+    mark["wall"] -= 60.0
+    assert Clock.resumed(mark).now() == pytest.approx(mark["time"] + 60.0, abs=5.0)
