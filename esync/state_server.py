@@ -74,9 +74,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    from SimpleStateServer.server import access, service, state_folder, web
+    from SimpleStateServer.server import access
 
     token = access.token(arguments.host, arguments.insecure)
+    from SimpleStateServer.server import service, state_folder, web  # takes a second: what is wrong is told before
+
     try:
         sockets = web.listen(arguments.host, arguments.port)
     except OSError as error:

@@ -1,5 +1,6 @@
 """The JSON API, /api/v1/…: what each call does. Which calls there are, `operations` lists."""
 
+import re
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -14,7 +15,8 @@ from .jobs import Job
 from .service import Service
 
 Model = TypeVar("Model", bound=BaseModel)
-_MOST_AFTER = 2**63 - 1
+MOST_AFTER = 2**63 - 1  # what a database counts to
+RUN = re.compile(r"[0-9a-f]{32}")
 
 
 def begin(service: Service, call: Call) -> Answer:
@@ -103,7 +105,7 @@ def runs(service: Service, call: Call) -> Answer:
 
 
 def _page(call: Call) -> tuple[int, int]:
-    return call.option("after", 0, 0, _MOST_AFTER), call.option("limit", config.HISTORY_PAGE, 1, config.HISTORY_PAGE)
+    return call.option("after", 0, 0, MOST_AFTER), call.option("limit", config.HISTORY_PAGE, 1, config.HISTORY_PAGE)
 
 
 def _run(service: Service, call: Call) -> int:
@@ -112,17 +114,13 @@ def _run(service: Service, call: Call) -> int:
 
     job = service.jobs.find(call.job)
     _need_database(service)
-    named = call.text_option("run")[:64]
-    found = history_reader.find(call.job, _printable(named) or (job.key if job else ""))
+    named = call.text_option("run")
+    if named and not RUN.fullmatch(named):
+        raise InvalidError(f"run must be the id of a run, 32 hexadecimal digits, not {named[:40]!r}")
+    found = history_reader.find(call.job, named or (job.key if job else ""))
     if found is None:
         raise NotFoundError(f"the history has no {'such run' if named else 'run'} of job {call.job!r} yet")
     return found
-
-
-def _printable(text: str) -> str:
-    if not text.isprintable():
-        raise InvalidError(f"run must be the id of a run, not {text!r}")
-    return text
 
 
 def _need_database(service: Service) -> None:

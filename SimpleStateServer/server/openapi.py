@@ -6,9 +6,10 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
-from esync import __version__
+from esync import __version__, config
 
 from . import schema
+from .api import MOST_AFTER, RUN
 from .operations import API, DESCRIPTION_PATH, Operation
 from .registry import NAME
 
@@ -20,13 +21,19 @@ _REFUSALS = {
     413: "The body is too large.",
     503: "The database of the history cannot be reached.",
 }
-_TYPES = {int: {"type": "integer", "minimum": 0}, str: {"type": "string", "maxLength": 64}}
+_NAME = {"type": "string", "pattern": f"^{NAME.pattern}$"}
+_OPTIONS = {
+    "after": ("only what came after the row of this id", {"type": "integer", "minimum": 0, "maximum": MOST_AFTER}),
+    "limit": ("rows of the answer at most", {"type": "integer", "minimum": 1, "maximum": config.HISTORY_PAGE}),
+    "run": ("id of a run; without it the newest", {"type": "string", "pattern": f"^{RUN.pattern}$"}),
+    "job": ("only runs of this job", _NAME),
+}
 _JOB = {
     "name": "job",
     "in": "path",
     "required": True,
     "description": "name of the job",
-    "schema": {"type": "string", "pattern": f"^{NAME.pattern}$"},
+    "schema": _NAME,
 }
 
 
@@ -77,7 +84,9 @@ def _operation(operation: Operation) -> dict[str, Any]:
         },
     }
     parameters: list[dict[str, Any]] = [_JOB] if "{job}" in operation.path else []
-    parameters += [{"name": name, "in": "query", "schema": _TYPES[kind]} for name, kind in operation.options]
+    for name in operation.options:
+        meaning, kind = _OPTIONS[name]
+        parameters.append({"name": name, "in": "query", "description": meaning, "schema": kind})
     if parameters:
         described["parameters"] = parameters
     if operation.body is not None:

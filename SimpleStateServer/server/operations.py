@@ -31,7 +31,7 @@ class Operation:
         body: what is sent, if anything.
         answer: what comes back with status 200.
         refusals: statuses, beside 400 and 401, with which it may be refused.
-        options: names behind the question mark, and the types of their values in JSON.
+        options: names behind the question mark.
         database: it reads the database, and so may take its time.
     """
 
@@ -41,7 +41,7 @@ class Operation:
     body: type[BaseModel] | None = None
     answer: type[BaseModel] | None = None
     refusals: tuple[int, ...] = ()
-    options: tuple[tuple[str, type], ...] = ()
+    options: tuple[str, ...] = ()
     database: bool = False
 
     def run(self, service: Service, call: Call) -> Answer:
@@ -70,7 +70,7 @@ def _describe(service: Service, call: Call) -> Answer:
     return Answer(200, description())
 
 
-_PAGE = (("after", int), ("limit", int), ("run", str))
+_PAGE = ("after", "limit", "run")
 
 PUBLISHED = (
     Operation("GET", "/", published.home),
@@ -88,9 +88,7 @@ API = (
     Operation("POST", _JOBS + "{job}/end", api.end, schema.End, schema.Nothing, (404, 413)),
     Operation("GET", _JOBS + "{job}/rounds", api.rounds, None, schema.Rounds, (404, 503), options=_PAGE, database=True),
     Operation("GET", _JOBS + "{job}/events", api.events, None, schema.Events, (404, 503), options=_PAGE, database=True),
-    Operation(
-        "GET", PREFIX + "runs", api.runs, None, schema.Runs, (503,), (("job", str), ("limit", int)), database=True
-    ),
+    Operation("GET", PREFIX + "runs", api.runs, None, schema.Runs, (503,), ("job", "limit"), database=True),
     Operation("GET", DESCRIPTION_PATH, _describe),
 )
 

@@ -3,15 +3,24 @@
 Durations are seconds; moments are seconds since 1970 by the state server's clock.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from esync import config
 
-Rank = Annotated[int, Field(ge=0, lt=config.MAX_WORKERS)]
-Count = Annotated[int, Field(ge=0, lt=10**9)]
-Large = Annotated[int, Field(ge=0, lt=2**53)]  # what JSON numbers hold everywhere
+
+def _whole(value: Any) -> Any:
+    """JSON knows one kind of number: 3.0 is the whole number 3."""
+    return int(value) if type(value) is float and value.is_integer() else value
+
+
+_WHOLE = BeforeValidator(_whole)
+Rank = Annotated[int, Field(ge=0, lt=config.MAX_WORKERS), _WHOLE]
+Workers = Annotated[int, Field(ge=1, le=config.MAX_WORKERS), _WHOLE]
+Count = Annotated[int, Field(ge=0, lt=10**9), _WHOLE]
+Positive = Annotated[int, Field(ge=1, lt=10**9), _WHOLE]
+Large = Annotated[int, Field(ge=0, lt=2**53), _WHOLE]  # what JSON numbers hold everywhere
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Text = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
@@ -28,9 +37,9 @@ class Body(BaseModel):
 class Begin(Body):
     """Begins a job, or, with the same `run`, finds it begun already."""
 
-    num_workers: int = Field(ge=1, le=config.MAX_WORKERS)
+    num_workers: Workers
     epsilon: Seconds | None = Field(None, description="seconds that guard READY; null: chosen from what is measured")
-    slowest_iterations: int = Field(config.SLOWEST_ITERATIONS, ge=1, lt=10**9)
+    slowest_iterations: Positive = config.SLOWEST_ITERATIONS
     run: str = Field("", max_length=64, pattern=r"^[ -~]*$", description="a text that only this training uses")
 
 

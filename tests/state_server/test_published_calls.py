@@ -1,12 +1,9 @@
 """The published calls over real HTTP, as published workers make them (the `requests` library's form encoding)."""
 
-import math
 import time
 
 import pytest
 from calling import send
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from esync import config
 from esync.coordination.coordinator import Coordinator
@@ -163,26 +160,3 @@ def test_unknown_names_of_this_server_are_refused(begun, host, status):
     got, answer, _ = send(f"{begun}/", Host=host)
     assert got == status
     assert status == 200 or "ESYNC_ALLOWED_HOSTS" in answer["error"]
-
-
-TEXT = st.text(max_size=12) | st.integers().map(str) | st.floats().map(str) | st.integers(0, 3).map(str)
-
-
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    call=st.sampled_from(["apply", "reset", "init"]),
-    fields=st.dictionaries(st.sampled_from(["r", "k", "c", "te", "t", "num_workers", "epsilon", "run", "x"]), TEXT),
-)
-def test_whatever_is_sent_the_records_stay_sound(begun, call, fields):
-    status, answer, _ = send(f"{begun}/{call}/", fields)
-    assert status in (200, 400, 409)
-    assert status == 200 or answer["error"]
-    shown = send(f"{begun}/")[1]
-    assert shown["num_workers"] == 3
-    for rank, (r, k, c, te, ready, round) in enumerate(shown["records"]):
-        assert r == rank
-        assert k >= 0
-        assert 0 < c < math.inf
-        assert 0 <= te < math.inf
-        assert ready in (True, False)
-        assert 1 <= round <= shown["t"]

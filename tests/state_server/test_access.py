@@ -1,0 +1,164 @@
+"""Who is let in: the token, host names, web pages of others, and what is refused at the start."""
+
+import base64
+import ssl
+import subprocess
+import urllib.request
+
+import pytest
+from calling import ROOT, send
+
+from SimpleStateServer.server import access, operations
+from SimpleStateServer.server.gate import Gate
+from tests import child
+
+TOKEN = "correct-horse"
+SERVE = ("-m", "esync.state_server", "--port", "0")
+RUNSERVER = ("SimpleStateServer/manage.py", "runserver", "--noreload")
+ALL = [(one.method, one.path.replace("{job}", "a")) for one in operations.PUBLISHED + operations.API]
+
+
+def basic(password: str) -> str:
+    return "Basic " + base64.b64encode(f"me:{password}".encode()).decode()
+
+
+def serves(url: str) -> bool:
+    return send(f"{url}/", Authorization=f"Bearer {TOKEN}")[0] == 200
+
+
+@pytest.mark.parametrize("command", [SERVE, (*RUNSERVER, "127.0.0.1:0")])
+def test_without_the_token_every_call_is_refused(start_process, command):
+    url = start_process(*command, ESYNC_TOKEN=TOKEN).url
+    wrong = [{}, *({"Authorization": text} for text in ("", "Bearer", "Bearer x", f"bearer{TOKEN}", TOKEN, "Bearer ä"))]
+    wrong += [{"Authorization": text} for text in (f"Bearer {TOKEN} ", f"Bearer {TOKEN}x", basic("x"), "Basic !")]
+    for method, path in [*ALL, ("GET", "/nowhere"), ("PUT", "/"), ("POST", "/api/v1/jobs/a")]:
+        for headers in wrong if path in ("/", "/apply/") else wrong[:3]:
+            if headers.get("Authorization", "").endswith(" "):
+                continue  # blanks at the end are not part of a header's value
+            status, answer, got = send(url + path, b"" if method != "GET" else None, method=method, **headers)
+            assert status == 401, (method, path, headers)
+            assert "ESYNC_TOKEN" in answer["error"]
+            assert "WWW-Authenticate" in got
+    assert serves(url)
+    assert send(f"{url}/init/", {"num_workers": 1}, Authorization=f"Bearer {TOKEN}")[0] == 200
+    assert send(f"{url}/", Authorization=basic(TOKEN))[0] == 200  # a browser, which may read …
+    assert send(f"{url}/init/", {"num_workers": 1}, Authorization=basic(TOKEN))[0] == 401  # … but not write
+    assert TOKEN not in str(send(f"{url}/", Authorization="Bearer x"))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [(*SERVE, "--host", "0.0.0.0"), (*SERVE, "--host", "::"), (*RUNSERVER, "0.0.0.0:0"), (*RUNSERVER, "0:0")],
+)
+def test_other_machines_are_not_let_in_without_a_token(command, start_process, tmp_path):
+    environment = child.environment(ESYNC_STATE_DIR=str(tmp_path / "state"))
+    refused = child.run(*command, timeout=60, **{"ESYNC_STATE_DIR": str(tmp_path / "state")})
+    assert refused.returncode == 1
+    assert "lets other machines in: set ESYNC_TOKEN" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert not environment.get("ESYNC_TOKEN")
+
+
+@pytest.mark.parametrize("command", [(*SERVE, "--host", "0.0.0.0"), (*RUNSERVER, "0.0.0.0:0")])
+def test_other_machines_are_let_in_with_a_token_or_where_that_is_wanted(command, start_process):
+    with_token = start_process(*command, ESYNC_TOKEN=TOKEN)
+    assert serves(with_token.url.replace("0.0.0.0", "127.0.0.1"))
+    open_to_all = start_process(*command, "--insecure")
+    assert send(open_to_all.url.replace("0.0.0.0", "127.0.0.1"))[0] == 200
+
+
+@pytest.mark.parametrize("token", ["short", "with blank inside", "ä" * 10])
+def test_a_token_that_is_none(monkeypatch, token):
+    monkeypatch.setenv("ESYNC_TOKEN", token)
+    with pytest.raises(access.OpenDoorError, match="8 to 200 printable") as refusal:
+        access.token("127.0.0.1", insecure=False)
+    assert token not in str(refusal.value)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.1.2.3"])
+def test_loopback(host):
+    assert access.is_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", ""])
+def test_not_loopback(host):
+    assert not access.is_loopback(host)
+
+
+def gate(method: str = "GET", token: str = "", **headers: str) -> int:
+    """The status with which a request is refused, or 200."""
+    refusal = Gate(token, ["localhost", "cloud2"]).refuse(
+        method, {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
+    )
+    return refusal.status if refusal else 200
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "cloud2:10010", "cloud2.", "127.0.0.1", "[::1]:1", ""])
+def test_names_that_are_known(host):
+    assert gate(host=host) == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "cloud2.evil.example", "1.2.3", "[::1", "a:b:c", "localhost@x", ":"])
+def test_names_that_are_not(host):
+    assert gate(host=host) == 400
+
+
+def test_web_pages_of_others_may_not_send_anything():
+    assert gate("POST", host="localhost:1", origin="http://localhost:1") == 200
+    assert gate("POST", host="localhost:1", origin="http://evil.example") == 403
+    assert gate("POST", host="localhost:1", origin="null") == 403
+    assert gate("GET", host="localhost:1", origin="http://evil.example") == 200  # it cannot read the answer
+
+
+def test_tls(start_process, tmp_path):
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=me -days 1 -addext subjectAltName=IP:127.0.0.1"
+    subprocess.run([*command.split(), "-keyout", key, "-out", cert], check=True, capture_output=True)
+    server = start_process(*SERVE, "--certfile", str(cert), "--keyfile", str(key))
+    assert server.url.startswith("https://127.0.0.1:")
+    trusting = ssl.create_default_context(cafile=cert)
+    with urllib.request.urlopen(f"{server.url}/api/v1/jobs", context=trusting, timeout=20) as response:
+        assert response.read() == b'{"jobs":[]}'
+    with pytest.raises(OSError, match=r"reset|closed|Empty|empty|disconnect|response"):
+        urllib.request.urlopen(server.url.replace("https", "http"), timeout=20)
+
+
+def test_certificates_that_cannot_be_used(tmp_path):
+    (tmp_path / "bad.pem").write_text("nonsense")
+    for file in ("bad.pem", "missing.pem"):
+        refused = child.run(*SERVE, "--certfile", str(tmp_path / file), ESYNC_STATE_DIR=str(tmp_path))
+        assert refused.returncode == 1
+        assert refused.stderr.startswith(f"the certificate {tmp_path / file} and its key")
+        assert len(refused.stderr.splitlines()) == 1
+    assert child.run(*SERVE, "--keyfile", "x").returncode == 2
+
+
+def test_headers_without_end_are_not_collected(url):
+    status = send(f"{url}/", **{f"X-{number}": "x" * 1000 for number in range(20)})[0]
+    assert status == 200
+    request = urllib.request.Request(f"{url}/", headers={f"X-{number}": "x" * 1000 for number in range(60)})
+    with pytest.raises(OSError, match=r"400|reset|closed"):
+        urllib.request.urlopen(request, timeout=20)
+    assert send(f"{url}/")[0] == 200
+
+
+def test_a_state_folder_that_cannot_be_used(start_process, tmp_path):
+    (tmp_path / "file").write_text("")
+    refused = child.run(*SERVE, "--state-dir", str(tmp_path / "file" / "state"))
+    assert refused.returncode == 1
+    assert refused.stderr.startswith(f"the state folder {tmp_path / 'file' / 'state'} cannot be written: ")
+    assert len(refused.stderr.splitlines()) == 1
+    first = start_process(*SERVE, "--state-dir", str(tmp_path / "state"))
+    assert first.url
+    refused = child.run(*SERVE, "--state-dir", str(tmp_path / "state"))
+    assert refused.returncode == 1
+    assert refused.stderr.startswith(f"another state server uses the state folder {tmp_path / 'state'}")
+
+
+def test_manage_py_says_what_is_wrong_in_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    refused = child.run(*RUNSERVER, "127.0.0.1:0", ESYNC_STATE_DIR=str(tmp_path / "file"))
+    assert refused.returncode == 1
+    assert "cannot be written" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert ROOT.exists()

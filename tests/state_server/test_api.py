@@ -1,0 +1,179 @@
+"""The JSON API over real HTTP."""
+
+import time
+
+import pytest
+from calling import JSON, begin, post, report, send
+
+from esync import config
+
+
+def ask(job: str, rank: int, k: int, capability: float, round: int = 1, **further: object):
+    asked = {"rank": rank, "round": round, "iteration": k, "capability": capability, **further}
+    status, answer, _ = post(f"{job}/query", asked)
+    assert status == 200, answer
+    return answer
+
+
+def test_a_round(mine):
+    assert ask(mine, 0, 1, 0.1, round_trip=0.001)["ready"] is False
+    assert ask(mine, 2, 1, 2.1) == {"ready": True, "lease": 0.0}
+    assert ask(mine, 0, 9, 0.1)["ready"] is True
+    assert ask(mine, 1, 1, 1.1)["ready"] is True
+    for rank in range(3):
+        assert post(f"{mine}/reset", {"rank": rank, "round": 2})[:2] == (200, {})
+    shown = send(mine)[1]
+    assert (shown["name"], shown["round"], shown["state"], shown["slowest"]) == ("mine", 2, "running", 2)
+    assert ask(mine, 0, 1, 0.1, round=2)["ready"] is False
+
+
+def test_workers_states(mine):
+    def states() -> list[str]:
+        return [worker["state"] for worker in send(mine)[1]["workers"]]
+
+    assert states() == ["computing", "computing", "computing"]
+    ask(mine, 2, 1, 2.1)
+    assert states() == ["computing", "computing", "waiting"]
+    ask(mine, 0, 9, 0.1)
+    ask(mine, 1, 1, 1.1)
+    assert states() == ["exchanging", "exchanging", "exchanging"]
+    post(f"{mine}/reset", {"rank": 1, "round": 2})
+    assert states() == ["exchanging", "computing", "exchanging"]
+    worker = send(mine)[1]["workers"][1]
+    assert abs(worker["heard"] - time.time()) < 60
+    assert (worker["round"], worker["local_iterations"], worker["capability"]) == (2, 0, 1.1)
+
+
+def test_begin_is_repeatable_for_a_run_and_refused_to_another(url):
+    job, terms = f"{url}/api/v1/jobs/mine", {"num_workers": 2, "epsilon": None, "run": "a"}
+    status, first, _ = post(job, terms)
+    assert (status, first["name"], first["run"], first["round"]) == (200, "mine", "a", 1)
+    assert first["state"] == "waiting for workers"
+    ask(job, 0, 0, 1.0)
+    assert post(job, terms)[1]["id"] == first["id"]
+    status, answer, headers = post(job, {**terms, "run": "b"})
+    assert (status, headers["Retry-After"]) == (409, "5")
+    assert "another training is running as job 'mine'" in answer["error"]
+    assert post(f"{job}/end", {"reason": "enough"})[:2] == (200, {})
+    shown = send(job)[1]
+    assert (shown["state"], shown["reason"]) == ("ended", "enough")
+    assert post(job, {**terms, "run": "b"})[1]["id"] != first["id"]
+
+
+def test_the_default_job_is_that_of_the_published_calls(url):
+    job = begin(url, "default", [0.5, 1.5])
+    assert send(f"{url}/")[1]["num_workers"] == 2
+    assert send(f"{url}/apply/", {"r": 1, "k": 1, "c": 1.5, "te": 1})[1] == {"ready": 1}
+    assert send(f"{url}/reset/", {"r": 1, "t": 2, "te": 1})[0] == 200
+    assert send(job)[1]["round"] == 2
+
+
+def test_jobs_are_listed(url):
+    begin(url, "one", [0.5])
+    begin(url, "two", [0.5, 1.5])
+    listed = send(f"{url}/api/v1/jobs")[1]["jobs"]
+    assert [(job["name"], job["num_workers"]) for job in listed] == [("two", 2), ("one", 1)]
+
+
+def test_a_report_is_shown(mine):
+    assert post(f"{mine}/report", report(rank=1, accuracy=0.75, accuracy_round=1))[:2] == (200, {})
+    workers = send(mine)[1]["workers"]
+    assert workers[0]["last_report"] is None
+    assert workers[1]["last_report"] == report(rank=1, accuracy=0.75, accuracy_round=1)
+
+
+QUERY = {"rank": 0, "round": 1, "iteration": 1, "capability": 0.1}
+BEGIN = {"num_workers": 2, "epsilon": 0.1}
+MALFORMED = [  # call, body, what the answer must name
+    *(("/query", {**QUERY, name: value}, name) for name in QUERY for value in (-1, "1", None, [], True, 1e400)),
+    *(("/query", {key: QUERY[key] for key in QUERY if key != name}, name) for name in QUERY),
+    ("/query", {**QUERY, "rank": 3}, "unknown rank 3"),
+    ("/query", {**QUERY, "round_trip": -1}, "round_trip"),
+    ("/query", {**QUERY, "extra": 1}, "extra"),
+    ("/query", {**QUERY, "iteration": 10**30}, "iteration"),
+    ("/reset", {"rank": 7, "round": 2}, "unknown rank 7"),
+    ("/reset", {"rank": 0, "round": 2, "members": [-1]}, "members"),
+    ("/report", report(rank=5), "unknown rank 5"),
+    ("/report", report(accuracy=1.5), "accuracy"),
+    ("/report", report(host="a\x00b"), "host"),
+    ("/report", report(device="x" * 300), "device"),
+    ("/report", report(bytes_sent=2**60), "bytes_sent"),
+    ("/end", {"reason": "x" * 300}, "reason"),
+    ("", {**BEGIN, "num_workers": 0}, "num_workers"),
+    ("", {**BEGIN, "num_workers": 10**6}, "num_workers"),
+    ("", {**BEGIN, "epsilon": -1}, "epsilon"),
+    ("", {**BEGIN, "run": "x" * 65}, "run"),
+    ("", [], "should be an object"),
+]
+
+
+def test_malformed_bodies_are_named_and_change_nothing(mine):
+    before = send(f"{mine}")[1]["workers"]
+    for call, body, named in MALFORMED:
+        status, answer, _ = post(mine + call, body)
+        assert status == 400, (call, body)
+        assert named in answer["error"], (call, body, answer)
+    now = send(f"{mine}")[1]["workers"]
+    assert [{**worker, "heard": 0} for worker in now] == [{**worker, "heard": 0} for worker in before]
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 10_000, b'{"rank": NaN}', b'{"run": "\\ud800"}'])
+def test_what_is_no_json(mine, body):
+    status, answer, _ = send(f"{mine}/query", body, **JSON)
+    assert status == 400
+    assert answer["error"]
+
+
+def test_other_bodies(mine):
+    status, answer, _ = send(f"{mine}/query", b"{}", **{"Content-Type": "text/plain"})
+    assert (status, "as JSON" in answer["error"]) == (400, True)
+    for path in (f"{mine}/query", f"{mine}/rounds", mine.rpartition("/api")[0] + "/nowhere"):
+        status, answer, _ = send(path, b" " * (config.STATE_SERVER_MAX_BODY + 1), **JSON)
+        assert (status, str(config.STATE_SERVER_MAX_BODY) in answer["error"]) == (413, True)
+
+
+def test_jobs_that_there_are_not(url):
+    status, answer, headers = post(f"{url}/api/v1/jobs/none/query", QUERY)  # a worker may be earlier than rank 0
+    assert (status, headers["Retry-After"]) == (409, "1")
+    assert "'none'" in answer["error"]
+    for path, body in (("", None), ("/rounds", None), ("/events", None), ("/end", {})):
+        status, answer, _ = (
+            send(f"{url}/api/v1/jobs/none{path}") if body is None else post(f"{url}/api/v1/jobs/none{path}", body)
+        )
+        assert status == 404
+        assert "'none'" in answer["error"]
+    for path in ("", "/rounds", "/events"):
+        assert send(f"{url}/api/v1/jobs/-{path}")[0] == 400
+
+
+def test_other_methods_and_paths(mine):
+    assert send(f"{mine}/query")[0] == 405
+    assert send(f"{mine}/query", method="DELETE")[2]["Allow"] == "POST"
+    assert set(send(mine, method="PUT")[2]["Allow"].split(", ")) == {"GET", "HEAD", "POST"}
+    assert send(f"{mine}/rounds", b"", method="POST")[0] == 405
+    assert send(f"{mine}/nothing")[0] == 404
+    assert send(mine, method="HEAD")[:2] == (200, None)
+    assert send(f"{mine}/rounds", method="HEAD")[0] in (200, 404)
+
+
+def test_every_answer_has_its_headers(mine):
+    for path in (mine, f"{mine}/rounds", f"{mine}/nothing"):
+        headers = send(path)[2]
+        assert headers["Content-Type"] == "application/json"
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Cache-Control"] == "no-store"
+
+
+def test_the_description(url):
+    status, described, _ = send(f"{url}/api/v1/openapi.json")
+    assert status == 200
+    assert described["openapi"].startswith("3.1")
+    assert set(described["paths"]) == {
+        "/api/v1/jobs",
+        "/api/v1/runs",
+        "/api/v1/openapi.json",
+        "/api/v1/jobs/{job}",
+        *(f"/api/v1/jobs/{{job}}/{call}" for call in ("query", "reset", "report", "end", "rounds", "events")),
+    }
+    names = [one["operationId"] for path in described["paths"].values() for one in path.values()]
+    assert len(names) == len(set(names))

@@ -1,0 +1,220 @@
+"""The history: through the server into SQLite and a real PostgreSQL, and what happens while the database is away."""
+
+import signal
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from calling import begin, post, report, send
+from postgres import MissingError, cluster
+
+from esync import config
+from SimpleStateServer.server.history import History, RunInfo
+from SimpleStateServer.server.schema import Report
+
+SERVE = ("-m", "esync.state_server", "--port", "0")
+INFO = RunInfo("key", "a", "", 1.0, 2, 0.02, 1)
+
+
+@pytest.fixture(scope="module")
+def postgres():
+    try:
+        with cluster() as postgres:
+            yield postgres
+    except MissingError as reason:
+        pytest.skip(str(reason))
+
+
+def until(condition: Callable[[], bool], seconds: float = 30) -> None:
+    limit = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+
+
+def rows(job: str, kind: str = "rounds", query: str = "") -> list[dict]:
+    status, answer, _ = send(f"{job}/{kind}{query}")
+    return answer[kind] if status == 200 else []
+
+
+def tell(job: str, rounds: int, first: int = 1) -> None:
+    for round in range(first, first + rounds):
+        for rank in range(2):
+            assert post(f"{job}/report", report(rank, round, accuracy=round / 100, accuracy_round=round))[0] == 200
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request, tmp_path) -> dict[str, str]:
+    """Environment of a state server with one of the databases."""
+    if request.param == "sqlite":
+        return {}
+    return {"DATABASE_URL": request.getfixturevalue("postgres").url}
+
+
+def test_what_workers_report_can_be_read_again(start_process, database):
+    server = start_process(*SERVE, **database)
+    job = begin(server.url, "first", [0.1, 1.1])
+    tell(job, rounds=3)
+    tell(job, rounds=1)  # again: counted once
+    until(lambda: len(rows(job)) == 6)
+    page = send(f"{job}/rounds?limit=4")[1]
+    assert [(row["round"], row["rank"]) for row in page["rounds"]] == [(1, 0), (1, 1), (2, 0), (2, 1)]
+    row = page["rounds"][1]
+    assert {**row, **report(1, 1, accuracy=0.01, accuracy_round=1)} == row
+    rest = send(f"{job}/rounds?after={page['next']}")[1]
+    assert [(row["round"], row["rank"]) for row in rest["rounds"]] == [(3, 0), (3, 1)]
+    assert send(f"{job}/rounds?after={rest['next']}")[1] == {"rounds": [], "next": rest["next"]}
+    post(f"{job}/end", {"reason": "enough"})
+    begin(server.url, "first", [0.1, 1.1, 2.1])
+    until(lambda: len(send(f"{server.url}/api/v1/runs")[1]["runs"]) == 2)
+    newest, oldest = send(f"{server.url}/api/v1/runs?job=first")[1]["runs"]
+    assert (newest["num_workers"], newest["rounds"], newest["ended"]) == (3, 0, None)
+    assert (oldest["rounds"], oldest["samples"], oldest["bytes_sent"], oldest["reason"]) == (3, 6 * 448, 600, "enough")
+    assert (oldest["best_accuracy"], oldest["compute"], oldest["wait"]) == (0.03, 9.0, pytest.approx(1.8))
+    assert rows(job) == []
+    assert len(rows(job, query=f"?run={oldest['id']}")) == 6
+    kinds = [event["kind"] for event in rows(job, "events", f"?run={oldest['id']}")]
+    assert kinds == ["begin", "end"]
+    assert send(f"{server.url}/api/v1/runs?job=none")[1] == {"runs": []}
+    assert server.end(signal.SIGTERM) == 0
+    assert "Traceback" not in server.output
+
+
+def test_a_restart_keeps_the_history_and_adds_what_was_not_written_yet(start_process, tmp_path):
+    server = start_process(*SERVE, "--state-dir", str(tmp_path / "state"))
+    job = begin(server.url, "a", [0.1, 1.1])
+    tell(job, rounds=5)  # most of it is still waiting
+    server.end(signal.SIGKILL)
+    server = start_process(*SERVE, "--state-dir", str(tmp_path / "state"))
+    job = f"{server.url}/api/v1/jobs/a"
+    until(lambda: len(rows(job)) == 10)
+    until(lambda: "restart" in [event["kind"] for event in rows(job, "events")])
+    assert sorted((row["rank"], row["round"]) for row in rows(job)) == [(k, t) for k in (0, 1) for t in range(1, 6)]
+    assert server.end(signal.SIGTERM) == 0
+    assert (tmp_path / "state" / "history.sqlite3").exists()
+
+
+def test_events(mine):
+    for rank in range(3):
+        post(f"{mine}/query", {"rank": rank, "round": 1, "iteration": 1, "capability": [9.0, 1.0, 1.0][rank]})
+    for rank in range(3):
+        post(f"{mine}/reset", {"rank": rank, "round": 2})
+    until(lambda: any(event["kind"] == "slowest" for event in rows(mine, "events")))
+    event = next(event for event in rows(mine, "events") if event["kind"] == "slowest")
+    assert (event["rank"], event["round"], event["text"]) == (0, 2, "9 s an iteration")
+    assert abs(event["at"] - time.time()) < 60
+
+
+@pytest.mark.parametrize("query", ["after=-1", "after=x", "limit=0", "limit=1000000", "run=%00", "after=" + "9" * 30])
+def test_pages_that_there_are_not(mine, query):
+    status, answer, _ = send(f"{mine}/rounds?{query}")
+    assert status == 400
+    assert query.partition("=")[0] in answer["error"]
+
+
+def test_a_run_that_there_is_not(mine):
+    assert send(f"{mine}/rounds?run={'0' * 32}")[0] == 404
+
+
+def test_queries_do_not_wait_for_a_database_that_is_away(start_process, postgres):
+    """PostgreSQL is stopped in the middle of a training and comes back; nothing is lost, and nobody notices."""
+    server = start_process(*SERVE, DATABASE_URL=postgres.url)
+    job = begin(server.url, "away", [0.1, 1.1])
+    tell(job, rounds=2)
+    until(lambda: len(rows(job)) == 4)
+    postgres.stop()
+    try:
+        tell(job, rounds=2, first=3)
+        for k in range(50):
+            asked = {"rank": 0, "round": 1, "iteration": k, "capability": 0.1}
+            assert post(f"{job}/query", asked)[0] == 200
+        assert send(job)[1]["history_dropped"] == 0
+        status, answer, headers = send(f"{job}/rounds")
+        assert (status, headers["Retry-After"]) == (503, "1")
+        assert "cannot be reached" in answer["error"]
+    finally:
+        postgres.start()
+    until(lambda: len(rows(job)) == 8)
+    assert server.end(signal.SIGTERM) == 0
+    assert "the database of the history is away" in server.output
+    assert "the database of the history is back" in server.output
+
+
+def test_it_starts_and_answers_without_its_database(start_process):
+    server = start_process(*SERVE, DATABASE_URL="postgres://nobody:secret-word@127.0.0.1:1/none")
+    job = begin(server.url, "a", [0.1, 1.1])
+    tell(job, rounds=1)
+    assert send(f"{job}/rounds")[0] == 503
+    assert server.end(signal.SIGTERM) == 0
+    assert "secret-word" not in server.output
+
+
+@pytest.mark.parametrize("url", ["nonsense", "mystery://host/secret-word"])
+def test_a_database_url_that_is_none(start_process, url):
+    server = start_process(*SERVE, DATABASE_URL=url)
+    assert server.wait() == 1
+    assert server.output.startswith("DATABASE_URL cannot be read")
+    assert "secret-word" not in server.output
+
+
+def test_the_queue_is_bounded_and_never_waits(monkeypatch, running):
+    """A database that takes for ever: what does not fit is dropped and counted."""
+    from SimpleStateServer.server import history_writer
+
+    gate = threading.Event()
+    monkeypatch.setattr(history_writer, "write", lambda batch: gate.wait(30) and len(batch))
+    history = History(limit=100, interval=0.01)
+    history.start()
+    history.event(INFO, 1.0, "begin", None, None, "")
+    until(lambda: not history._queue)  # the thread has taken it and is stuck
+    began = time.monotonic()
+    for _ in range(250):
+        history.report(INFO, Report(**report()), 1.0)
+    assert time.monotonic() - began < 10
+    assert history.dropped == 150
+    gate.set()
+    history.stop(10)
+    assert history.dropped == 150
+
+
+def test_an_entry_that_the_database_refuses_costs_itself_only(running):
+    from SimpleStateServer.server import history_writer
+    from SimpleStateServer.server.history import Item
+
+    def item(**fields: object) -> Item:
+        return Item("event", INFO, {"at": 1.0, "kind": "x", "rank": 0, "round": 0, "text": "", **fields})
+
+    try:
+        assert history_writer.write([item(), item(at=None), item(text="last")]) == 2
+    finally:
+        history_writer.disconnect()
+
+
+def test_old_runs_are_deleted(running, monkeypatch):
+    from SimpleStateServer.server import history_writer
+    from SimpleStateServer.server.history import Item
+    from SimpleStateServer.server.models import Event, Run
+
+    monkeypatch.setattr(config, "HISTORY_RUNS", 3)
+    try:
+        for number in range(6):
+            info = RunInfo(f"old-{number}", "old", "", float(number), 1, 0.02, 1)
+            event = Item("event", info, {"at": 1.0, "kind": "begin", "rank": None, "round": None, "text": ""})
+            history_writer.write([event])
+            history_writer.write([Item("end", info, {"ended": 9.0, "reason": ""})])
+        kept = Run.objects.filter(job="old").values_list("key", flat=True)
+        assert len(kept) <= 4
+        assert "old-5" in kept
+        assert not Event.objects.filter(run__key="old-0").exists()
+    finally:
+        history_writer.disconnect()
+
+
+def test_the_sqlite_file_can_be_read_while_it_is_written(mine, running):
+    post(f"{mine}/report", report())
+    until(lambda: bool(rows(mine)))
+    with sqlite3.connect(running.folder.path / "history.sqlite3") as reader:
+        assert reader.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert reader.execute("SELECT count(*) FROM server_round").fetchone()[0] >= 1
