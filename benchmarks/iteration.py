@@ -59,7 +59,7 @@ class World(RealWorld):
         """None."""
         return NoExchange()
 
-    def coordination(self, address: str | None, rank: int) -> StateServerClient:
+    def coordination(self, address: str | None, rank: int, *which: Any) -> StateServerClient:
         """One connection of the worker, after the silent worker has said how slow it is."""
         with StateServerClient("127.0.0.1", self._port, rank=1) as silent:
             silent.init(2, 0.02)

@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,6 +23,18 @@ NETWORKS = (
     "lenet",
 )
 MODES = ("esync", "sync", "async", "local")
+#: What a training may be called on the state server.
+JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+#: Flags that are for the state server, which is not asked where the number of local iterations is fixed.
+FOR_THE_STATE_SERVER = {
+    "state_server_ip",
+    "state_server_port",
+    "epsilon",
+    "slowest_iterations",
+    "query_mode",
+    "job",
+}
 
 #: Flags that make sense in some modes only; given in another one they are an error.
 MODES_OF: dict[str, tuple[str, ...]] = {
@@ -35,6 +48,9 @@ MODES_OF: dict[str, tuple[str, ...]] = {
     "state_server_port": ("esync",),
     "local_iterations": ("esync",),
     "epsilon": ("esync",),
+    "slowest_iterations": ("esync",),
+    "query_mode": ("esync",),
+    "job": ("esync",),
 }
 
 
@@ -74,6 +90,21 @@ def _partition(text: str) -> str:
         parse_partition(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def _epsilon(text: str) -> float | str:
+    if text == "auto":
+        return text
+    try:
+        return float(_not_negative(text))
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"{text!r} should be a number of 0 or more, or auto") from None
+
+
+def _job(text: str) -> str:
+    if not JOB_NAME.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} should be a name of letters, digits, '.', '_' and '-'")
     return text
 
 
@@ -183,7 +214,25 @@ def build_parser(
         default=int(config.STATE_SERVER_PORT),
         help="(default: %(default)s)",
     )
-    add("--epsilon", type=_not_negative, default=config.EPSILON, help="seconds that guard READY (default: %(default)s)")
+    add("--job", type=_job, default=config.JOB, help="name of this training on the state server (default: %(default)s)")
+    add(
+        "--query-mode",
+        choices=config.QUERY_MODES,
+        default=config.QUERY_MODE,
+        help="wait for the state server's answers, or train on until READY arrives (default: %(default)s)",
+    )
+    add(
+        "--epsilon",
+        type=_epsilon,
+        default=config.EPSILON,
+        help="seconds that guard READY, or auto: what iterations and questions fluctuate by (default: %(default)s)",
+    )
+    add(
+        "--slowest-iterations",
+        type=_count,
+        default=config.SLOWEST_ITERATIONS,
+        help="local iterations of the slowest device per round (default: %(default)s)",
+    )
     add("--local-iterations", type=_count, help="that many in every round, without a state server")
 
     delay = parser.add_argument_group("delay compensation (mode async)")
@@ -213,7 +262,7 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> a
         parser.error(f"--cpu 1 and --gpu {options.gpu} contradict each other")
     if not options.use_dcasgd and typed & {"dcasgd_lambda", "dcasgd_adaptive"}:
         parser.error("--dcasgd-lambda and --dcasgd-adaptive need --use-dcasgd 1")
-    if "local_iterations" in typed and typed & {"epsilon", "state_server_ip", "state_server_port"}:
+    if "local_iterations" in typed and typed & FOR_THE_STATE_SERVER:
         parser.error("--local-iterations fixes the number of local iterations; nobody asks a state server then")
     if options.no_evaluation and typed & {"target_accuracy", "eval_duration"}:
         parser.error("--no-evaluation contradicts --target-accuracy and --eval-duration")

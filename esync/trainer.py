@@ -113,6 +113,14 @@ class Trainer(GluonTrainer):
         return self.algorithm.exchanged
 
     @property
+    def abandoned(self) -> bool:
+        """Whether the last step exchanged at once and left its gradients unused (ESync with delayed ACK, paper §4.2).
+
+        The batch may be used again; where it is not, nothing but its samples is lost.
+        """
+        return self.algorithm.abandoned
+
+    @property
     def finished(self) -> bool:
         """Whether the run is over on all workers: a limit is reached, or some worker has called `stop`."""
         return self.algorithm.finished
@@ -163,10 +171,11 @@ class Trainer(GluonTrainer):
             self.start()
             if not np.array_equal(before, self._weights()):
                 return  # these gradients belong to initial weights that rank 0's have just replaced
-        self.world.recorder.samples += batch_size
         if self.algorithm.server_sgd:
             self._check_fresh_gradients()
         self.algorithm.step(batch_size)
+        if not self.abandoned:
+            self.world.recorder.samples += batch_size
         self.world.device.begin_iteration()
 
     @contextmanager

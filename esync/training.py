@@ -52,6 +52,7 @@ class Iteration:
             DivergedError: the loss is NaN or infinite.
         """
         with recorder.phase(GET_BATCH):
+            self._before = self._batches.state()
             images, labels = next(self._batches)
             inputs = resize(mx.nd.array(images, ctx=self._context), self._size)
             targets = mx.nd.array(labels, ctx=self._context)
@@ -68,6 +69,10 @@ class Iteration:
                 "smaller learning rate"
             )
         return len(labels)
+
+    def give_back(self) -> None:
+        """The batch of the last `run` has not been used: the next one gets it."""
+        self._batches.restore(self._before)
 
 
 def warm_up(trainer: Trainer, iteration: Iteration) -> None:
@@ -88,6 +93,8 @@ def train(trainer: Trainer, iteration: Iteration, rounds: Rounds) -> None:
     recorder = trainer.world.recorder
     while not trainer.finished:
         trainer.step(iteration.run(recorder))
+        if trainer.abandoned:
+            iteration.give_back()
         if trainer.exchanged:
             rounds.done(trainer)
         rounds.poll(trainer)

@@ -75,7 +75,15 @@ def choose_algorithm(options: argparse.Namespace) -> "Algorithm":
     from .algorithms import ASGD, DCASGD, SSGD, ESync, Local
 
     if options.mode == "esync":
-        return ESync(options.global_lr, options.local_iterations, _state_server(options), options.epsilon)
+        return ESync(
+            options.global_lr,
+            options.local_iterations,
+            _state_server(options),
+            options.epsilon,
+            options.slowest_iterations,
+            options.query_mode,
+            options.job,
+        )
     if options.mode == "async" and options.use_dcasgd:
         return DCASGD(options.dcasgd_lambda, options.dcasgd_adaptive)
     if options.mode == "sync":
@@ -212,6 +220,8 @@ def _facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]:
         "mode": trainer.algorithm.name,
         "learning_rate": options.local_lr if options.mode == "esync" else options.learning_rate,
         "global_lr": options.global_lr if options.mode == "esync" else None,
+        "slowest_iterations": options.slowest_iterations if options.mode == "esync" else None,
+        "query_mode": options.query_mode if options.mode == "esync" else None,
         "parameters": trainer.replica.size,
         "model_bytes": 4 * trainer.replica.size,
         "started": time.time(),

@@ -42,9 +42,13 @@ class RealWorld:
         cluster = Cluster.from_environment()
         return KVStoreExchange(service, cluster, self.watchdog, self._start_timeout, self._round_timeout)
 
-    def coordination(self, address: str | None, rank: int) -> Coordination:
+    def coordination(
+        self, address: str | None, rank: int, job: str = config.JOB, delayed: bool = False
+    ) -> Coordination:
         """Connect to the state server."""
         from .coordination.client import StateServerClient
+        from .coordination.delayed import DelayedClient
 
         host, port = state_server_address(address)
-        return StateServerClient(host, port, rank=rank)
+        client = StateServerClient(host, port, rank=rank, job=job)
+        return DelayedClient(client) if delayed else client

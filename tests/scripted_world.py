@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from esync.algorithms import Algorithm, Hyper, Surroundings
+from esync.coordination import Decision
 from esync.exchange import Exchange, Payload, Result, Service
 from esync.exchange.ledger import Limits
 from esync.handles import Completed
@@ -140,30 +141,56 @@ class ScriptedExchange(Exchange):
         self.log.append("close")
 
 
+class Slow:
+    """The handle of an answer that needs time."""
+
+    def __init__(self, device: "Device", at: float, decision: Decision) -> None:
+        self.device, self.at, self.decision = device, at, decision
+
+    def done(self) -> bool:
+        return self.device.time >= self.at
+
+    def result(self) -> Decision:
+        assert self.done()
+        return self.decision
+
+    def wait(self) -> Decision:
+        self.device.time = max(self.device.time, self.at)
+        return self.decision
+
+
 class ScriptedCoordination:
-    """Says READY as the script does, and writes down every call, in the log of the exchange too."""
+    """Answers as the script says (READY or not, or a lease in seconds), `round_trip` seconds later.
 
-    def __init__(self, script: list[bool], log: list[Any]) -> None:
-        self.round = 1
-        self.script, self.log = script, log
+    Writes down every call, in the log of the exchange too.
+    """
 
-    def init(self, num_workers: int, epsilon: float, slowest_iterations: int = 1) -> None:
-        self.log.append(("init", num_workers, epsilon))
+    def __init__(self, script: list[bool | float], log: list[Any], device: "Device", round_trip: float) -> None:
+        self.round, self.round_trip = 1, round_trip
+        self.script, self.log, self.device = script, log, device
 
-    def ask(self, iteration: int, capability: float) -> Completed[bool]:
+    def init(self, num_workers: int, epsilon: float | None, slowest_iterations: int = 1) -> None:
+        self.log.append(("init", num_workers, epsilon, slowest_iterations))
+
+    def ask(self, iteration: int, capability: float) -> Slow:
         self.log.append(("ask", self.round, iteration, capability))
-        return Completed(iteration > 0 and self.script.pop(0))
+        entry = iteration > 0 and self.script.pop(0)
+        decision = Decision(entry) if isinstance(entry, bool) else Decision(False, entry)
+        return Slow(self.device, self.device.time + self.round_trip, decision)
 
-    def reset(self, round: int) -> None:
-        self.log.append(("reset", round))
+    def reset(self, round: int, rejoin: bool = False, members: Sequence[int] | None = None) -> None:
+        self.log.append(("reset", round) if not rejoin and members is None else ("reset", round, rejoin, members))
         self.round = round
+
+    def close(self) -> None:
+        self.log.append("no more questions")
 
 
 class Device:
-    """Every iteration takes 2 seconds of a clock that moves only then."""
+    """Every iteration takes 2 seconds (`seconds`) of a clock that moves only then."""
 
     def __init__(self) -> None:
-        self.time = 0.0
+        self.time, self.seconds = 0.0, 2.0
 
     def now(self) -> float:
         return self.time
@@ -175,8 +202,8 @@ class Device:
         pass
 
     def end_iteration(self) -> float:
-        self.time += 2.0
-        return 2.0
+        self.time += self.seconds
+        return self.seconds
 
 
 @dataclass
@@ -185,7 +212,8 @@ class World:
 
     rank: int = 0
     answers: list[tuple[list[float], bool, bool]] = field(default_factory=list)
-    ready: list[bool] = field(default_factory=list)
+    ready: list[bool | float] = field(default_factory=list)
+    round_trip: float = 0.0
     prepare: Callable[[ScriptedExchange], None] = lambda exchange: None
     capability: float = 0.25
     limits: Limits = field(default_factory=Limits)
@@ -194,7 +222,7 @@ class World:
         self.device = Device()
         self.recorder = Recorder(self.device.now)
         self.replica = Replica()
-        self.addresses: list[str | None] = []
+        self.addresses: list[tuple[str | None, int, str, bool]] = []
         self.hyper = [Hyper(0.1, 0.9, 0.01, 1.0)]
 
     def exchange(self, service: Service) -> ScriptedExchange:
@@ -202,9 +230,9 @@ class World:
         self.prepare(self.made)
         return self.made
 
-    def coordination(self, address: str | None, rank: int) -> ScriptedCoordination:
-        self.addresses.append(address)
-        self.state_server = ScriptedCoordination(self.ready, self.made.log)
+    def coordination(self, address: str | None, rank: int, job: str, delayed: bool) -> ScriptedCoordination:
+        self.addresses.append((address, rank, job, delayed))
+        self.state_server = ScriptedCoordination(self.ready, self.made.log, self.device, self.round_trip)
         return self.state_server
 
     def start(self, algorithm: Algorithm) -> None:

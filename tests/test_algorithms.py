@@ -132,7 +132,8 @@ def test_stop_abort_and_close_are_passed_on(kind):
     algorithm.stop()
     algorithm.abort("the loss is NaN")
     algorithm.close()
-    assert world.made.log == ["stop", ("abort", "the loss is NaN"), "close"]
+    assert world.made.log[:3] == ["stop", ("abort", "the loss is NaN"), "close"]
+    assert world.made.log[3:] == (["no more questions"] if kind is ESync else [])
 
 
 # --- SSGD, ASGD, DC-ASGD --------------------------------------------------------------------------------------------
@@ -217,7 +218,7 @@ def test_the_calls_of_a_training_in_their_order():
     while not algorithm.finished:
         world.step(algorithm, [1, 1])
     assert world.made.log[1:] == [
-        ("init", 3, 0.125),
+        ("init", 3, 0.125, 1),
         ("begin", [0.0, 0.0], [5.0]),
         ("ask", 1, 0, 0.25),  # tells what the trial has measured
         ("ask", 1, 1, 2.0),
@@ -251,6 +252,117 @@ def test_a_replacement_asks_in_the_round_of_its_slot():
         ("ask", 5, 1, 2.0),
         ("reset", 6),
     ]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"), [({"epsilon": "some"}, "epsilon is 'some'"), ({"query_mode": "push"}, "query_mode is 'push'")]
+)
+def test_options_that_make_no_sense(options, named):
+    with pytest.raises(ValueError, match=named):
+        ESync(**options)
+
+
+def test_options_for_the_state_server_are_passed_on():
+    world = World(rank=2)
+    world.start(ESync(state_server="here:1", query_mode="delayed-ack", job="mine"))
+    assert world.addresses == [("here:1", 2, "mine", True)]
+    world = World()
+    world.start(ESync(epsilon=0.5, slowest_iterations=4))
+    assert ("init", 3, 0.5, 4) in world.made.log
+
+
+def test_a_lease_is_not_interrupted_by_questions():
+    """An iteration takes about 2 s: a lease of 5.5 s, counted from the question at 2 s, is over after the fourth."""
+    world = World(ready=[5.5, True], answers=[([0, 0], True, True)])
+    algorithm = ESync()
+    world.start(algorithm)
+    for seconds in (2.0, 2.0, 3.0, 1.0):
+        world.device.seconds = seconds
+        world.step(algorithm, [1, 1])
+    assert [entry for entry in world.made.log if entry[0] == "ask"] == [
+        ("ask", 1, 0, 0.25),
+        ("ask", 1, 1, 2.0),
+        ("ask", 1, 4, 2.0),  # the mean of 2, 3 and 1
+    ]
+    assert (algorithm.round, algorithm.local_iterations) == (1, 4)
+
+
+# --- ESync with delayed ACK -----------------------------------------------------------------------------------------
+
+
+def delayed(round_trip: float, ready: list, rounds: int = 1, **options) -> tuple[World, ESync]:
+    """A world whose answers take some time, and the algorithm in it."""
+    answers = [([0, 0], number == rounds, True) for number in range(1, rounds + 1)]
+    world, algorithm = World(ready=ready, answers=answers), ESync(query_mode="delayed-ack", **options)
+    world.start(algorithm)
+    world.state_server.round_trip = round_trip
+    return world, algorithm
+
+
+def test_training_goes_on_until_ready_arrives_and_the_iteration_in_flight_is_given_up():
+    """The paper's 1 … k + δ − 1: READY for k = 1 is 5 s on its way, an iteration takes 2 s, so δ is 3."""
+    world, algorithm = delayed(5.0, [True])
+    for _ in range(3):
+        world.step(algorithm, [1, 2])
+        assert not algorithm.exchanged
+        assert not algorithm.abandoned
+    world.device.time += 1.0  # READY arrives while the fourth computes
+    world.step(algorithm, [1000, 1000], batch_size=77)
+    assert (algorithm.exchanged, algorithm.abandoned, algorithm.local_iterations) == (True, True, 3)
+    assert world.made.sent == [Sent([3.0, 6.0], [5.0], 12, 1.0, 0.0, 0.0)]
+    assert [entry[:3] for entry in world.made.log if entry[0] == "ask"] == [("ask", 1, 0), ("ask", 1, 1)]
+
+
+def test_ready_that_arrives_between_iterations_costs_none():
+    world, algorithm = delayed(1.5, [True])
+    world.step(algorithm, [1, 2])
+    assert not algorithm.exchanged
+    world.step(algorithm, [1, 2])  # was on its way when the second began, there when it ended
+    assert (algorithm.exchanged, algorithm.abandoned, algorithm.local_iterations) == (True, False, 2)
+
+
+def test_one_question_at_a_time_and_capability_covers_all_iterations():
+    world, algorithm = delayed(5.0, [False, False, True])
+    for seconds in (2.0, 1.0, 3.0, 2.0, 2.0, 2.0):
+        world.device.seconds = seconds
+        world.step(algorithm, [1, 1])
+    assert [entry for entry in world.made.log if entry[0] == "ask"][1:] == [
+        ("ask", 1, 1, 2.0),
+        ("ask", 1, 4, 2.0),  # the mean of 1, 3 and 2
+    ]
+
+
+def test_a_slow_device_waits_for_the_ready_that_it_expects():
+    """To begin an iteration of 2 s, when READY is to come in 0.5 s, would make everybody wait."""
+    world, algorithm = delayed(0.5, [True, True, False, True], rounds=3)
+    seen = []
+    while not algorithm.finished:
+        world.step(algorithm, [1, 1])
+        seen.append((algorithm.round, algorithm.local_iterations, algorithm.exchanged, algorithm.abandoned))
+    assert seen == [
+        (0, 1, False, False),  # nothing is known in the first round
+        (1, 2, True, False),
+        (2, 1, True, False),  # asked after 1, and waited
+        (2, 1, False, False),  # the same, but it was NOT-READY
+        (3, 2, True, False),
+    ]
+    assert world.device.time == 2 * 5 + 3 * 0.5
+
+
+def test_a_fast_device_never_waits_for_answers():
+    world, algorithm = delayed(5.0, [True, True], rounds=2)
+    while not algorithm.finished:
+        world.step(algorithm, [1, 1])
+    assert world.device.time == 2 * world.replica.steps.count(4)
+
+
+def test_blocking_mode_gives_nothing_up():
+    world = World(ready=[False, True], answers=[([0, 0], True, True)])
+    algorithm = ESync()
+    world.start(algorithm)
+    while not algorithm.finished:
+        world.step(algorithm, [1, 1])
+        assert not algorithm.abandoned
 
 
 def test_what_is_sent_is_the_update_since_the_last_exchange():
@@ -293,7 +405,7 @@ def test_a_fixed_number_is_1_or_more(count):
 def test_the_state_servers_address_is_passed_on(address):
     world = World()
     world.start(ESync(state_server=address))
-    assert world.addresses == [address]
+    assert world.addresses == [(address, 0, config.JOB, False)]
 
 
 def test_defaults_of_esync_come_from_the_configuration():
@@ -301,7 +413,7 @@ def test_defaults_of_esync_come_from_the_configuration():
     algorithm = ESync()
     world.start(algorithm)
     world.step(algorithm, [1, 1])
-    assert ("init", 3, config.EPSILON) in world.made.log
+    assert ("init", 3, None, config.SLOWEST_ITERATIONS) in world.made.log  # epsilon is chosen from what is measured
     assert world.made.sent[0].learning_rate == config.LEARNING_RATE_GLOBAL
 
 

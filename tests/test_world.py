@@ -1,6 +1,7 @@
 import pytest
 
 from esync.coordination.client import StateServerClient
+from esync.coordination.delayed import DelayedClient
 from esync.environment import EnvironmentProblemError
 from esync.exchange import Service
 from esync.world import RealWorld
@@ -53,3 +54,9 @@ def test_an_exchange_needs_the_workers_role(world, monkeypatch):
     monkeypatch.setenv("DMLC_ROLE", "server")
     with pytest.raises(EnvironmentProblemError, match="DMLC_ROLE is 'server'"):
         world.exchange(Service("sgd", synchronous=True))
+
+
+def test_answers_may_come_later(world):
+    client = world.coordination("10.1.1.34:10010", rank=3, job="mine", delayed=True)
+    assert type(client) is DelayedClient
+    client.close()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from .. import config
 from ..coordination import Coordination
 from ..device import Device
 from ..exchange import Exchange, Model, Result, Service, Source
@@ -50,8 +51,13 @@ class World(Protocol):
     def exchange(self, service: Service) -> Exchange:
         """Connect to the other workers."""
 
-    def coordination(self, address: str | None, rank: int) -> Coordination:
-        """Connect to the state server at `address` (host:port; None: as the environment says)."""
+    def coordination(
+        self, address: str | None, rank: int, job: str = config.JOB, delayed: bool = False
+    ) -> Coordination:
+        """Connect to the state server at `address` (host:port; None: as the environment says).
+
+        `job` names the training there; `delayed`: answers are not waited for.
+        """
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,7 @@ class Algorithm(ABC):
         round: rounds completed: exchanges that this worker has taken part in (local: iterations).
         local_iterations: local iterations of the round under way, or of the one that the last step has ended.
         exchanged: whether the last step ended in an exchange.
+        abandoned: whether the last step left its gradients unused, because an exchange was due.
         result: how the last exchange went.
     """
 
@@ -106,6 +113,7 @@ class Algorithm(ABC):
         self.round = 0
         self.local_iterations = 0
         self.exchanged = False
+        self.abandoned = False
         self.result: Result | None = None
         self.exchange: Exchange | None = None
 

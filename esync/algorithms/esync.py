@@ -1,8 +1,11 @@
 """ESync: local iterations until the state server says that the slowest device is about to be done (paper, Alg. 1)."""
 
+import math
+
 from .. import config
-from ..coordination import Coordination
+from ..coordination import Coordination, Decision
 from ..exchange import Payload, Service
+from ..handles import Handle
 from ..measure import CHECK_READY, COMPUTE, GLOBAL_UPDATE, LOCAL_UPDATE
 from .base import Algorithm, Surroundings
 
@@ -14,7 +17,11 @@ class ESync(Algorithm):
         global_lr: ε, scales the mean update.
         local_iterations: a fixed number of them per round; None asks the state server instead.
         state_server: its address, host:port; None takes ESYNC_STATE_SERVER from the environment.
-        epsilon: seconds that guard the state server's decision; see `coordination.coordinator`.
+        epsilon: seconds that guard the state server's decision; "auto" lets it choose them from what it measures.
+        slowest_iterations: local iterations of the slowest device per round.
+        query_mode: "blocking" waits for every answer of the state server; "delayed-ack" trains on meanwhile, and gives
+            the iteration in flight up when READY arrives (paper, section 4.2).
+        job: name of the training on the state server.
     """
 
     name = "esync"
@@ -25,17 +32,33 @@ class ESync(Algorithm):
         global_lr: float = config.LEARNING_RATE_GLOBAL,
         local_iterations: int | None = None,
         state_server: str | None = None,
-        epsilon: float = config.EPSILON,
+        epsilon: float | str = config.EPSILON,
+        slowest_iterations: int = config.SLOWEST_ITERATIONS,
+        query_mode: str = config.QUERY_MODE,
+        job: str = config.JOB,
     ) -> None:
         super().__init__()
         if local_iterations is not None and local_iterations < 1:
             raise ValueError(f"local_iterations is {local_iterations}, but should be 1 or more (or None)")
+        if isinstance(epsilon, str) and epsilon != "auto":
+            raise ValueError(f"epsilon is {epsilon!r}, but should be a number of seconds or 'auto'")
+        if query_mode not in config.QUERY_MODES:
+            raise ValueError(f"query_mode is {query_mode!r}, but should be one of {', '.join(config.QUERY_MODES)}")
         self.global_lr = global_lr
         self._fixed = local_iterations
         self._address = state_server
-        self._epsilon = epsilon
+        self._epsilon = None if isinstance(epsilon, str) else epsilon
+        self._slowest_iterations = slowest_iterations
+        self._delayed = query_mode == "delayed-ack"
+        self._job = job
         self._coordination: Coordination | None = None
         self._samples = 0
+        self._question: Handle[Decision] | None = None
+        self._asked_after = 0  # local iterations at the newest question
+        self._asked_at = 0.0
+        self._free_until = -math.inf  # no question before that: the end of a lease
+        self._ready_after = math.inf  # local iterations at the question that the last round's READY answered
+        self._unasked: list[float] = []  # seconds of the iterations since the newest question
 
     def start(self, surroundings: Surroundings) -> None:
         """Connect, begin with the common model, and tell the state server what is known of this device's speed."""
@@ -43,32 +66,68 @@ class ESync(Algorithm):
         self.replica.keep_anchor()
         exchange = self._join(Service(rule="add_mean_update", synchronous=True))
         if self._fixed is None:
-            self._coordination = surroundings.world.coordination(self._address, exchange.rank)
+            world = surroundings.world
+            self._coordination = world.coordination(self._address, exchange.rank, self._job, self._delayed)
             if exchange.rank == 0 and not exchange.replacement:
-                self._coordination.init(exchange.workers, self._epsilon)
+                self._coordination.init(exchange.workers, self._epsilon, self._slowest_iterations)
         self._begin(exchange)
         if self._coordination is not None:
             self._coordination.round = self.round + 1
             self._coordination.ask(0, surroundings.capability()).wait()
 
     def step(self, batch_size: int) -> None:
-        """One local step; an exchange when the state server says READY."""
-        with self.recorder.phase(LOCAL_UPDATE):
-            self.replica.local_step(batch_size)
-        with self.recorder.phase(COMPUTE):
-            seconds = self.device.end_iteration()
-        self._samples += batch_size
-        self.local_iterations = 1 if self.exchanged else self.local_iterations + 1
-        self.recorder.next_iteration()
-        self.exchanged = self._ready(seconds)
+        """One local step; an exchange when the state server says READY.
+
+        Where its answers are not waited for, READY may have come while the gradients were computed: then they are left
+        unused.
+        """
+        self.abandoned = self._called()
+        if not self.abandoned:
+            self._iterate(batch_size)
+        self.exchanged = self.abandoned or self._due()
         if self.exchanged:
             self.aggregate()
 
-    def _ready(self, seconds: float) -> bool:
+    def _iterate(self, batch_size: int) -> None:
+        """End a local iteration."""
+        with self.recorder.phase(LOCAL_UPDATE):
+            self.replica.local_step(batch_size)
+        with self.recorder.phase(COMPUTE):
+            self._unasked.append(self.device.end_iteration())
+        self._samples += batch_size
+        self.local_iterations = 1 if self.exchanged else self.local_iterations + 1
+        self.recorder.next_iteration()
+
+    def _due(self) -> bool:
+        """Whether to exchange after this iteration; asks if it is time to."""
         if self._coordination is None:
             return self.local_iterations >= (self._fixed or 1)
         with self.recorder.phase(CHECK_READY):
-            return self._coordination.ask(self.local_iterations, seconds).wait()
+            if self._called():
+                return True
+            if self._question is not None or self.device.now() < self._free_until:
+                return False
+            last, mean = self._unasked[-1], sum(self._unasked) / len(self._unasked)
+            self._unasked = []
+            self._asked_after, self._asked_at = self.local_iterations, self.device.now()
+            self._question = self._coordination.ask(self.local_iterations, mean)
+            if self._asked_after >= self._ready_after and last > self._coordination.round_trip:
+                # READY is what the last round got here, and it will be there long before another iteration is over: to
+                # begin one would only make the others wait.
+                self._question.wait()
+            return self._called()
+
+    def _called(self) -> bool:
+        """Whether READY has arrived; keeps the lease of a NOT-READY."""
+        if self._question is None or not self._question.done():
+            return False
+        question, self._question = self._question, None
+        answer = question.result()
+        if answer.ready:
+            self._ready_after = self._asked_after
+        else:
+            self._free_until = self._asked_at + answer.lease
+        return answer.ready
 
     def aggregate(self) -> None:
         """Exchange the model updates of all workers, and go on from their mean."""
@@ -85,3 +144,9 @@ class ESync(Algorithm):
         self._samples = 0
         if self._coordination is not None and not self.result.finished:
             self._coordination.reset(self.round + 1)
+
+    def close(self) -> None:
+        """Leave."""
+        super().close()
+        if self._coordination is not None:
+            self._coordination.close()

@@ -1,39 +1,63 @@
 """When does a worker of ESync exchange? The seam between the algorithm and whoever decides.
 
-`coordinator` holds the decision itself, in plain Python; `client` asks a state server for it over HTTP. Nothing in
-this package needs MXNet or Django.
+`coordinator` holds the decision itself, in plain Python; `client` asks a state server for it over HTTP, `delayed` does
+so in the background. Nothing in this package needs MXNet or Django.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from ..handles import Handle
+from .decision import Decision
+
+__all__ = ["Coordination", "Decision"]
 
 
 class Coordination(Protocol):
     """What the ESync algorithm knows of the state server: one worker's view (paper, Algorithm 1).
 
-    An implementation knows the worker's rank and keeps the round, which starts at 1 and follows `reset`.
+    An implementation knows the worker's rank and keeps the round, which starts at 1 and follows `reset`. Whether a
+    question is waited for (blocking mode) or answered in the background (delayed ACK) is its own affair: the algorithm
+    goes on while the handle is not done.
+
+    Attributes:
+        round: that this worker is in.
+        round_trip: seconds that the newest answered question took; 0 before the first.
     """
 
     round: int
 
-    def init(self, num_workers: int, epsilon: float, slowest_iterations: int = 1) -> None:
+    @property
+    def round_trip(self) -> float: ...  # noqa: D102 - see the class
+
+    def init(self, num_workers: int, epsilon: float | None, slowest_iterations: int = 1) -> None:
         """Begin a training with `num_workers` workers (rank 0 only, before any worker asks).
 
-        `epsilon` is in seconds; `slowest_iterations` is how many iterations the slowest worker does in each round.
+        `epsilon` is in seconds, None leaves it to the coordinator; `slowest_iterations` is how many iterations the
+        slowest worker does in each round.
         """
         ...
 
-    def ask(self, iteration: int, capability: float) -> Handle[bool]:
-        """Ask before a local iteration whether to exchange instead: the result is True for READY.
+    def ask(self, iteration: int, capability: float) -> Handle[Decision]:
+        """Ask after a local iteration whether to exchange. One question at a time.
 
         Args:
             iteration: local iterations done in this round; 0 never gets READY.
-            capability: seconds that the newest iteration took, waiting left out and *not* smoothed (the coordinator
-                smooths); 0 while it is not known.
+            capability: mean seconds of the iterations since the last question, waiting left out and *not* smoothed
+                (the coordinator smooths); 0 while it is not known.
         """
         ...
 
-    def reset(self, round: int) -> None:
-        """Report that this worker holds the model of the next round, `round`, and begins it."""
+    def reset(self, round: int, rejoin: bool = False, members: Sequence[int] | None = None) -> None:
+        """Report that this worker holds the model of the next round, `round`, and begins it.
+
+        Args:
+            round: the round.
+            rejoin: this worker has taken over the slot of a dead one: what that one has said about this round is void.
+            members: the ranks that take part in the rounds from now on, where some are dead; None: nothing has changed.
+        """
+        ...
+
+    def close(self) -> None:
+        """No more questions."""
         ...

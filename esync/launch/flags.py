@@ -23,7 +23,7 @@ CHOSEN_BY_LAUNCH = {
 REPLACES = {
     "partition": {"split_by_class"},
     "split_by_class": {"partition"},
-    "local_iterations": {"epsilon"},
+    "local_iterations": arguments.FOR_THE_STATE_SERVER,
     "no_evaluation": {"target_accuracy", "eval_duration"},
 }
 

@@ -4,7 +4,13 @@ import socket
 import threading
 from types import TracebackType
 
-OK = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 12\r\n\r\n{"ready": 0}'
+
+def answer(body: str) -> bytes:
+    """Return an answer like the state server's."""
+    return f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+
+
+OK = answer('{"ready": false, "lease": 0.0}')
 
 
 def refusal(status: int, message: str, *headers: str) -> bytes:

@@ -1,19 +1,18 @@
 """The worker's client, against the real server and against one that misbehaves."""
 
+import json
 import logging
 import re
 import signal
 import socket
 import threading
-import time
-from urllib.parse import parse_qs
 
 import pytest
 from calling import send
-from faulty_server import OK, FaultyServer, refusal
+from faulty_server import OK, FaultyServer, answer, refusal
 
 from esync import config
-from esync.coordination import Coordination
+from esync.coordination import Coordination, Decision
 from esync.coordination.client import StateServerClient, StateServerError
 
 SERVE = ("-m", "esync.state_server", "--port")
@@ -23,8 +22,8 @@ def client_of(server: FaultyServer, **options) -> StateServerClient:
     return StateServerClient("127.0.0.1", server.port, **{"rank": 3, "timeout": 5.0, "patience": 20.0, **options})
 
 
-def fields_of(request: str) -> dict[str, str]:
-    return {name: values[0] for name, values in parse_qs(request.split(" ", 1)[1]).items()}
+def fields_of(request: str) -> dict:
+    return json.loads(request.split(" ", 1)[1])
 
 
 @pytest.fixture
@@ -41,15 +40,16 @@ def test_a_round_with_the_real_server(url):
         clients[0].init(2, 0.02, slowest_iterations=1)
         clients[0].init(2, 0.02, slowest_iterations=1)  # as after a lost answer
         for worker in clients:
-            answer = worker.ask(0, 0.5 + worker.rank)
-            assert (answer.done(), answer.result(), answer.wait()) == (True, False, False)
-        assert fast.ask(1, 0.5).wait() is False
-        assert slow.ask(1, 1.5).wait() is True
-        assert fast.ask(2, 0.5).wait() is True
+            told = worker.ask(0, 0.5 + worker.rank)
+            assert told.done()
+            assert told.result() == told.wait() == Decision(False)
+        assert fast.ask(1, 0.5).wait().ready is False
+        assert slow.ask(1, 1.5).wait().ready is True
+        assert fast.ask(2, 0.5).wait().ready is True
         for worker in clients:
             worker.reset(2)
             assert worker.round == 2
-        assert fast.ask(1, 0.5).wait() is False
+        assert fast.ask(1, 0.5).wait().ready is False
     assert send(f"{url}/")[1]["t"] == 2
 
 
@@ -63,19 +63,37 @@ def test_one_connection_serves_all_calls():
         assert server.connections == 1
 
 
-def test_what_published_servers_read_is_sent():
-    with FaultyServer(OK) as server, client_of(server) as client:
-        before = time.time()
-        client.init(4, 0.02)
+def test_what_is_sent():
+    with FaultyServer(OK) as server, client_of(server, job="mine") as client:
+        client.init(4, None, 2)
         client.ask(7, 0.25)
         client.reset(2)
-        client.ask(0, 0.25)
-        init, ask, reset, next_ask = map(fields_of, server.requests)
-    assert [request.split()[0] for request in server.requests] == ["/init/", "/apply/", "/reset/", "/apply/"]
-    assert (init["num_workers"], init["epsilon"]) == ("4", "0.02")
-    assert (ask["r"], ask["k"], ask["c"], ask["t"]) == ("3", "7", "0.25", "1")
-    assert (reset["r"], reset["t"], next_ask["t"]) == ("3", "2", "2")
-    assert before <= float(ask["te"]) <= float(reset["te"]) <= time.time()
+        client.ask(1, 0.25)
+        client.reset(3, rejoin=True, members=(0, 3))
+        assert client.round_trip > 0
+    paths = [request.split()[0].removeprefix("/api/v1/jobs/mine") for request in server.requests]
+    init, ask, reset, next_ask, rejoin = map(fields_of, server.requests)
+    assert paths == ["", "/query", "/reset", "/query", "/reset"]
+    assert {**init, "run": ""} == {"num_workers": 4, "epsilon": None, "slowest_iterations": 2, "run": ""}
+    assert init["run"]
+    assert ask == {"rank": 3, "round": 1, "iteration": 7, "capability": 0.25}
+    assert reset == {"rank": 3, "round": 2}
+    assert (next_ask["round"], next_ask["iteration"]) == (2, 1)
+    assert 0 < next_ask["round_trip"] < 5
+    assert rejoin == {"rank": 3, "round": 3, "rejoin": True, "members": [0, 3]}
+
+
+def test_a_lease_is_told():
+    with FaultyServer(answer('{"ready": false, "lease": 1.5}')) as server, client_of(server) as client:
+        assert client.ask(1, 0.1).wait() == Decision(False, 1.5)
+
+
+def test_the_round_trip_is_that_of_the_attempt_that_was_answered():
+    release = threading.Event()
+    with FaultyServer(release, OK) as server, client_of(server, timeout=1.0) as client:
+        client.ask(1, 0.1)
+        assert client.round_trip < 0.9
+        release.set()
 
 
 @pytest.mark.parametrize("fault", ["closed", "500", "503", "cut short", "garbage", "asked to wait"])
@@ -89,7 +107,7 @@ def test_a_failed_call_is_tried_again(fault):
         "asked to wait": refusal(409, "not yet", "Retry-After: 1"),
     }
     with FaultyServer(answers[fault], answers[fault], OK) as server, client_of(server, timeout=0.5) as client:
-        assert client.ask(1, 0.1).result() is False
+        assert client.ask(1, 0.1).result().ready is False
         assert len(server.requests) == 3
         asked = [fields_of(request) for request in server.requests]
         assert all(one == asked[0] for one in asked)  # the very same question
@@ -98,7 +116,7 @@ def test_a_failed_call_is_tried_again(fault):
 def test_an_answer_that_does_not_come_in_time_is_asked_for_again():
     release = threading.Event()
     with FaultyServer(release, OK) as server, client_of(server, timeout=0.2) as client:
-        assert client.ask(1, 0.1).result() is False
+        assert client.ask(1, 0.1).result().ready is False
         assert len(server.requests) == 2
         assert server.connections == 2  # a late answer must not be taken for the next question's
         release.set()
@@ -115,7 +133,9 @@ def test_a_connection_that_the_server_closed_meanwhile_costs_no_pause(monkeypatc
 @pytest.mark.parametrize("status", [400, 404, 409, 413])
 def test_a_refusal_is_told_at_once(status):
     with FaultyServer(refusal(status, "unknown rank 3")) as server, client_of(server) as client:
-        with pytest.raises(StateServerError, match=rf"127\.0\.0\.1:{server.port} refused /apply/: unknown rank 3"):
+        with pytest.raises(
+            StateServerError, match=rf"127\.0\.0\.1:{server.port} refused /api/v1/jobs/default/query: unknown rank 3"
+        ):
             client.ask(1, 0.1)
         with pytest.raises(StateServerError, match="unknown rank 3"):
             client.reset(2)
@@ -123,10 +143,13 @@ def test_a_refusal_is_told_at_once(status):
         assert client.round == 1
 
 
-def test_another_kind_of_server_is_recognised():
-    page = b"HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n<html>hi</html>"
+@pytest.mark.parametrize(
+    "body",
+    ["<html>hi</html>", '{"ready": true}', "[]", '{"ready": false, "lease": "soon"}', '{"ready": 0, "lease": -1}'],
+)
+def test_another_kind_of_server_is_recognised(body):
     with (
-        FaultyServer(page) as server,
+        FaultyServer(answer(body)) as server,
         client_of(server) as client,
         pytest.raises(StateServerError, match="is no state server"),
     ):
@@ -139,7 +162,8 @@ def test_it_says_what_it_waits_for_and_gives_up(monkeypatch, caplog, free_port):
     with caplog.at_level(logging.WARNING), pytest.raises(StateServerError) as error:
         client.ask(1, 0.1)
     assert re.fullmatch(
-        rf"gave up on the state server at http://127\.0\.0\.1:{free_port} after \d s of /apply/: .*Connection refused",
+        rf"gave up on the state server at http://127\.0\.0\.1:{free_port} after \d s of "
+        r"/api/v1/jobs/default/query: .*Connection refused",
         str(error.value),
     )
     said = [record.getMessage() for record in caplog.records]
@@ -160,17 +184,16 @@ def test_init_waits_for_the_end_of_another_training(url, jobs, monkeypatch):
         assert jobs.get("default").coordinator.num_workers == 3
 
 
-def test_it_survives_a_restart_of_the_server(start_process, free_port):
-    server = start_process(*SERVE, str(free_port))
-    client = StateServerClient("127.0.0.1", free_port, patience=30.0)
+def test_it_survives_a_restart_of_the_server(start_process, free_port, tmp_path):
+    serve = (*SERVE, str(free_port), "--state-dir", str(tmp_path))
+    server = start_process(*serve)
+    client = StateServerClient("127.0.0.1", free_port, patience=60.0)
     client.init(1, 0.02)
     client.ask(0, 0.1)
     assert server.end(signal.SIGKILL) == -signal.SIGKILL
     answers = []
     asking = threading.Thread(target=lambda: answers.append(client.ask(1, 0.1).result()))
     asking.start()  # nobody there
-    restarted = start_process(*SERVE, str(free_port))  # there, but it knows of no training
-    with StateServerClient("127.0.0.1", restarted.port) as other:
-        other.init(1, 0.02)
-    asking.join(30)
-    assert answers == [True]
+    start_process(*serve)
+    asking.join(60)
+    assert answers == [Decision(True)]

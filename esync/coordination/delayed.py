@@ -1,0 +1,108 @@
+"""Asks a state server in the background: the non-blocking mode with delayed ACK (paper, section 4.2)."""
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from ..handles import Handle, NotDoneError
+from .client import StateServerClient
+from .decision import Decision
+
+T = TypeVar("T")
+
+
+class Pending(Generic[T]):
+    """The handle of what another thread is doing."""
+
+    def __init__(self) -> None:
+        self._done = threading.Event()
+        self._value: T | None = None
+        self._error: BaseException | None = None
+
+    def finish(self, value: T | None = None, error: BaseException | None = None) -> None:
+        """It is done, with a value or an error."""
+        self._value, self._error = value, error
+        self._done.set()
+
+    def done(self) -> bool:
+        """See `Handle`."""
+        return self._done.is_set()
+
+    def result(self) -> T:
+        """See `Handle`."""
+        if not self._done.is_set():
+            raise NotDoneError("there is no answer yet")
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[return-value]
+
+    def wait(self) -> T:
+        """See `Handle`."""
+        self._done.wait()
+        return self.result()
+
+
+class DelayedClient:
+    """A worker's `Coordination` that never keeps it waiting, save at the very beginning.
+
+    Calls are made one after the other, in their order, by a thread. What RESET fails with is raised by the question
+    that follows.
+
+    Args:
+        client: makes the calls.
+    """
+
+    def __init__(self, client: StateServerClient) -> None:
+        self.round = client.round
+        self._client = client
+        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Pending[Any]] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="state server", daemon=True)
+        self._thread.start()
+
+    @property
+    def round_trip(self) -> float:
+        """See `Coordination`."""
+        return self._client.round_trip
+
+    def init(self, num_workers: int, epsilon: float | None, slowest_iterations: int = 1) -> None:
+        """See `Coordination`; this one is waited for: other workers rely on it."""
+        self._start(lambda: self._client.init(num_workers, epsilon, slowest_iterations)).wait()
+
+    def ask(self, iteration: int, capability: float) -> Handle[Decision]:
+        """See `Coordination`; the handle is done when the answer has arrived."""
+        round = self.round
+
+        def ask() -> Decision:
+            self._client.round = round
+            return self._client.ask(iteration, capability).wait()
+
+        return self._start(ask)
+
+    def reset(self, round: int, rejoin: bool = False, members: Sequence[int] | None = None) -> None:
+        """See `Coordination`."""
+        self.round = round
+        self._start(lambda: self._client.reset(round, rejoin, members))
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        self._calls.put(None)
+        self._client.close()
+        self._thread.join(1.0)
+
+    def _start(self, call: Callable[[], T]) -> Pending[T]:
+        pending: Pending[T] = Pending()
+        self._calls.put((call, pending))
+        return pending
+
+    def _work(self) -> None:
+        failure: BaseException | None = None
+        while (item := self._calls.get()) is not None:
+            call, pending = item
+            if failure is None:
+                try:
+                    pending.finish(call())
+                    continue
+                except BaseException as error:
+                    failure = error
+            pending.finish(error=failure)

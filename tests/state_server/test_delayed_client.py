@@ -1,0 +1,109 @@
+"""The client that asks in the background, against the real server behind a slow network, and against a faulty one."""
+
+import logging
+import signal
+import threading
+import time
+
+import pytest
+from faulty_server import OK, FaultyServer, answer, refusal
+
+from esync.coordination import Coordination, Decision
+from esync.coordination.client import StateServerClient, StateServerError
+from esync.coordination.delayed import DelayedClient
+from esync.handles import NotDoneError
+from tests.delaying_proxy import DelayingProxy
+
+DELAY = 0.4
+
+
+def delayed(port: int, rank: int = 0, **options) -> DelayedClient:
+    return DelayedClient(StateServerClient("127.0.0.1", port, rank=rank, **{"patience": 30.0, **options}))
+
+
+def port_of(url: str) -> int:
+    return int(url.rsplit(":", 1)[1])
+
+
+def test_nobody_waits_for_answers(url):
+    with DelayingProxy(port_of(url), DELAY, jitter=DELAY / 4) as proxy:
+        worker: Coordination = delayed(proxy.port)
+        worker.init(1, 0.02)
+        worker.ask(0, 0.5).wait()
+        begun = time.monotonic()
+        question = worker.ask(1, 0.5)
+        assert not question.done()
+        with pytest.raises(NotDoneError):
+            question.result()
+        assert time.monotonic() - begun < DELAY / 4  # the answer cannot be there sooner than 3/4 of the delay
+        assert question.wait() == Decision(True)
+        assert question.done()
+        assert time.monotonic() - begun >= 0.7 * DELAY
+        assert worker.round_trip >= 0.7 * DELAY
+        worker.close()
+
+
+def test_calls_arrive_in_their_order(url):
+    """RESET is not waited for; the question behind it belongs to the new round all the same."""
+    with DelayingProxy(port_of(url), 0.1, jitter=0.1) as proxy:
+        worker = delayed(proxy.port)
+        worker.init(1, 0.02)
+        for round in range(1, 6):
+            assert worker.round == round
+            question = worker.ask(1, 0.5)
+            assert question.wait() == Decision(True)
+            worker.reset(round + 1)
+            assert worker.round == round + 1
+        assert worker.ask(1, 0.5).wait() == Decision(True)
+        worker.close()
+
+
+def test_a_question_outlives_a_restart_of_the_server(start_process, tmp_path):
+    serve = ("-m", "esync.state_server", "--state-dir", str(tmp_path), "--port")
+    server = start_process(*serve, "0")
+    worker = delayed(server.port)
+    worker.init(1, 0.02)
+    server.end(signal.SIGKILL)
+    question = worker.ask(1, 0.5)
+    time.sleep(0.2)
+    assert not question.done()  # and the worker trains on
+    start_process(*serve, str(server.port))
+    assert question.wait() == Decision(True)
+    worker.close()
+
+
+def test_a_refused_reset_is_told_by_the_next_question():
+    with FaultyServer(refusal(409, "the job is in round 1")) as server:
+        worker = delayed(server.port)
+        worker.reset(7)
+        for _ in range(2):
+            question = worker.ask(1, 0.1)
+            with pytest.raises(StateServerError, match="the job is in round 1"):
+                question.wait()
+            assert question.done()
+        assert len(server.requests) == 1
+        worker.close()
+
+
+def test_nobody_begins_before_the_server_knows():
+    with FaultyServer(refusal(503, "busy"), answer("{}")) as server:
+        worker = delayed(server.port)
+        worker.init(4, None)
+        assert len(server.requests) == 2
+        worker.close()
+
+
+def test_it_leaves_at_once(caplog):
+    never = threading.Event()
+    with FaultyServer(OK, never) as server, caplog.at_level(logging.WARNING):
+        worker = delayed(server.port, timeout=60.0)
+        worker.ask(0, 0.1).wait()
+        question = worker.ask(1, 0.1)
+        while len(server.requests) < 2:
+            time.sleep(0.01)
+        worker.close()
+        assert not worker._thread.is_alive()
+        with pytest.raises(StateServerError, match="has been closed"):
+            question.wait()
+        never.set()
+    assert not caplog.records
