@@ -34,7 +34,7 @@ def job(place: str, sshd: Sshd | None, train: dict[str, Any]) -> dict[str, Any]:
     content = description(STEPS, **train)
     if place == "ssh":
         assert sshd is not None
-        content["hosts"] = {name: sshd.entry(name) for name in ADDRESSES}
+        content["hosts"] = {name: sshd.entry(name, env={"PYTHONPATH": str(ROOT)}) for name in ADDRESSES}
     return content
 
 
@@ -56,7 +56,7 @@ def wait(launch: Launch, until: float) -> int:
 def interrupt(file: Path, number: signal.Signals, after: float) -> dict[str, Any]:
     """Start the job, send the launcher a signal after some seconds, and see what is left."""
     with tempfile.TemporaryDirectory(prefix="esync-interrupts-") as folder:
-        launch = Launch(Path(folder), file)
+        launch = Launch(Path(folder), file, PYTHONPATH=str(ROOT))
         try:
             time.sleep(after)
             running = len(launch.processes())
