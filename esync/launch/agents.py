@@ -41,7 +41,7 @@ class AgentProcess:
         self._line = Lifeline(self._popen, ssh.first_lines(host, {}))
         assert self._popen.stdout is not None
         self.output = self._popen.stdout
-        self._rest = b""
+        self._line_so_far: list[bytes] = []
 
     def ask(self, request: Mapping[str, Any]) -> None:
         """Send a request; the answer is what `hear` finds."""
@@ -57,7 +57,11 @@ class AgentProcess:
         if not chunk:
             self._line.cut()
             raise RemoteHostError(complaint(self.host, self._popen.wait(), list(self.said)))
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        *lines, rest = chunk.split(b"\n")
+        if lines:
+            lines[0] = b"".join([*self._line_so_far, lines[0]])
+            self._line_so_far = []
+        self._line_so_far.append(rest)
         answer = None
         for line in lines:
             text = line.decode(errors="replace").strip()

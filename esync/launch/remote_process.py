@@ -42,7 +42,12 @@ class RemoteProcess:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._hear)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        self._popen = subprocess.Popen(tied(command), stdin=subprocess.DEVNULL, start_new_session=True)
+        self._popen = subprocess.Popen(
+            tied(command),
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,  # in one stream, in which the order of the lines is kept
+            start_new_session=True,
+        )
 
     def _hear(self, *_: object) -> None:
         self.told = True

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ import pytest
 from launching import Launch, write
 from sshd import ADDRESSES, Sshd, make_key
 from test_launch_jobs import rounds, run
+from test_launch_supervisor import ends, impatient, spec, supervise  # noqa: F401
 
 from esync.launch.agent import Agent
 from esync.launch.hosts import Host, HostEntry
+from esync.launch.plan import COMMON
 from esync.launch.ports import Ports
 from esync.launch.reach import sentences
 from esync.launch.ssh import pasteable
@@ -156,6 +159,48 @@ def test_a_connection_that_breaks(tmp_path, data_dir, sshd, machines, launch: St
 
 def parent(number: int) -> int:
     return int(Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def far(sshd: Sshd, name: str = "left") -> Host:
+    return Host(name, ADDRESSES[name], False, ADDRESSES[name], HostEntry(**sshd.entry(name)))
+
+
+@pytest.mark.parametrize(
+    ("program", "how", "last"),
+    [
+        ("import sys; print('a'); sys.exit('the loss is NaN')", "ended with exit code 1", "the loss is NaN"),
+        (
+            "import os; print('no newline', end='', flush=True); os.kill(os.getpid(), 9)",
+            "was ended by SIGKILL (by somebody, or by the kernel for want of memory)",
+            "no newline",
+        ),
+    ],
+)
+def test_how_a_process_ended_there(tmp_path, sshd, machines, program, how, last):
+    """Whoever is still there when it ends is deaf to SIGTERM, in a process group of its own, and ended all the same."""
+    deaf = f"""
+        import os, signal, subprocess, sys, time
+        program = "import os, signal, sys, time; signal.signal(15, signal.SIG_IGN); " \\
+                  "open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
+        subprocess.Popen([sys.executable, "-c", program, {str(tmp_path / "child")!r}], start_new_session=True)
+        signal.signal(15, signal.SIG_IGN)
+        while not os.path.exists({str(tmp_path / "child")!r}):
+            time.sleep(0.05)
+        print("deaf", flush=True)
+        time.sleep(60)
+    """
+    outcome, view = supervise(
+        tmp_path,
+        replace(spec("worker-0", deaf, ready="deaf"), host=far(sshd)),
+        replace(spec("worker-1", program, device="gpu0", environment=COMMON), host=far(sshd, "right")),
+        start_timeout=60,
+    )
+    (failure,) = outcome.failures
+    assert (failure.name, failure.where, failure.how) == ("worker-1", "right/gpu0", how)
+    assert failure.last_lines[-1] == last
+    assert view.states == {"worker-0": "ended", "worker-1": "failed"}
+    assert ends(tmp_path / "child")
+    assert (tmp_path / "worker-1.log").read_text().startswith("$ ssh -t ")
 
 
 def test_what_stands_in_the_way_is_told_at_once_for_all_hosts(tmp_path, data_dir, sshd, machines):

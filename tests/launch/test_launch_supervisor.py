@@ -56,7 +56,7 @@ class Recorded:
 
 
 @pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in {"LINGER": 0.2, "GRACE": 1.0, "FAREWELL": 1.0}.items():
         monkeypatch.setattr(config, f"LAUNCH_{name}", seconds)
 
