@@ -91,6 +91,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored, and children inherit that
     if "ssh" in arguments.places and SSHD is None:
         parser.error(f"{MISSING}; or --places here")
     data = find_data_dir(None, "fashion-mnist").resolve()

@@ -6,6 +6,7 @@ Every flag of the worker may be given; it is worth more than the description's s
 import argparse
 import os
 import secrets
+import signal
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -51,6 +52,8 @@ def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, dict[str, Any
 
 def main(words: list[str] | None = None) -> int:
     """Launch; the exit code: 0 done, 1 failed, 2 bad usage."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell has started this with SIGINT ignored
+        signal.signal(number, signal.default_int_handler)
     options, typed = parse_arguments(sys.argv[1:] if words is None else words)
     try:
         return _launch(options, typed)
@@ -63,7 +66,7 @@ def main(words: list[str] | None = None) -> int:
     except OSError as error:
         _complain(f"{error.filename or 'failed'}: {error.strerror or error}")
         return 1
-    except KeyboardInterrupt:  # before the job had begun
+    except KeyboardInterrupt:  # before the job has begun, or after its end
         _complain("interrupted")
         return 1
 
