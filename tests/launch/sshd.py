@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from esync.parenthood import tied
+
 #: Where Debian has it; it is in no ordinary user's PATH.
 SSHD = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/sbin:/usr/local/sbin")
 ADDRESSES = {"left": "127.0.0.2", "right": "127.0.0.3"}
@@ -64,7 +66,7 @@ class Sshd:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         self._log = open(folder / "sshd.log", "wb")  # noqa: SIM115
         self._process = subprocess.Popen(
-            [SSHD, "-D", "-e", "-f", str(folder / "sshd_config")],
+            tied([SSHD, "-D", "-e", "-f", str(folder / "sshd_config")]),  # it ends with the tests, however those end
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
