@@ -41,7 +41,7 @@ def job(place: str, sshd: Sshd | None, train: dict[str, Any]) -> dict[str, Any]:
 def phase(output: str) -> str:
     """How far the job had come, as its launcher has told."""
     states = re.findall(r"workers: ([^\n]*?)(?:  |$)", output, re.MULTILINE)
-    return re.sub(r"\d+ ", "", states[-1]) if states else "before the job"
+    return re.sub(r"\d+ ", "", states[-1]).replace(", ", "+") if states else "before the job"
 
 
 def wait(launch: Launch, until: float) -> int:
@@ -59,7 +59,7 @@ def interrupt(file: Path, number: signal.Signals, after: float) -> dict[str, Any
         launch = Launch(Path(folder), file, PYTHONPATH=str(ROOT))
         try:
             time.sleep(after)
-            running = len(launch.processes())
+            running, before = len(launch.processes()), phase(launch.output)
             sent = time.monotonic()
             launch.process.send_signal(number)
             left = wait(launch, sent + LIMIT)
@@ -71,7 +71,7 @@ def interrupt(file: Path, number: signal.Signals, after: float) -> dict[str, Any
             launch.sweep()
     return {
         "after": after,
-        "phase": phase(output),
+        "phase": before,
         "processes": running,
         "left_after_10_s": left,
         "their_commands": names,

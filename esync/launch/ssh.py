@@ -34,7 +34,7 @@ NO_FOLDER, NO_PYTHON, WRONG_PYTHON, NO_PACKAGE, WRONG_VERSION = range(121, 126)
 #: Of ssh itself: no connection, or no more.
 NO_CONNECTION = 255
 
-# What any Python makes sense of, an old one too.
+# What any Python makes sense of, an old one too; without "!", which means something to csh.
 _BOOT = f"""import sys
 if not (3, 10) <= sys.version_info[:2] <= (3, 13):
     print("%d.%d" % sys.version_info[:2])
@@ -44,7 +44,7 @@ try:
 except ImportError as error:
     print(error)
     sys.exit({NO_PACKAGE})
-if esync.__version__ != sys.argv[1]:
+if not esync.__version__ == sys.argv[1]:
     print(esync.__version__)
     sys.exit({WRONG_VERSION})
 import runpy
@@ -73,7 +73,7 @@ def start_module(host: Host, module: str) -> list[str]:
         'while IFS= read -r line && [ -n "$line" ]; do export "$line"; done; '
         f"cd -- {_folder(host)} 2>/dev/null || exit {NO_FOLDER}; "
         f"command -v {python} >/dev/null 2>&1 || exit {NO_PYTHON}; "
-        f"exec {python} -c {shlex.quote(_BOOT)} {__version__} {module}"
+        f"exec {python} -c {shlex.quote(f'exec({_BOOT!r})')} {__version__} {module}"  # in one line, for csh again
     )
     return [*login(host, "-T"), f"exec sh -c {shlex.quote(script)}"]
 

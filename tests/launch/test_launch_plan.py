@@ -9,7 +9,7 @@ import launching
 import pytest
 
 from esync import arguments
-from esync.launch import flags
+from esync.launch import flags, ssh
 from esync.launch.description import Description, DescriptionError
 from esync.launch.ground import Supplies
 from esync.launch.hosts import locate
@@ -239,6 +239,14 @@ def test_a_command_can_be_pasted_into_a_shell():
     worker = make(launching.description([0.1]), log_dir="my logs").workers[0]
     assert "--log-dir 'my logs/lenet/esync/left'" in worker.shell
     assert worker.shell.startswith("DMLC_ROLE=worker DMLC_PS_ROOT_URI=127.0.0.1 ")
+
+
+def test_a_command_for_another_machine_suits_any_login_shell():
+    host = make(several_machines()).workers[1].host
+    *_, address, line = ssh.start_module(host, "esync.launch.agent")
+    assert address == "me@10.0.0.6"
+    assert line.startswith("exec sh -c ")
+    assert not set(line) & {"\n", "!"}
 
 
 def test_a_command_for_another_machine_can_be_pasted():
