@@ -1,0 +1,84 @@
+"""The training loop: what becomes of batches and samples when iterations are given up."""
+
+from typing import Any
+
+import numpy as np
+
+import esync
+from esync.algorithms import ESync
+from esync.data import Batches
+from esync.engine import mx
+from esync.training import Iteration, train
+
+from .scripted_world import World
+from .test_trainer import flat
+
+ROUNDS, BATCH, SAMPLES = 3, 4, 30
+
+
+class Remembering(Batches):
+    """Batches that keep a list of what was taken from them."""
+
+    taken: list[list[float]]
+
+    def __next__(self) -> tuple[np.ndarray, np.ndarray]:
+        images, labels = super().__next__()
+        self.taken.append([round(255 * value) for value in images[:, 0, 0, 0].tolist()])
+        return images, labels
+
+
+class Kept:
+    """The rounds of a run: num_samples of each, and which batches had been taken by then."""
+
+    def __init__(self, batches: Remembering) -> None:
+        self.batches = batches
+        self.samples: list[int] = []
+        self.until: list[int] = []
+
+    def done(self, trainer: esync.Trainer) -> None:
+        self.samples.append(trainer.world.recorder.take()["num_samples"])
+        self.until.append(len(self.batches.taken))
+
+    def poll(self, trainer: esync.Trainer) -> None:
+        pass
+
+    def end(self, trainer: esync.Trainer) -> None:
+        pass
+
+
+def test_the_batch_of_an_iteration_that_is_given_up_is_used_next():
+    images = np.arange(SAMPLES, dtype=np.uint8)[:, np.newaxis, np.newaxis]
+    batches = Remembering(images, np.zeros(SAMPLES, np.uint8), np.arange(SAMPLES), BATCH, seed=1)
+    batches.taken = []
+    net = mx.gluon.nn.Dense(2, in_units=1)
+    net.initialize()
+    model = [0.0] * len(flat(net))
+    world = World(
+        ready=[True] * ROUNDS,
+        answers=[(model, number == ROUNDS, True) for number in range(1, ROUNDS + 1)],
+        prepare=lambda exchange: setattr(exchange, "beginning", model),
+    )
+    trainer = esync.Trainer(
+        net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=ESync(query_mode="delayed-ack"), world=world
+    )
+    trainer.start()
+    world.state_server.round_trip = 5.0  # an iteration takes 2 s, so READY comes in the middle of the fourth
+
+    class Slow(Iteration):
+        def run(self, recorder: Any) -> int:
+            samples = super().run(recorder)
+            world.device.time += 1.5  # of the 2 s that the device takes, and what is missing there comes behind
+            return samples
+
+    rounds = Kept(batches)
+    world.device.seconds = 0.5
+    iteration = Slow(net, mx.gluon.loss.SoftmaxCrossEntropyLoss(), batches, 1, mx.cpu())
+    train(trainer, iteration, rounds)
+    assert rounds.samples == [3 * BATCH] * ROUNDS  # δ − 1 = 2 iterations fit into the round trip
+    assert rounds.until == [4, 8, 12]  # one more was begun in each round, and given up
+    taken = batches.taken
+    assert taken[3] == taken[4]
+    assert taken[7] == taken[8]
+    used = [batch for number, batch in enumerate(taken) if number not in (3, 7, 11)]
+    undisturbed = Batches(images, np.zeros(SAMPLES, np.uint8), np.arange(SAMPLES), BATCH, seed=1)
+    assert used == [[round(255 * value) for value in next(undisturbed)[0][:, 0, 0, 0].tolist()] for _ in used]
