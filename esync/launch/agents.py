@@ -21,6 +21,9 @@ from .complaints import complaint
 from .hosts import Host
 from .lifeline import Lifeline
 
+#: What is kept of its chatter: as many lines as ssh's longest warning has, and some more.
+LAST_LINES = 30
+
 
 class RemoteHostError(ExpectedError):
     """Other machines cannot take part; one sentence for each, with its name."""
@@ -36,7 +39,7 @@ class AgentProcess:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        self.said: deque[str] = deque(maxlen=6)
+        self.said: deque[str] = deque(maxlen=LAST_LINES)
         self._popen = children.start(ssh.start_module(host, agent.__name__), subprocess.PIPE)
         self._line = Lifeline(self._popen, ssh.first_lines(host, {}))
         assert self._popen.stdout is not None

@@ -104,27 +104,34 @@ def _everything() -> list[str]:
     return [entry.name for entry in Path("/proc").iterdir() if entry.name.isdecimal() and (entry / "cmdline").exists()]
 
 
-def test_nothing_is_left_on_any_machine(tmp_path, data_dir, sshd, machines, launch: Start):
-    """The launcher is killed without a chance to say anything; another one is interrupted."""
-    content = description(sshd, [0.1, 0.1], mode="sync", learning_rate=0.001, max_time=300, data_dir=str(data_dir))
-    file = write(tmp_path / "cluster.yaml", content)
-    killed = launch(file)
-    killed.until(trained(machines), 100)
-    busy = run(machines, str(file))  # from another folder here, but to the same one there
+def endless(sshd: Sshd, data_dir: Path) -> dict[str, Any]:
+    """A job of both hosts that only somebody else ends."""
+    return description(sshd, [0.1, 0.1], mode="sync", learning_rate=0.001, max_time=300, data_dir=str(data_dir))
+
+
+def test_nothing_is_left_when_the_launcher_is_killed(tmp_path, data_dir, sshd, machines, launch: Start):
+    """Without a chance to say anything. Before that another one is kept from writing to the same folders there."""
+    file = write(tmp_path / "cluster.yaml", endless(sshd, data_dir))
+    job = launch(file)
+    job.until(trained(machines), 100)
+    busy = run(machines, str(file))  # from another folder here
     assert busy.returncode == 1
     for name in ADDRESSES:
         assert f"host {name}: another job writes its logs to logs/lenet/sync/{name}; wait for its end" in busy.stderr
-    killed.process.kill()
-    assert killed.gone_within(20) == {}
+    job.process.kill()
+    assert job.gone_within(20) == {}
 
-    interrupted = launch(file, "--log-dir", "again")
-    interrupted.until(lambda: all(any(machines.glob(f"{name}/again/**/iter-2.txt")) for name in ADDRESSES), 100)
-    interrupted.process.send_signal(signal.SIGINT)
-    assert interrupted.wait(20) == 1
-    assert interrupted.gone_within(10) == {}
-    assert interrupted.output.endswith("launch: error: ended by SIGINT; all processes of the job have been ended\n")
+
+def test_nothing_is_left_when_the_launcher_is_interrupted(tmp_path, data_dir, sshd, machines, launch: Start):
+    """And the logs are here."""
+    job = launch(write(tmp_path / "cluster.yaml", endless(sshd, data_dir)))
+    job.until(trained(machines), 100)
+    job.process.send_signal(signal.SIGINT)
+    assert job.wait(20) == 1
+    assert job.gone_within(10) == {}
+    assert job.output.endswith("launch: error: ended by SIGINT; all processes of the job have been ended\n")
     for name in ADDRESSES:
-        assert 2 in rounds(tmp_path / "again" / "lenet" / "sync" / name / "cpu")
+        assert 1 in rounds(tmp_path / "logs" / "lenet" / "sync" / name / "cpu")
 
 
 def test_a_worker_that_fails_there(tmp_path, data_dir, sshd, machines, launch: Start):
@@ -211,6 +218,8 @@ def test_what_stands_in_the_way_is_told_at_once_for_all_hosts(tmp_path, data_dir
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     for program in (old, bare):
         program.chmod(0o755)
+    changed = tmp_path / "changed"
+    changed.write_text(f"[127.0.0.2]:{sshd.port} {stranger.with_suffix('.pub').read_text()}")
     other = tmp_path / "other"
     (other / "esync").mkdir(parents=True)
     (other / "esync" / "__init__.py").write_text("__version__ = '9.9'\n")
@@ -222,6 +231,7 @@ def test_what_stands_in_the_way_is_told_at_once_for_all_hosts(tmp_path, data_dir
         hosts = {
             "wrongkey": sshd.entry("left", key=str(stranger)),
             "unknownhost": sshd.entry("left", ssh_options=["-F", "none", "-o", "UserKnownHostsFile=/dev/null"]),
+            "changedhost": sshd.entry("left", ssh_options=["-F", "none", "-o", f"UserKnownHostsFile={changed}"]),
             "portclosed": sshd.entry("left", port=closed.getsockname()[1]),
             "nopython": sshd.entry("left", python="python9"),
             "oldpython": sshd.entry("left", python=str(old)),
@@ -246,6 +256,7 @@ def test_what_stands_in_the_way_is_told_at_once_for_all_hosts(tmp_path, data_dir
     expected = {
         "wrongkey": "the login was refused; name the right user and key under hosts.wrongkey",
         "unknownhost": "its host key is not known here; compare and accept it once with: ssh ",
+        "changedhost": "its host key is another one than known_hosts says; if the machine was set up anew, remove",
         "portclosed": "nobody listens there for ssh; check that sshd runs, and hosts.portclosed.port",
         "nopython": "there is no python9; name the right one with hosts.nopython.python",
         "oldpython": f"{old} there is version 3.8, but 3.10 to 3.13 is needed; name another one with hosts.oldpython",
