@@ -26,6 +26,7 @@ from sshd import ADDRESSES, MISSING, SSHD, Sshd  # noqa: E402
 
 STEPS = [0.1, 0.23, 0.9]  # seconds of an iteration, as in clusters/quick.yaml
 LIMIT = 10.0  # seconds after which nothing may be left
+TO_TRAINING = 120.0  # seconds that the first round may take
 PATIENCE = 30.0  # seconds after which nobody waits any longer for what is left
 
 
@@ -53,11 +54,27 @@ def wait(launch: Launch, until: float) -> int:
         time.sleep(0.1)
 
 
-def interrupt(file: Path, number: signal.Signals, after: float) -> dict[str, Any]:
-    """Start the job, send the launcher a signal after some seconds, and see what is left."""
+def until_training(launch: Launch) -> None:
+    """Wait for the first round."""
+    end = time.monotonic() + TO_TRAINING
+    while " training" not in launch.output and launch.process.poll() is None and time.monotonic() < end:
+        time.sleep(0.1)
+
+
+def interrupt(file: Path, number: signal.Signals, training: bool, after: float) -> dict[str, Any]:
+    """Start the job, send the launcher a signal, and see what is left.
+
+    Args:
+        file: the description.
+        number: the signal.
+        training: count the seconds from the first round, not from the start.
+        after: seconds.
+    """
     with tempfile.TemporaryDirectory(prefix="esync-interrupts-") as folder:
         launch = Launch(Path(folder), file, PYTHONPATH=str(ROOT))
         try:
+            if training:
+                until_training(launch)
             time.sleep(after)
             running, before = len(launch.processes()), phase(launch.output)
             sent = time.monotonic()
@@ -70,6 +87,7 @@ def interrupt(file: Path, number: signal.Signals, after: float) -> dict[str, Any
         finally:
             launch.sweep()
     return {
+        "in_training": training,
         "after": after,
         "phase": before,
         "processes": running,
@@ -86,6 +104,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="What outlives an interrupted launcher?")
     parser.add_argument("--moments", type=int, default=20, help="of each kind (default: %(default)s)")
     parser.add_argument("--longest", type=float, default=15.0, help="seconds of the last moment (default: %(default)s)")
+    parser.add_argument(
+        "--in-training",
+        type=float,
+        default=0.5,
+        help="share of the moments that are counted from the first round, the others from the start "
+        "(default: %(default)s)",
+    )
     parser.add_argument("--places", nargs="+", choices=("here", "ssh"), default=["here", "ssh"])
     parser.add_argument("--signals", nargs="+", choices=("SIGINT", "SIGKILL"), default=["SIGINT", "SIGKILL"])
     parser.add_argument("--seed", type=int, default=0)
@@ -107,7 +132,11 @@ def main() -> int:
                 for name in arguments.signals:
                     chance = random.Random(f"{arguments.seed} {place} {name}")
                     moments = [chance.uniform(0, arguments.longest) for _ in range(arguments.moments)]
-                    found = [interrupt(file, signal.Signals[name], after) for after in moments]
+                    trained = round(arguments.in_training * arguments.moments)  # so many of them count from there
+                    found = [
+                        interrupt(file, signal.Signals[name], index < trained, after)
+                        for index, after in enumerate(moments)
+                    ]
                     rows.append({"place": place, "signal": name, "moments": found})
                     print(line(rows[-1]), flush=True)
         finally:
