@@ -77,6 +77,7 @@ EPSILON_SHARE = 0.1  # of its own iteration: the most that an automatic epsilon 
 EPSILON_PUBLISHED = 0.5  # seconds; what /init/ assumes when a published client does not send epsilon
 LEASE_SHORTEST = 2 / 3  # shortest iteration of the slowest device to reckon with, as a share of its first one
 LEASE_FORGETTING = 0.1  # how fast the shortest of its iterations is forgotten, per iteration
+RESET_PATIENCE = 10.0  # seconds, beyond an iteration, that the slowest may take to take a new model over
 CAPABILITY_SMOOTHING = 0.3  # weight of the newest iteration in the smoothed seconds per iteration
 
 # --- cluster --------------------------------------------------------------------------------------------------
@@ -86,10 +87,16 @@ START_TIMEOUT = 300.0  # seconds to wait for the other processes of the cluster 
 ROUND_TIMEOUT = 600.0  # seconds to wait for the other workers' commits in one round
 WORKERS_GONE = 30.0  # seconds without a connection to any worker before a parameter server ends
 EVERYONE_GONE = 2.0  # seconds without a connection to anybody before a scheduler ends
+PEER_GONE = 5.0  # seconds without a connection to the scheduler or a server before a worker ends
+CONNECTION_GONE = 1.0  # seconds without a connection to a worker before --elastic goes on without it
+LEASE = 30.0  # seconds of silence before --elastic goes on without a worker; longer than any iteration
+HEARTBEAT_EVERY = 0.5  # seconds between two heartbeats of a worker with --elastic; a quarter of a shorter lease
+KEEP_ALIVE = (5, 2, 5)  # seconds of silence before the kernel asks after another machine, between questions; questions
 BUCKET_ELEMENTS = 999_992  # float32 values in one push or pull; just under 4 MB
 
 # --- launcher -------------------------------------------------------------------------------------------------
 LAUNCH_LINE_EVERY = 5.0  # seconds between two lines of progress where the output is no terminal
+LAUNCH_RESTARTS = 3  # replacements of one worker (or starts of a state server) before the job counts as failed
 LAUNCH_LINGER = 2.0  # seconds that the others have to end by themselves after one process has failed
 LAUNCH_GRACE = 4.0  # seconds between asking the processes to end and ending them by force
 LAUNCH_FAREWELL = 20.0  # seconds that servers and scheduler have to end after the last worker

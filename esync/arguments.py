@@ -47,6 +47,7 @@ MODES_OF: dict[str, tuple[str, ...]] = {
     "state_server_ip": ("esync",),
     "state_server_port": ("esync",),
     "local_iterations": ("esync",),
+    "elastic": ("esync", "sync", "async"),
     "epsilon": ("esync",),
     "slowest_iterations": ("esync",),
     "query_mode": ("esync",),
@@ -73,7 +74,7 @@ def _number(
 
 _positive = _number(float, 0, "a number above 0", above=True)
 _not_negative = _number(float, 0, "a number of 0 or more")
-_count = _number(int, 1, "a whole number of 1 or more")
+count = _number(int, 1, "a whole number of 1 or more")
 _index = _number(int, 0, "a whole number of 0 or more")
 _port = _number(int, 1, "a port, 1 to 65535", most=65535)
 
@@ -125,7 +126,7 @@ def build_parser(
     add(
         "-b",
         "--batch-size",
-        type=_count,
+        type=count,
         default=config.BATCH_SIZE,
         help="samples of one iteration on this device (default: %(default)s)",
     )
@@ -166,7 +167,7 @@ def build_parser(
 
     end = parser.add_argument_group("end of the run", "Any of them ends it cleanly, on all workers.")
     add = end.add_argument
-    add("--rounds", type=_count, help="communication rounds; mode async: commits ÷ workers; mode local: iterations")
+    add("--rounds", type=count, help="communication rounds; mode async: commits ÷ workers; mode local: iterations")
     add("--epochs", type=_positive, help="samples of all workers ÷ size of the training set")
     add("--max-time", type=_positive, help="seconds")
     add("--target-accuracy", type=_share, help="test accuracy")
@@ -195,7 +196,7 @@ def build_parser(
     add(
         "-e",
         "--eval-duration",
-        type=_count,
+        type=count,
         default=config.EVAL_DURATION,
         help="evaluate every that many rounds, on rank 0 (default: %(default)s)",
     )
@@ -229,11 +230,11 @@ def build_parser(
     )
     add(
         "--slowest-iterations",
-        type=_count,
+        type=count,
         default=config.SLOWEST_ITERATIONS,
         help="local iterations of the slowest device per round (default: %(default)s)",
     )
-    add("--local-iterations", type=_count, help="that many in every round, without a state server")
+    add("--local-iterations", type=count, help="that many in every round, without a state server")
 
     delay = parser.add_argument_group("delay compensation (mode async)")
     add = delay.add_argument
@@ -244,6 +245,15 @@ def build_parser(
     cluster = parser.add_argument_group("cluster", "Where the others are is said by the DMLC_* variables of MXNet.")
     add = cluster.add_argument
     add("--start-timeout", type=_positive, default=config.START_TIMEOUT, help="seconds (default: %(default)s)")
+    add("--elastic", action="store_true", help="go on without workers that are gone; they may come back later")
+    add(
+        "--lease",
+        type=_positive,
+        default=config.LEASE,
+        help="with --elastic: seconds of silence after which a worker counts as gone; longer than an iteration of the "
+        "slowest one (default: %(default)s)",
+    )
+    add("--redistribute", action="store_true", help="with --elastic: deal out the data of those who are gone")
     add("--round-timeout", type=_positive, default=config.ROUND_TIMEOUT, help="seconds (default: %(default)s)")
     return parser
 
@@ -266,6 +276,9 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> a
         parser.error("--local-iterations fixes the number of local iterations; nobody asks a state server then")
     if options.no_evaluation and typed & {"target_accuracy", "eval_duration"}:
         parser.error("--no-evaluation contradicts --target-accuracy and --eval-duration")
+    needless = typed & {"lease", "redistribute"}
+    if needless and not options.elastic:
+        parser.error(f"--{min(needless)} needs --elastic")
     options.partition = options.partition or ("class" if options.split_by_class else config.PARTITION)
     return options
 

@@ -2,4 +2,10 @@
 
 
 class ExpectedError(Exception):
-    """Its message is all that a user needs: programs print it as one sentence, without a traceback, and exit with 1."""
+    """Its message is all that a user needs: programs print it as one sentence, without a traceback, and exit with 1.
+
+    Attributes:
+        transient: another process in the place of this one may do better.
+    """
+
+    transient = False

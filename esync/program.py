@@ -4,6 +4,7 @@ import logging
 import sys
 from collections.abc import Callable
 
+from . import progress
 from .errors import ExpectedError
 from .watchdog import GRACE, InterruptedBySignalError, Watchdog, leave
 
@@ -26,6 +27,8 @@ def run(name: str, body: Callable[[Watchdog], int], grace: float = GRACE) -> int
     try:
         return body(watchdog)
     except ExpectedError as error:
+        if not error.transient:
+            progress.tell(progress.OVER, reason=str(error))
         print(f"{name}: error: {error}", file=sys.stderr)
     except InterruptedBySignalError as signal:
         print(f"{name}: ended by {signal}", file=sys.stderr)

@@ -1,13 +1,19 @@
 """What a worker says while it trains: a line per round for people, and the same as JSON for the launcher."""
 
 import json
+import os
 import sys
 from dataclasses import asdict, dataclass, replace
-from typing import TextIO
+from typing import Any, TextIO
 
 #: In front of a line of JSON on standard output, where the environment asks for it.
 MARK = "@progress "
 VARIABLE = "ESYNC_PROGRESS"
+#: The same for what happens once; the kinds of it.
+EVENT_MARK = "@event "
+READY = "ready"  # the worker is about to look for the others
+JOINED = "joined"  # the worker has the common model and begins to train
+OVER = "over"  # it ends on purpose, for the reason that it gives: another process in its place would do the same
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,23 @@ def parse(line: str) -> Progress | None:
         return Progress(**json.loads(line[len(MARK) :]))
     except (ValueError, TypeError):
         return None
+
+
+def tell(kind: str, stream: TextIO | None = None, **facts: Any) -> None:
+    """Tell the launcher something that happens once; nothing without a launcher."""
+    if os.environ.get(VARIABLE) == "json":
+        print(EVENT_MARK + json.dumps({"kind": kind, **facts}), file=stream or sys.stdout, flush=True)
+
+
+def parse_event(line: str) -> dict[str, Any] | None:
+    """The event in a line of a worker's output; None where the line is something else."""
+    if not line.startswith(EVENT_MARK):
+        return None
+    try:
+        event = json.loads(line[len(EVENT_MARK) :])
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and isinstance(event.get("kind"), str) else None
 
 
 class Reporter:

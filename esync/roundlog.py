@@ -36,11 +36,12 @@ def write_atomically(path: Path, text: str) -> None:
         raise
 
 
-def claim(log_dir: Path, device: str, overwrite: bool) -> tuple[Path, TextIO]:
+def claim(log_dir: Path, device: str, overwrite: bool, rounds: int = 0, rank: int = -1) -> tuple[Path, TextIO]:
     """A folder for this process's logs, and the lock that keeps it for this process while it is open.
 
     `device` is the name of the folder, "-1", "-2" … behind it where another process of this host has taken it. Logs of
-    an earlier run are moved into a folder `earlier-TIME` inside, or deleted where `overwrite` is true.
+    an earlier run are moved into a folder `earlier-TIME` inside, or deleted where `overwrite` is true. Where this
+    process goes on with a run after so many `rounds`, their logs stay; it looks for the folder of its `rank`.
 
     Raises:
         LogDirectoryError: the folder cannot be made or written.
@@ -49,6 +50,9 @@ def claim(log_dir: Path, device: str, overwrite: bool) -> tuple[Path, TextIO]:
         number = 0
         while True:
             folder = log_dir / (device if number == 0 else f"{device}-{number}")
+            if rounds and _rank_of(folder) not in (rank, None):
+                number += 1
+                continue
             folder.mkdir(parents=True, exist_ok=True)
             lock = open(folder / LOCK_FILE, "w")  # noqa: SIM115 - stays open as long as the process
             try:
@@ -59,6 +63,10 @@ def claim(log_dir: Path, device: str, overwrite: bool) -> tuple[Path, TextIO]:
                 number += 1
         for unfinished in [*folder.glob(".iter-*.txt.*"), *folder.glob(f".{RUN_FILE}.*")]:
             unfinished.unlink()  # of a process that was killed
+        if rounds:
+            for later in [path for path in folder.glob("iter-*.txt") if _number(path) > rounds]:
+                later.unlink()
+            return folder, lock
         earlier = [*folder.glob("iter-*.txt"), *folder.glob(RUN_FILE)]
         if earlier and not overwrite:
             aside = folder / time.strftime("earlier-%Y%m%dT%H%M%S")
@@ -75,6 +83,19 @@ def claim(log_dir: Path, device: str, overwrite: bool) -> tuple[Path, TextIO]:
     return folder, lock
 
 
+def _rank_of(folder: Path) -> int | None:
+    """Whose logs are in a folder; None where that is not known."""
+    try:
+        return int(json.loads((folder / RUN_FILE).read_text())["rank"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _number(path: Path) -> int:
+    digits = path.stem.removeprefix("iter-")
+    return int(digits) if digits.isdecimal() else 0
+
+
 class RoundLog:
     """Writes the rounds of one worker.
 
@@ -82,13 +103,17 @@ class RoundLog:
         log_dir: base folder.
         device: cpu, gpu0, gpu1 …
         overwrite: delete an earlier run's logs instead of moving them aside.
+        rounds: of this run that have been logged already, by a process that has died; 0 where it begins.
+        rank: of this worker, to find its folder again.
 
     Attributes:
         folder: where the files are.
     """
 
-    def __init__(self, log_dir: str | Path, device: str, overwrite: bool = False) -> None:
-        self.folder, self._lock = claim(Path(log_dir), device, overwrite)
+    def __init__(
+        self, log_dir: str | Path, device: str, overwrite: bool = False, rounds: int = 0, rank: int = -1
+    ) -> None:
+        self.folder, self._lock = claim(Path(log_dir), device, overwrite, rounds, rank)
         self._rounds: dict[int, dict[str, Any]] = {}  # those that may still get an accuracy
         self._queue: queue.SimpleQueue[tuple[Path, str] | None] = queue.SimpleQueue()
         self._failure: OSError | None = None
@@ -107,7 +132,9 @@ class RoundLog:
 
     def accuracy(self, number: int, accuracy: float) -> None:
         """The accuracy of the weights that round `number` has ended with has arrived: write that round again."""
-        entry = self._rounds.pop(number)
+        entry = self._rounds.pop(number, None) or self._logged(number)
+        if entry is None:
+            return  # a round of a process that died before it had logged it
         self._put(self._path(number), {**entry, "accuracy": accuracy})
         for older in [other for other in self._rounds if other < number]:
             del self._rounds[older]
@@ -119,6 +146,14 @@ class RoundLog:
             self._thread.join()
             self._lock.close()
         self._check()
+
+    def _logged(self, number: int) -> dict[str, Any] | None:
+        """A round that a process before this one has logged."""
+        try:
+            entry = json.loads(self._path(number).read_text())
+        except (OSError, ValueError):
+            return None
+        return entry if isinstance(entry, dict) else None
 
     def _path(self, number: int) -> Path:
         return self.folder / f"iter-{number}.txt"

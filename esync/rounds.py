@@ -39,6 +39,8 @@ class RoundKeeper:
         every: rounds between two evaluations.
         target: test accuracy that ends the run; None for none.
         now: the clock, in seconds.
+        round: the last round that is over, where this worker has come into a running job.
+        elapsed: seconds that this job has lasted by now.
     """
 
     def __init__(
@@ -50,16 +52,20 @@ class RoundKeeper:
         every: int = 1,
         target: float | None = None,
         now: Callable[[], float] = time.perf_counter,
+        round: int = 0,
+        elapsed: float = 0.0,
     ) -> None:
         self._logs, self._reporter, self._facts = logs, reporter, facts
         self._examiner, self._every, self._target = examiner, every, target
         self._meter = TrafficMeter()
         self._pending: tuple[int, Evaluation] | None = None
         self._accuracy: tuple[int, float] | None = None  # round, value
-        self._round = 0  # the last one logged
+        self._round = round  # the last one logged
         self._examined = 0  # the last one whose weights went into an evaluation
         self._now = now
-        self._began = self._ended = self._wrote_facts = now()
+        self._ended = self._wrote_facts = now()
+        self._began = self._ended - elapsed
+        self._logs.run({**facts, "rounds": round, "finished": False})
 
     def done(self, trainer: Trainer) -> None:
         """Log, evaluate and report the round that the last step has ended."""

@@ -4,6 +4,7 @@ ps-lite and the HTTP client keep their sockets to themselves, but every open fil
 /proc/self/fd, and TCP_INFO tells the rest. Linux only; elsewhere, and on kernels that do not count, nothing is found.
 """
 
+import contextlib
 import os
 import socket
 import stat
@@ -46,35 +47,77 @@ def connections() -> list[Connection]:
     return [connection for connection in found if connection.there not in ends]
 
 
-def _connections() -> Iterator[Connection]:
+def _duplicates() -> Iterator[socket.socket]:
+    """The TCP sockets of this process, each as a duplicate that the caller closes."""
     try:
         numbers = [int(name) for name in os.listdir("/proc/self/fd")]
     except OSError:
         return
     for number in numbers:
         try:
-            status = os.fstat(number)
-            if not stat.S_ISSOCK(status.st_mode):
+            if not stat.S_ISSOCK(os.fstat(number).st_mode):
                 continue
-            with socket.socket(fileno=os.dup(number)) as duplicate:
-                if duplicate.type != socket.SOCK_STREAM or duplicate.family not in (socket.AF_INET, socket.AF_INET6):
-                    continue
+            duplicate = socket.socket(fileno=os.dup(number))
+        except OSError:
+            continue  # closed meanwhile
+        if duplicate.type == socket.SOCK_STREAM and duplicate.family in (socket.AF_INET, socket.AF_INET6):
+            yield duplicate
+        else:
+            duplicate.close()
+
+
+def _connections() -> Iterator[Connection]:
+    for duplicate in _duplicates():
+        with duplicate:
+            try:
                 if duplicate.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
                     continue
                 here, there = duplicate.getsockname()[:2], duplicate.getpeername()[:2]
                 info = duplicate.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_SIZE)
-        except OSError:
-            continue  # closed meanwhile, or never connected
-        if len(info) < _RECEIVED_OFFSET + 8:
-            continue
-        yield Connection(
-            status.st_ino,
-            here,
-            there,
-            info[_STATE_OFFSET] == _ESTABLISHED,
-            _BYTES_ACKED.unpack_from(info, _ACKED_OFFSET)[0],
-            _BYTES_RECEIVED.unpack_from(info, _RECEIVED_OFFSET)[0],
-        )
+                inode = os.fstat(duplicate.fileno()).st_ino
+            except OSError:
+                continue  # closed meanwhile, or never connected
+            if len(info) < _RECEIVED_OFFSET + 8:
+                continue
+            yield Connection(
+                inode,
+                here,
+                there,
+                info[_STATE_OFFSET] == _ESTABLISHED,
+                _BYTES_ACKED.unpack_from(info, _ACKED_OFFSET)[0],
+                _BYTES_RECEIVED.unpack_from(info, _RECEIVED_OFFSET)[0],
+            )
+
+
+def listening() -> set[int]:
+    """The TCP ports that this process listens on."""
+    ports = set()
+    for duplicate in _duplicates():
+        with duplicate, contextlib.suppress(OSError):
+            if duplicate.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                ports.add(int(duplicate.getsockname()[1]))
+    return ports
+
+
+def keep_alive(idle: int, interval: int, count: int) -> None:
+    """Have the kernel find out about other machines that are gone without a word, for all connections of this process.
+
+    Args:
+        idle: seconds without a sign of the other side before it is asked for one.
+        interval: seconds between two questions.
+        count: questions without an answer after which the connection has ended.
+    """
+    options = {
+        socket.TCP_KEEPIDLE: idle,
+        socket.TCP_KEEPINTVL: interval,
+        socket.TCP_KEEPCNT: count,
+        socket.TCP_USER_TIMEOUT: 1000 * (idle + interval * count),  # milliseconds, for data that is under way
+    }
+    for duplicate in _duplicates():
+        with duplicate, contextlib.suppress(OSError):
+            duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in options.items():
+                duplicate.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 class TrafficMeter:

@@ -103,6 +103,22 @@ class Trainer(GluonTrainer):
         return self.algorithm.round
 
     @property
+    def members(self) -> tuple[int, ...]:
+        """The ranks that take part in the rounds: all of them, unless dead ones are left out (known after `start`)."""
+        result = self.algorithm.result
+        return result.members if result is not None and result.members else tuple(range(self.workers))
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds that the run has lasted by the last exchange."""
+        return self.algorithm.result.elapsed if self.algorithm.result is not None else 0.0
+
+    @property
+    def replacement(self) -> bool:
+        """Whether this worker has taken over the slot of a dead one, in a job that runs (known after `start`)."""
+        return self.algorithm.exchange is not None and self.algorithm.exchange.replacement
+
+    @property
     def local_iterations(self) -> int:
         """Local iterations of the round under way; right after an exchange, those of the round that it ended."""
         return self.algorithm.local_iterations

@@ -39,10 +39,13 @@ class Iteration:
         batches: the stream of this worker's batches.
         size: height and width of the network's input.
         context: the MXNet device.
+
+    Attributes:
+        batches: as given; may be exchanged for another stream between iterations.
     """
 
     def __init__(self, net: Any, loss: Callable[[Any, Any], Any], batches: Batches, size: int, context: Any) -> None:
-        self._net, self._loss, self._batches = net, loss, batches
+        self._net, self._loss, self.batches = net, loss, batches
         self._size, self._context = size, context
 
     def run(self, recorder: Recorder) -> int:
@@ -52,8 +55,8 @@ class Iteration:
             DivergedError: the loss is NaN or infinite.
         """
         with recorder.phase(GET_BATCH):
-            self._before = self._batches.state()
-            images, labels = next(self._batches)
+            self._before = self.batches.state()
+            images, labels = next(self.batches)
             inputs = resize(mx.nd.array(images, ctx=self._context), self._size)
             targets = mx.nd.array(labels, ctx=self._context)
         with recorder.phase(COMPUTE):
@@ -72,7 +75,7 @@ class Iteration:
 
     def give_back(self) -> None:
         """The batch of the last `run` has not been used: the next one gets it."""
-        self._batches.restore(self._before)
+        self.batches.restore(self._before)
 
 
 def warm_up(trainer: Trainer, iteration: Iteration) -> None:
@@ -83,19 +86,33 @@ def warm_up(trainer: Trainer, iteration: Iteration) -> None:
     trainer.world.recorder.take()
 
 
-def train(trainer: Trainer, iteration: Iteration, rounds: Rounds) -> None:
+def train(
+    trainer: Trainer,
+    iteration: Iteration,
+    rounds: Rounds,
+    batches: Callable[[tuple[int, ...]], Batches] | None = None,
+) -> None:
     """Train until the run is over on all workers; the trainer has been started.
+
+    Args:
+        trainer: of this worker.
+        iteration: what is done again and again.
+        rounds: what is done about finished rounds.
+        batches: this worker's batches, given the ranks that are there, where they depend on those.
 
     Raises:
         DivergedError: see `Iteration.run`.
         JobAbortedError: another worker has ended the run because it failed.
     """
-    recorder = trainer.world.recorder
+    recorder, members = trainer.world.recorder, trainer.members
     while not trainer.finished:
         trainer.step(iteration.run(recorder))
         if trainer.abandoned:
             iteration.give_back()
         if trainer.exchanged:
             rounds.done(trainer)
+            if batches is not None and trainer.members != members:
+                members = trainer.members
+                iteration.batches = batches(members)
         rounds.poll(trainer)
     rounds.end(trainer)

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
-from . import config
+from . import config, progress
 from .errors import ExpectedError
 
 log = logging.getLogger(__name__)
@@ -146,6 +146,7 @@ class Watchdog:
                     log.warning(wait.announcement())
                 if wait.lasted > wait.limit + GRACE:
                     log.error(wait.verdict())
+                    progress.tell(progress.OVER, reason=wait.verdict())
                     leave(1)
             if self._signalled is not None and time.monotonic() - self._signalled >= self._grace:
                 log.error("ended by a signal%s", "".join(f" while waiting for {wait.what}" for wait in waits))

@@ -14,7 +14,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from . import __version__, config, program
+from . import __version__, config, program, progress
 from .arguments import build_parser, parse
 from .environment import ROLES, Cluster, state_server_address
 from .errors import ExpectedError
@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 #: Names this worker's log folder, where the launcher has chosen one for it.
 FOLDER_VARIABLE = "ESYNC_DEVICE_FOLDER"
+#: Set where the launcher knows what to do when this worker dies: then it need not end the whole job.
+SUPERVISED_VARIABLE = "ESYNC_SUPERVISED"
 
 
 class NoSuchDeviceError(ExpectedError):
@@ -128,7 +130,8 @@ def make_trainer(net: Any, options: argparse.Namespace, watchdog: Watchdog, samp
         "seed": options.seed,
         "global learning rate": options.global_lr,
     }
-    world = RealWorld(options.step_time, watchdog, options.start_timeout, options.round_timeout)
+    lease = options.lease if options.elastic else math.inf
+    world = RealWorld(options.step_time, watchdog, options.start_timeout, options.round_timeout, lease)
     try:
         return Trainer(
             net.collect_params(),
@@ -147,10 +150,10 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     """Set everything up, train, leave."""
     import numpy as np
 
-    from .data import Batches, find_data_dir, load, partition
+    from .data import Batches, find_data_dir, load, partition, redistribute
     from .engine import mx
     from .evaluate import EvaluationProcess
-    from .exchange import JobAbortedError
+    from .exchange import JobAbortedError, SlotLostError
     from .models import MODELS, build
     from .progress import VARIABLE, Reporter
     from .roundlog import RoundLog
@@ -167,34 +170,64 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     net = build(options.network, dataset.classes, context, options.seed, not options.no_hybridize)
     trainer = make_trainer(net, options, watchdog, len(dataset.train_labels))
 
-    def iteration(indices: np.ndarray, seed: tuple[int, ...]) -> Iteration:
-        batches = Batches(dataset.train_images, dataset.train_labels, indices, options.batch_size, seed)
+    def batches(indices: np.ndarray, seed: tuple[int, ...]) -> Batches:
+        return Batches(dataset.train_images, dataset.train_labels, indices, options.batch_size, seed)
+
+    def iteration(batches: Batches) -> Iteration:
         return Iteration(net, mx.gluon.loss.SoftmaxCrossEntropyLoss(), batches, MODELS[options.network].size, context)
 
+    joined = False
     try:
-        warm_up(trainer, iteration(np.arange(len(dataset.train_labels)), (options.seed,)))
+        warm_up(trainer, iteration(batches(np.arange(len(dataset.train_labels)), (options.seed,))))
+        progress.tell(progress.READY)
         trainer.start()
-        share = partition(options.partition, dataset.train_labels, trainer.workers, options.seed).shares[trainer.rank]
-        logs = RoundLog(options.log_dir, os.environ.get(FOLDER_VARIABLE, device), options.overwrite)
+        progress.tell(progress.JOINED, rank=trainer.rank, round=trainer.round)
+        joined = True
+        dealt = partition(options.partition, dataset.train_labels, trainer.workers, options.seed)
+
+        def share(members: tuple[int, ...]) -> Batches:
+            present = redistribute(dealt, members, options.seed) if options.redistribute else dealt
+            return batches(present.shares[trainer.rank], (options.seed, trainer.rank))
+
+        folder = os.environ.get(FOLDER_VARIABLE, device)
+        # A replacement goes on with the logs of the dead worker. (A checkpoint of that one could be taken up here.)
+        logged = trainer.round if trainer.replacement else 0
+        logs = RoundLog(options.log_dir, folder, options.overwrite, logged, trainer.rank)
         reporter = Reporter(options.quiet, machine=os.environ.get(VARIABLE) == "json")
         reporter.say(f"worker {trainer.rank} of {trainer.workers} on {device}, logs in {logs.folder}")
+        if trainer.replacement:
+            reporter.say(f"takes the place of a worker that is gone, after round {trainer.round}")
         examiner = None
         if trainer.rank == 0 and not options.no_evaluation:
             examiner = EvaluationProcess(options.network, options.dataset, str(data_dir), trainer.replica.size)
-        facts = {**_facts(options, trainer), "device": device}
-        now = trainer.world.device.now
-        rounds = RoundKeeper(logs, reporter, facts, examiner, options.eval_duration, options.target_accuracy, now)
+        rounds = RoundKeeper(
+            logs,
+            reporter,
+            {**_facts(options, trainer), "device": device},
+            examiner,
+            options.eval_duration,
+            options.target_accuracy,
+            trainer.world.device.now,
+            round=trainer.round,
+            elapsed=trainer.elapsed,
+        )
         try:
-            train(trainer, iteration(share, (options.seed, trainer.rank)), rounds)
+            own = iteration(share(trainer.members))
+            train(trainer, own, rounds, share if options.redistribute else None)
         finally:
             rounds.close()
-    except JobAbortedError:
+    except (JobAbortedError, SlotLostError):
+        trainer.close()
         raise
     except BaseException as error:
+        if joined and SUPERVISED_VARIABLE in os.environ and not isinstance(error, ExpectedError):
+            # The launcher starts a replacement; the others wait for that, or go on without this worker.
+            log.exception("worker %d ends: %s", trainer.rank, error or type(error).__name__)
+            program.leave(1)
         trainer.abort(f"worker {trainer.rank}: {error or type(error).__name__}")
-        raise
-    finally:
         trainer.close()
+        raise
+    trainer.close()
     reporter.say(f"done after {trainer.round} rounds")
     return 0
 

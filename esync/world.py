@@ -1,5 +1,7 @@
 """The real world: seams that lead to MXNet's key store, a state server over HTTP, and this machine's clock."""
 
+import math
+
 from . import config
 from .coordination import Coordination
 from .device import Device, RealDevice
@@ -17,6 +19,8 @@ class RealWorld:
         watchdog: speaks up when something takes long.
         start_timeout: seconds to wait for the other processes of the cluster to appear.
         round_timeout: seconds to wait for the others in one exchange.
+        lease: seconds of silence after which the others go on without a worker; infinite: they wait for it, or for its
+            replacement.
     """
 
     device: Device
@@ -27,12 +31,14 @@ class RealWorld:
         watchdog: Watchdog | None = None,
         start_timeout: float = config.START_TIMEOUT,
         round_timeout: float = config.ROUND_TIMEOUT,
+        lease: float = math.inf,
     ) -> None:
         self.device = RealDevice(step_time)
         self.recorder = Recorder(self.device.now)
         self.watchdog = watchdog or Watchdog()
         self._start_timeout = start_timeout
         self._round_timeout = round_timeout
+        self._lease = lease
 
     def exchange(self, service: Service) -> Exchange:
         """Connect to MXNet's parameter servers, as the DMLC_* variables say."""
@@ -40,7 +46,8 @@ class RealWorld:
 
         take_role("worker")
         cluster = Cluster.from_environment()
-        return KVStoreExchange(service, cluster, self.watchdog, self._start_timeout, self._round_timeout)
+        timeouts = self._start_timeout, self._round_timeout
+        return KVStoreExchange(service, cluster, self.watchdog, *timeouts, self._lease)
 
     def coordination(
         self, address: str | None, rank: int, job: str = config.JOB, delayed: bool = False

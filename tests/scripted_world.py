@@ -102,6 +102,7 @@ class ScriptedExchange(Exchange):
         self.log: list[Any] = []
         self.sent: list[Sent] = []
         self.rounds = 0
+        self.members: tuple[int, ...] = ()
         self.beginning: Sequence[float] = [1.0, 2.0]
 
     def join(self, weights: int, statistics: int, limits: Limits, agreement: dict[str, Any]) -> None:
@@ -111,6 +112,7 @@ class ScriptedExchange(Exchange):
     def begin(self, weights: Any, statistics: Any, model: Any) -> Result:
         self.log.append(("begin", all_of(weights, self.sizes[0]), all_of(statistics, self.sizes[1])))
         model.write(False, 0, np.float32(self.beginning))
+        self.rounds = self.exchanges
         return Result(self.exchanges, 0, 0, 0.0, 0.0, finished=False)
 
     def start(self, payload: Payload, model: Any) -> Completed[Result]:
@@ -129,7 +131,7 @@ class ScriptedExchange(Exchange):
         weights, finished, used = self.answers.pop(0)
         model.write(False, 0, np.float32(weights))
         self.rounds += used
-        return Completed(Result(self.rounds, 0, 0, 0.5, 0.1, finished, used))
+        return Completed(Result(self.rounds, 0, 0, 0.5, 0.1, finished, used, members=self.members))
 
     def stop(self) -> None:
         self.log.append("stop")

@@ -365,6 +365,34 @@ def test_blocking_mode_gives_nothing_up():
         assert not algorithm.abandoned
 
 
+def test_a_replacement_tells_the_state_server_and_never_starts_it():
+    def replaced(exchange: ScriptedExchange) -> None:
+        exchange.replacement, exchange.exchanges = True, 4
+
+    world = World(prepare=replaced, ready=[True], answers=[([0, 0], False, True)])
+    algorithm = ESync()
+    world.start(algorithm)
+    assert [entry for entry in world.made.log if entry[0] in ("init", "ask", "reset")] == [
+        ("reset", 5, True, None),
+        ("ask", 5, 0, 0.25),
+    ]
+
+
+def test_the_state_server_hears_of_members_while_some_are_missing():
+    world = World(ready=[True] * 4, answers=[([0, 0], False, True)] * 4)
+    algorithm = ESync()
+    world.start(algorithm)
+    for members in ((0, 1, 2), (0, 2), (0, 1, 2), (0, 1, 2)):
+        world.made.members = members
+        world.step(algorithm, [1, 1])
+    assert [entry for entry in world.made.log if entry[0] == "reset"] == [
+        ("reset", 2),
+        ("reset", 3, False, (0, 2)),
+        ("reset", 4, False, (0, 1, 2)),
+        ("reset", 5),
+    ]
+
+
 def test_what_is_sent_is_the_update_since_the_last_exchange():
     world = World(ready=[False, True, False, True], answers=[([10, 20], False, True), ([0, 0], False, True)])
     algorithm = ESync(global_lr=0.75)

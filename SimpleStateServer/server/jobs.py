@@ -96,7 +96,7 @@ class Job:
     ) -> None:
         """Take RESET; see `Coordinator.reset`."""
         with self._lock:
-            self.coordinator.reset(rank, round, now, te)
+            self.coordinator.reset(rank, round, now, te, rejoin, members)
             self._took("r", rank, now, round, te, rejoin, members)
             if rejoin:
                 self._tell("rejoin", "a replacement takes its place", rank, round)

@@ -8,7 +8,8 @@ class ASGD(EveryIteration):
     """w ← w − η·g at once; nobody waits. Each worker keeps its own batch-norm statistics."""
 
     name = "async"
+    synchronous = False
 
     def service(self) -> Service:
         """One SGD step for every gradient."""
-        return Service(rule="sgd", synchronous=False)
+        return Service(rule="sgd", synchronous=self.synchronous)

@@ -97,8 +97,9 @@ class Algorithm(ABC):
     Attributes:
         name: as on the command line.
         server_sgd: whether the optimizer is the server's SGD instead of a local one.
+        synchronous: whether all workers end their rounds together.
         exchange_phase: the name of an exchange in the log files.
-        round: rounds completed: exchanges that this worker has taken part in (local: iterations).
+        round: rounds completed; asynchronous: exchanges that this worker has taken part in; local: iterations.
         local_iterations: local iterations of the round under way, or of the one that the last step has ended.
         exchanged: whether the last step ended in an exchange.
         abandoned: whether the last step left its gradients unused, because an exchange was due.
@@ -107,6 +108,7 @@ class Algorithm(ABC):
 
     name: str
     server_sgd = False
+    synchronous = True
     exchange_phase = ""
 
     def __init__(self) -> None:
@@ -162,4 +164,10 @@ class Algorithm(ABC):
         replica.open()
         self.result = exchange.begin(replica.weights, replica.statistics, replica)
         replica.close()
-        self.round = exchange.exchanges
+        self.round = self.result.round if self.synchronous else exchange.exchanges
+
+    def _count(self, result: Result) -> None:
+        """An exchange is over."""
+        self.result = result
+        self.round = result.round if self.synchronous else self.round + result.used
+        self.exchanged = result.used

@@ -14,6 +14,7 @@ class DCASGD(EveryIteration):
     """
 
     name = "dcasgd"
+    synchronous = False
 
     def __init__(self, strength: float = config.DCASGD_LAMBDA, adaptive: bool = config.DCASGD_ADAPTIVE) -> None:
         super().__init__()
@@ -21,4 +22,4 @@ class DCASGD(EveryIteration):
 
     def service(self) -> Service:
         """One compensated SGD step for every gradient; each worker is answered in a channel of its own."""
-        return Service("delay_compensated_sgd", synchronous=False, options=self._options, private=True)
+        return Service("delay_compensated_sgd", synchronous=self.synchronous, options=self._options, private=True)

@@ -1,10 +1,11 @@
 """ESync: local iterations until the state server says that the slowest device is about to be done (paper, Alg. 1)."""
 
 import math
+from collections.abc import Sequence
 
 from .. import config
 from ..coordination import Coordination, Decision
-from ..exchange import Payload, Service
+from ..exchange import Payload, Result, Service
 from ..handles import Handle
 from ..measure import CHECK_READY, COMPUTE, GLOBAL_UPDATE, LOCAL_UPDATE
 from .base import Algorithm, Surroundings
@@ -59,6 +60,7 @@ class ESync(Algorithm):
         self._free_until = -math.inf  # no question before that: the end of a lease
         self._ready_after = math.inf  # local iterations at the question that the last round's READY answered
         self._unasked: list[float] = []  # seconds of the iterations since the newest question
+        self._complete = True
 
     def start(self, surroundings: Surroundings) -> None:
         """Connect, begin with the common model, and tell the state server what is known of this device's speed."""
@@ -71,8 +73,10 @@ class ESync(Algorithm):
             if exchange.rank == 0 and not exchange.replacement:
                 self._coordination.init(exchange.workers, self._epsilon, self._slowest_iterations)
         self._begin(exchange)
-        if self._coordination is not None:
+        if self._coordination is not None and self.result is not None and not self.result.finished:
             self._coordination.round = self.round + 1
+            if exchange.replacement:
+                self._coordination.reset(self.round + 1, rejoin=True, members=self._members(self.result))
             self._coordination.ask(0, surroundings.capability()).wait()
 
     def step(self, batch_size: int) -> None:
@@ -81,6 +85,8 @@ class ESync(Algorithm):
         Where its answers are not waited for, READY may have come while the gradients were computed: then they are left
         unused.
         """
+        if self.exchange is not None:
+            self.exchange.heartbeat()
         self.abandoned = self._called()
         if not self.abandoned:
             self._iterate(batch_size)
@@ -137,16 +143,21 @@ class ESync(Algorithm):
             replica = self.replica
             replica.open()
             payload = Payload(replica.update(), replica.statistics, self._samples, self.global_lr)
-            self.result = self.exchange.start(payload, replica).wait()
+            result = self.exchange.start(payload, replica).wait()
             replica.close()
-        self.round += self.result.used
-        self.exchanged = self.result.used
+        self._count(result)
         self._samples = 0
-        if self._coordination is not None and not self.result.finished:
-            self._coordination.reset(self.round + 1)
+        if self._coordination is not None and not result.finished:
+            self._coordination.reset(self.round + 1, members=self._members(result))
 
     def close(self) -> None:
         """Leave."""
         super().close()
         if self._coordination is not None:
             self._coordination.close()
+
+    def _members(self, result: Result) -> Sequence[int] | None:
+        """Whom the coordinator is to reckon with, where that is not everybody or has not been."""
+        complete = self.exchange is None or len(result.members) in (0, self.exchange.workers)
+        changed, self._complete = not (complete and self._complete), complete
+        return result.members if changed else None

@@ -35,14 +35,13 @@ class EveryIteration(Algorithm):
             replica.open()
             payload = Payload(
                 replica.gradient(hyper.rescale / batch_size),
-                replica.statistics if self.service().synchronous else None,
+                replica.statistics if self.synchronous else None,
                 batch_size,
                 hyper.learning_rate,
                 hyper.momentum,
                 hyper.weight_decay,
             )
-            self.result = self.exchange.start(payload, replica).wait()
+            result = self.exchange.start(payload, replica).wait()
             replica.close()
-        self.round += self.result.used
         self.local_iterations = 1
-        self.exchanged = self.result.used
+        self._count(result)

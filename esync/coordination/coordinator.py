@@ -14,7 +14,7 @@ Where this departs from the published rule, it is to survive real clusters:
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from threading import Lock
 from typing import Any
@@ -77,6 +77,7 @@ class Coordinator:
         self._smoothing = smoothing
         self._round = 1
         self._records = [Record(rank) for rank in range(num_workers)]
+        self._absent: list[int] = []  # ranks that are not reckoned with
         self._last_progress: float | None = None
         self._lock = Lock()
 
@@ -146,8 +147,26 @@ class Coordinator:
                 self._last_progress = now
             return self._answer(record, iteration, now)
 
-    def reset(self, rank: int, round: int, now: float, te: float = 0.0) -> None:
+    def reset(
+        self,
+        rank: int,
+        round: int,
+        now: float,
+        te: float = 0.0,
+        rejoin: bool = False,
+        members: Collection[int] | None = None,
+    ) -> None:
         """Take RESET: the worker holds the model of `round` and begins it. The first one opens the round for all.
+
+        Args:
+            rank: who says so.
+            round: the round.
+            now: the coordinator's time, seconds.
+            te: the worker's own clock; only kept to be shown.
+            rejoin: it has taken over the slot of a dead worker: what that one has said about this round is void, but
+                not what is known of its speed.
+            members: the ranks that take part in the rounds; the others are dead and not reckoned with until they
+                rejoin. None: nothing has changed.
 
         Raises:
             InvalidError: unknown rank, negative or non-finite value.
@@ -157,15 +176,20 @@ class Coordinator:
             record = self._record(rank)
             _count("t", round)
             _seconds("te", te)
+            present = None if members is None else {self._record(member).rank for member in members}
             if not self._round <= round <= self._round + 1:
                 raise ConflictError(f"RESET for round {round} refused: the job is in round {self._round}")
-            if round == record.round:
+            if present is not None:
+                self._absent = [other for other in range(self.num_workers) if other not in present]
+            if rejoin:
+                self._absent = [other for other in self._absent if other != rank]
+            elif round == record.round:
                 return  # told before
             if round > self._round:
                 self._round = round
                 for other in self._records:
                     other.asked, other.ready = -1, False
-            record.round = round
+            record.round, record.asked, record.ready = round, -1, False
             record.finished = now
             record.te = te
             self._last_progress = now
@@ -227,7 +251,8 @@ class Coordinator:
             return NOT_READY  # overtaken by a newer question, so the answer must have been NOT-READY
         if record.ready:
             return READY
-        decision = decide(self._records, record, self._round, self.slowest_iterations, self._epsilon(record), now)
+        present = [other for other in self._records if other.rank not in self._absent]
+        decision = decide(present, record, self._round, self.slowest_iterations, self._epsilon(record), now)
         record.ready = decision.ready
         return decision
 

@@ -41,9 +41,11 @@ def decide(
         now: the coordinator's time, seconds.
     """
     slowest = max(records, key=lambda other: other.speed_rank)  # of equals, the lowest rank
-    if slowest.round != round:
-        return NOT_READY
     begun = record.asked > 0  # nobody exchanges without an iteration
+    if slowest.round != round:
+        # It is still taking the model over. If it is dead, somebody has to exchange for the servers to notice.
+        silent = now - slowest.finished - (slowest_iterations + 1) * slowest.speed_rank
+        return READY if begun and silent > config.RESET_PATIENCE else NOT_READY
     if slowest is record:
         return READY if begun and record.asked >= slowest_iterations else NOT_READY
     if slowest.ready:

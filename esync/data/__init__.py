@@ -3,7 +3,7 @@
 from .batches import Batches, as_floats
 from .datasets import Dataset, find_data_dir, load
 from .errors import DataError
-from .partitions import Partition, parse_partition, partition
+from .partitions import Partition, parse_partition, partition, redistribute
 from .registry import REGISTRY
 
 __all__ = [
@@ -17,4 +17,5 @@ __all__ = [
     "load",
     "parse_partition",
     "partition",
+    "redistribute",
 ]

@@ -3,7 +3,7 @@
 Every sample is in exactly one share, or in `dropped`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,6 +92,33 @@ def dirichlet(labels: np.ndarray, parts: int, alpha: float, seed: int) -> Partit
         largest = max(range(parts), key=lambda i: len(shares[i]))
         shares[empty], shares[largest] = shares[largest][-1:], shares[largest][:-1]
     return Partition(shares, _no_samples())
+
+
+def redistribute(dealt: Partition, members: Collection[int], seed: int) -> Partition:
+    """Deal the shares of workers that are gone out to the others: a function of who is there and the seed.
+
+    Args:
+        dealt: the shares of all workers.
+        members: the ranks that are there.
+        seed: of the order in which samples are dealt out.
+
+    Returns:
+        For each rank its own share and equal parts of those of the missing ones; nothing for those. As it was, where
+        nobody is missing, or nobody is there.
+    """
+    present = sorted(set(members))
+    missing = [rank for rank in range(len(dealt.shares)) if rank not in present]
+    if not missing or not present:
+        return dealt
+    parts: dict[int, list[np.ndarray]] = {rank: [dealt.shares[rank]] for rank in present}
+    for rank in missing:
+        order = np.random.default_rng([seed, rank]).permutation(dealt.shares[rank])
+        for member, part in zip(present, np.array_split(order, len(present)), strict=True):
+            parts[member].append(part)
+    return Partition(
+        [np.concatenate(parts[rank]) if rank in parts else _no_samples() for rank in range(len(dealt.shares))],
+        dealt.dropped,
+    )
 
 
 def _equal_shares(order: np.ndarray, parts: int) -> Partition:

@@ -80,6 +80,8 @@ class Result:
         transfer: seconds that the whole exchange took, less the wait.
         finished: whether the run is over.
         used: whether the payload went into the weights; False where it came after the end of an asynchronous run.
+        elapsed: seconds of the run.
+        members: ranks that take part in the rounds; all of them, unless dead ones are left out.
     """
 
     round: int
@@ -89,6 +91,8 @@ class Result:
     transfer: float
     finished: bool
     used: bool = True
+    elapsed: float = 0.0
+    members: tuple[int, ...] = ()
 
 
 class ExchangeError(ExpectedError):
@@ -97,6 +101,12 @@ class ExchangeError(ExpectedError):
 
 class JobAbortedError(ExchangeError):
     """Some worker has ended the run because it failed; the message is its reason."""
+
+
+class SlotLostError(ExchangeError):
+    """The others have gone on without this worker: it was replaced, or not heard for too long."""
+
+    transient = True
 
 
 class Exchange(Protocol):
@@ -138,6 +148,9 @@ class Exchange(Protocol):
     def start(self, payload: Payload, model: Model) -> Handle[Result]:
         """Send a payload; the handle's result comes when the new model has been written into `model`."""
         ...
+
+    def heartbeat(self) -> None:
+        """Called now and then between exchanges: this worker is alive."""
 
     def stop(self) -> None:
         """Ask for the run to end after the round under way, on all workers."""

@@ -6,9 +6,11 @@ as a pickle).
 """
 
 import json
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from .. import __version__
 from . import wire
 from .layout import Layout
 from .ledger import Limits
@@ -31,6 +33,9 @@ class Greeting:
         private: whether every worker gets an answer of its own.
         limits: what ends the run.
         agreement: whatever else must be the same on all workers; name → value, both shown when they differ.
+        lease: seconds of silence after which the servers go on without a worker; infinite: they wait.
+        address: where this worker listens, host:port; "" where that is not known.
+        aside: it steps back: it is not to be waited for until it greets again.
     """
 
     rank: int
@@ -46,7 +51,11 @@ class Greeting:
     private: bool
     limits: Limits = field(default_factory=Limits)
     agreement: dict[str, Any] = field(default_factory=dict)
+    lease: float = math.inf
+    address: str = ""
+    aside: bool = False
     protocol: int = wire.PROTOCOL
+    version: str = __version__
 
     def layout(self) -> Layout:
         """How this worker's model is cut into buckets."""
@@ -78,7 +87,7 @@ class Greeting:
     def _terms(self) -> dict[str, Any]:
         terms = asdict(self)
         agreement = terms.pop("agreement")
-        for name in ("rank", "nonce"):
+        for name in ("rank", "nonce", "address", "aside"):
             del terms[name]
         return {name.replace("_", " "): value for name, value in {**terms, **agreement}.items()}
 

@@ -17,6 +17,7 @@ from ..engine import mx
 from ..memory import host_view
 from ..program import leave
 from ..rules import make_rule
+from .departures import Departures
 from .greeting import Greeting
 from .inbox import Memory
 from .ledger import Ledger
@@ -44,6 +45,7 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
         self._greeted: Greeting | None = None
         self._server: ParameterServer | None = None
         self._ending = False
+        self._departures: Departures | None = None
 
     def _controller(self) -> Callable[[int, bytes, Any], None]:
         """MXNet's hook for commands; `run` installs it."""
@@ -59,8 +61,15 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
                 greeting.layout(), ledger, rule, greeting.private, time.monotonic, self._memory
             )
             self._greeted = greeting
+            if greeting.lease < math.inf:
+                self._departures = Departures(self._server, greeting.lease, time.monotonic)
             self.kvstore._set_updater(_or_exit(self._on_push))
+        if greeting.aside:
+            self._server.drop(greeting.rank)
+            return
         self._server.join(greeting.rank, greeting.nonce)
+        if self._departures is not None:
+            self._departures.arrived(greeting.rank, greeting.address)
         differences = self._greeted.differences(greeting)
         if differences:
             self._server.ledger.abort(
@@ -73,6 +82,8 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
         if server is None:
             raise RuntimeError("a push came before the first greeting")
         server.push(int(key), host_view(received), host_view(stored))
+        if self._departures is not None:
+            self._departures.look()
         if server.ledger.deserted and not self._ending:
             self._ending = True
             code = 1 if server.ledger.failure else 0

@@ -6,9 +6,11 @@ size is all it takes.
 """
 
 import ctypes
+import math
 import os
 import secrets
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,16 +18,15 @@ import numpy as np
 from .. import config
 from ..engine import mx
 from ..environment import Cluster
-from ..handles import NotDoneError
 from ..memory import host_view
 from ..watchdog import Watchdog
-from . import Exchange, ExchangeError, JobAbortedError, Model, Payload, Result, Service, Source, wire
+from . import Exchange, JobAbortedError, Model, Payload, Result, Service, SlotLostError, Source, wire
 from .greeting import Greeting
 from .layout import Bucket
 from .ledger import Limits
+from .peers import Peers, own_address
+from .pending import LONGEST_PAUSE, PendingExchange
 
-#: Seconds between two looks at the status: the first pause, its growth, the longest.
-FIRST_PAUSE, PAUSE_GROWTH, LONGEST_PAUSE = 0.0005, 1.5, 0.01
 GREETING_COMMAND = 0
 
 
@@ -38,6 +39,8 @@ class KVStoreExchange(Exchange):
         watchdog: speaks up when something takes long.
         start_timeout: seconds to wait for the other processes of the cluster to appear.
         round_timeout: seconds to wait for the servers and the other workers in one exchange.
+        lease: seconds of silence after which the servers go on without a worker; infinite: they wait for it, or for
+            its replacement.
     """
 
     def __init__(
@@ -47,8 +50,10 @@ class KVStoreExchange(Exchange):
         watchdog: Watchdog,
         start_timeout: float = config.START_TIMEOUT,
         round_timeout: float = config.ROUND_TIMEOUT,
+        lease: float = math.inf,
     ) -> None:
         self._service = service
+        self._lease = lease
         self._watchdog = watchdog
         self._round_timeout = round_timeout
         # Buckets are this project's own way of cutting arrays; MXNet must not split them once more.
@@ -59,6 +64,10 @@ class KVStoreExchange(Exchange):
         # A newcomer has a new rank in MXNet (see rendezvous.roster), which leads to the slot that it takes over.
         self.rank: int = self._kv.rank % self.workers
         self.servers = cluster.servers
+        self._peers = Peers((cluster.address, cluster.port), cluster.servers)
+        self._peers.start()
+        self._met = False
+        self._spoke = 0.0
         self._nonce = secrets.randbits(62) + 1
         self._sequence = 0
         self.exchanges = 0
@@ -85,23 +94,24 @@ class KVStoreExchange(Exchange):
             private=service.private,
             limits=limits,
             agreement=agreement,
+            lease=self._lease,
+            address=own_address(),
         )
         self._layout = greeting.layout()
         sizes = [wire.HEADER_ELEMENTS + bucket.stop - bucket.start for bucket in self._layout.buckets]
         self._arrays = [mx.nd.zeros((size,), ctx=mx.cpu()) for size in sizes]
         mx.nd.waitall()
         self._buffers = [host_view(array) for array in self._arrays]  # the same memory
-        with self.patience("the greeting of"):
-            self._kv._send_command_to_servers(GREETING_COMMAND, greeting.encode())
-            keys = [self._layout.status_key(shard) for shard in range(self.servers)]
-            self._kv.init(keys, [mx.nd.zeros((self._message_elements,)) for _ in keys])
-            self._say(wire.NOTHING)
-            mx.nd.waitall()
-        statuses = [self.status(shard) for shard in range(self.servers)]
-        # A worker that died may have been answered by some servers only: its last exchange is then done once more,
-        # and those that have used it already leave it at that.
-        self.exchanges = self._sequence = min(int(status["acknowledged"][self.rank]) for status in statuses)
+        statuses = self._greet(greeting)
         self.replacement = bool(statuses[0]["arrivals"][self.rank] > 1)
+        if self.replacement and service.synchronous:
+            statuses = self._fall_in(greeting, statuses)
+        acknowledged = [int(status["acknowledged"][self.rank]) for status in statuses]
+        # A worker that died may have been answered by some servers only: its last exchange is then done once more,
+        # and those that have used it already leave it at that. Where servers have gone on without it, what was left
+        # half done is over.
+        over = service.synchronous and len({int(status["round"]) for status in statuses}) == 1
+        self.exchanges = self._sequence = max(acknowledged) if over else min(acknowledged)
 
     def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
         """See `Exchange.begin`."""
@@ -117,7 +127,7 @@ class KVStoreExchange(Exchange):
             self._pull_channel(model, channel=0, statistics=True)
             if self._service.private:
                 self._open_channel()
-        return self.report(self.status(0), 0.0, 0.0)
+        return self.report(min(self._statuses(), key=lambda status: int(status["round"])), 0.0, 0.0)
 
     def start(self, payload: Payload, model: Model) -> "PendingExchange":
         """Push the payload and its commit; see `Exchange.start`."""
@@ -143,6 +153,11 @@ class KVStoreExchange(Exchange):
             )
         return PendingExchange(self, model, payload.statistics is not None, self._sequence, begun)
 
+    def heartbeat(self) -> None:
+        """See `Exchange.heartbeat`."""
+        if self._lease < math.inf and time.monotonic() - self._spoke > min(self._lease / 4, config.HEARTBEAT_EVERY):
+            self._say(wire.NOTHING)
+
     def stop(self) -> None:
         """See `Exchange.stop`; server 0 decides when the run ends."""
         self._say_to(0, wire.STOP)
@@ -158,6 +173,7 @@ class KVStoreExchange(Exchange):
         if self._closed:
             return
         self._closed = True
+        self._peers.over()
         with self.patience("the goodbye to"):
             self._say(wire.LEAVE)
             mx.nd.waitall()
@@ -170,7 +186,7 @@ class KVStoreExchange(Exchange):
 
         Raises:
             JobAbortedError: some worker has ended the run because it failed.
-            ExchangeError: this process has been declared dead and replaced.
+            SlotLostError: this process has been declared dead.
         """
         with self.patience("the status of"):
             self._kv.pull(self._layout.status_key(shard), self._status_array)
@@ -179,7 +195,12 @@ class KVStoreExchange(Exchange):
         if status["aborted"]:
             raise JobAbortedError(bytes(status["text"]).decode())
         if status["nonce"][self.rank] != self._nonce:
-            raise ExchangeError(f"another process has taken over the slot of worker {self.rank}")
+            raise SlotLostError(f"another process has taken over the slot of worker {self.rank}")
+        if self._lease < math.inf and not status["member"][self.rank]:
+            raise SlotLostError(
+                f"worker {self.rank} was not heard for {self._lease:g} s, and the others have gone on without it; "
+                "start it again to take the slot back, with a longer --lease if its iterations take longer than that"
+            )
         return status
 
     def report(self, status: Any, wait: float, transfer: float) -> Result:
@@ -193,6 +214,8 @@ class KVStoreExchange(Exchange):
             transfer=transfer,
             finished=0 <= stop_at <= round_,
             used=bool(status["used"][self.rank]),
+            elapsed=float(status["elapsed"]),
+            members=tuple(np.flatnonzero(status["member"]).tolist()),
         )
 
     def pull(self, model: Model, statistics: bool) -> None:
@@ -213,6 +236,42 @@ class KVStoreExchange(Exchange):
             model.write(bucket.statistics, bucket.start, self._values(bucket))
 
     # --- helpers ---------------------------------------------------------------------------------------------------
+
+    def _greet(self, greeting: Greeting) -> list[Any]:
+        """Tell all servers who this is; their statuses."""
+        with self.patience("the greeting of"):
+            self._kv._send_command_to_servers(GREETING_COMMAND, greeting.encode())
+            if not self._met:
+                keys = [self._layout.status_key(shard) for shard in range(self.servers)]
+                self._kv.init(keys, [mx.nd.zeros((self._message_elements,)) for _ in keys])
+                self._met = True
+            self._say(wire.NOTHING)
+            mx.nd.waitall()
+        return self._statuses()
+
+    def _statuses(self) -> list[Any]:
+        return [self.status(shard) for shard in range(self.servers)]
+
+    def _fall_in(self, greeting: Greeting, statuses: list[Any]) -> list[Any]:
+        """Join the rounds of a running job; the servers' statuses then.
+
+        What the dead worker has committed everywhere counts, so the round that it is part of has to end first. Servers
+        that go on without dead workers may have counted this one in from different rounds on: then it steps back and
+        tries again.
+        """
+        with self.patience("the end of the round that the dead worker has committed in at", "") as wait:
+            while True:
+                if all(status["committed"][self.rank] for status in statuses):
+                    time.sleep(LONGEST_PAUSE)
+                    self.heartbeat()
+                    statuses = self._statuses()
+                elif self._lease < math.inf and len({int(status["round"]) for status in statuses}) > 1:
+                    self._kv._send_command_to_servers(GREETING_COMMAND, replace(greeting, aside=True).encode())
+                    time.sleep(LONGEST_PAUSE)
+                    statuses = self._greet(greeting)
+                else:
+                    return statuses
+                wait.check()
 
     @property
     def _channel(self) -> int:
@@ -242,6 +301,7 @@ class KVStoreExchange(Exchange):
         return self._buffers[bucket.index][wire.HEADER_ELEMENTS :]
 
     def _say(self, kind: int, **fields: Any) -> None:
+        self._spoke = time.monotonic()
         for shard in range(self.servers):
             self._say_to(shard, kind, **fields)
 
@@ -249,57 +309,3 @@ class KVStoreExchange(Exchange):
         record = wire.message(kind, rank=self.rank, nonce=self._nonce, sequence=self._sequence, **fields)
         packed = wire.pack(record, self._message_elements)
         self._kv.push(self._layout.status_key(shard), mx.nd.array(packed, dtype=np.float32))
-
-
-class PendingExchange:
-    """The handle of an exchange: polls the status of one server after the other, then pulls the model.
-
-    It is done when all servers have used the payload; `result` pulls the model, which does not depend on any other
-    worker any more.
-    """
-
-    def __init__(self, exchange: KVStoreExchange, model: Model, statistics: bool, sequence: int, begun: float) -> None:
-        self._exchange = exchange
-        self._model = model
-        self._statistics = statistics
-        self._sequence = sequence
-        self._begun = begun
-        self._statuses: list[Any] = []  # of the servers that are done, in order
-        self._result: Result | None = None
-
-    def done(self) -> bool:
-        """Look once; raises JobAbortedError when the run has failed meanwhile."""
-        exchange = self._exchange
-        while len(self._statuses) < exchange.servers:
-            self._latest = exchange.status(len(self._statuses))
-            if self._latest["acknowledged"][exchange.rank] < self._sequence:
-                return False
-            self._statuses.append(self._latest)
-        return True
-
-    def result(self) -> Result:
-        """Pull the model into place."""
-        if self._result is None:
-            if not self.done():
-                raise NotDoneError("the servers have not used this payload yet")
-            self._exchange.pull(self._model, self._statistics)
-            wait = max(float(status["wait"][self._exchange.rank]) for status in self._statuses)
-            transfer = max(0.0, time.perf_counter() - self._begun - wait)
-            self._result = self._exchange.report(self._statuses[0], wait, transfer)
-        return self._result
-
-    def wait(self) -> Result:
-        """Poll with short pauses, growing while nothing happens, until `result` is there."""
-        pause = FIRST_PAUSE
-        with self._exchange.patience("the other workers' commits at", "") as wait:
-            while not self.done():
-                wait.what = f"the commit of {self._missing()}"
-                wait.check()
-                time.sleep(pause)
-                pause = min(pause * PAUSE_GROWTH, LONGEST_PAUSE)
-        return self.result()
-
-    def _missing(self) -> str:
-        """Who has not committed in this round, for the user."""
-        late = np.flatnonzero(self._latest["member"] & ~self._latest["committed"].astype(bool)).tolist()
-        return f"worker {', '.join(map(str, late))}" if late else "all workers to be used by the server"

@@ -91,11 +91,17 @@ class Ledger:
         self._left.discard(rank)
         if self._started is None and self.member.all():
             self._started = now
+        elif self._started is not None:
+            self._elapsed = now - self._started  # for a newcomer's clock
 
     def leave(self, rank: int) -> None:
         """A worker is done; the others' rounds no longer wait for it."""
         self.member[rank] = False
         self._left.add(rank)
+
+    def drop(self, rank: int) -> None:
+        """A worker is gone without a goodbye; the others' rounds no longer wait for it, but it may come back."""
+        self.member[rank] = False
 
     def commit(self, message: Any, now: float) -> list[int]:
         """Note a commit whose payload is complete.

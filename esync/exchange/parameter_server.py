@@ -74,6 +74,7 @@ class ParameterServer:
         self._arriving: dict[int, Any] = {}  # commits whose payload is not complete yet
         self._shelves: dict[int, Shelf] = {}
         self._status: np.ndarray | None = None
+        self.heard: dict[int, float] = {}  # when each worker's present holder was last heard
 
     def join(self, rank: int, nonce: int) -> None:
         """A worker takes slot `rank`.
@@ -83,6 +84,16 @@ class ParameterServer:
         self._arriving.pop(rank, None)
         self._inbox.discard(rank)
         self.ledger.join(rank, nonce, self._clock())
+        self.heard[rank] = self._clock()
+        self._publish_status()
+
+    def drop(self, rank: int) -> None:
+        """The others go on without a worker; what it has committed counts, what it has left half done does not."""
+        self._arriving.pop(rank, None)
+        if rank not in self.ledger.pending:
+            self._inbox.discard(rank)
+        self.ledger.drop(rank)
+        self._apply(self.ledger.due())
         self._publish_status()
 
     def push(self, key: int, received: np.ndarray, stored: np.ndarray) -> None:
@@ -102,6 +113,8 @@ class ParameterServer:
         if channel and header["kind"] == wire.NOTHING:
             np.copyto(stored, received)  # a worker tells us which weights it begins with
         rank, nonce = int(header["rank"]), int(header["nonce"])
+        if self._is_current(rank, nonce):
+            self.heard[rank] = self._clock()
         if header["kind"] != wire.PAYLOAD or not self._is_current(rank, nonce):
             return  # initial values, or a worker whose slot another one has taken
         self._inbox.put(rank, nonce, int(header["sequence"]), bucket.index, received[wire.HEADER_ELEMENTS :])
@@ -124,7 +137,8 @@ class ParameterServer:
 
     def _on_message(self, message: Any) -> None:
         kind, rank = int(message["kind"]), int(message["rank"])
-        if kind != wire.NOTHING and self._is_current(rank, int(message["nonce"])):
+        if self._is_current(rank, int(message["nonce"])):
+            self.heard[rank] = self._clock()
             if kind == wire.COMMIT:
                 self._on_commit(message)
             elif kind == wire.LEAVE:

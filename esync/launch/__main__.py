@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from .. import arguments
+from .. import arguments, config
 from ..errors import ExpectedError
 from . import flags, report, view
 from .agents import Agents
@@ -36,13 +36,24 @@ TOKEN_VARIABLE = "ESYNC_TOKEN"
 def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     """The options of launch, and the worker's flags that were typed."""
     parser = arguments.build_parser(PROGRAM, "Start a whole cluster, as a description says; end it, whatever happens.")
-    parser.usage = f"{PROGRAM} FILE [--dry-run] [--follow] [--json FILE] [flags of the worker, worth more than FILE]"
+    parser.usage = f"{PROGRAM} FILE [flags of launch] [flags of the worker, worth more than FILE]"
     parser.add_argument(
         "file", type=Path, metavar="FILE", help="description of the cluster, for instance clusters/demo.yaml"
     )
     parser.add_argument("--dry-run", action="store_true", help="print the commands instead of running them")
     parser.add_argument("--follow", action="store_true", help="print what the processes print, with their names")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write how the job went to FILE")
+    restarts = parser.add_mutually_exclusive_group()
+    restarts.add_argument(
+        "--max-restarts",
+        type=arguments.count,
+        default=config.LAUNCH_RESTARTS,
+        metavar="N",
+        help="how often each worker that dies is replaced (default: %(default)s)",
+    )
+    restarts.add_argument(
+        "--no-restart", dest="max_restarts", action="store_const", const=0, help="end the job when a worker dies"
+    )
     options = parser.parse_args(words)
     if options.dry_run and options.json:
         parser.error("--json tells how a job went; with --dry-run there is none")
@@ -110,7 +121,7 @@ def _run(job: Plan, agents: Agents, options: argparse.Namespace) -> int:
         with closing(screen):
             for remark in job.remarks:
                 screen.say(remark)
-            outcome = Supervisor(job, folders.processes, screen).run()
+            outcome = Supervisor(job, folders.processes, screen, options.max_restarts).run()
             missing = gather(job, agents, folders.nonce, screen.say)
         figures = report.read_figures(job) if outcome.ok and not missing else None
         if options.json:

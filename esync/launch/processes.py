@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from .. import progress
 from ..progress import Progress
@@ -28,6 +29,7 @@ class Process:
         spec: what to start.
         log: file for its output.
         hear: told its name and every line that goes there.
+        again: it is not the first one of this name: its output goes behind that of the others.
 
     Attributes:
         exit_code: None while it runs; negative for the signal that ended it.
@@ -35,16 +37,20 @@ class Process:
         reported: when that came (time.monotonic); before that, when the process started.
         last_lines: the end of its output.
         told_to_end: whether launch has ended it.
+        events: what it has told about itself, kind → its facts, with "at", the time (time.monotonic).
     """
 
-    def __init__(self, spec: ProcessSpec, log: Path, hear: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, spec: ProcessSpec, log: Path, hear: Callable[[str, str], None], again: bool = False
+    ) -> None:
         self.spec, self.log, self._hear = spec, log, hear
         self.exit_code: int | None = None
         self.progress: Progress | None = None
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
         self.told_to_end = False
+        self.events: dict[str, dict[str, Any]] = {}
         self._rest = b""
-        self._file = open(log, "wb", buffering=0)  # noqa: SIM115 - stays open as long as the process
+        self._file = open(log, "ab" if again else "wb", buffering=0)  # noqa: SIM115 - stays open as long as the process
         self._file.write(f"$ {spec.shell}\n".encode())
         self.reported = time.monotonic()
         self._child = begin(spec)
@@ -139,6 +145,10 @@ class Process:
             return
         if self._awaited and text.startswith(self._awaited):
             self._awaited = ""
+        event = progress.parse_event(text)
+        if event is not None:
+            self.events[event["kind"]] = {**event, "at": time.monotonic()}
+            return
         self._file.write(line)
         if text:
             self.last_lines.append(text)

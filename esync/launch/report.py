@@ -1,6 +1,7 @@
 """What is said at the end of a job: its figures, taken from the logs as the log tools read them, or why it failed."""
 
 import json
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -48,8 +49,18 @@ def success(figures: RunFigures | None, plan: Plan, outcome: Outcome) -> list[st
             )
     if figures.invalid:
         lines.append("too many of them: these figures are not valid; use larger step times, or fewer workers")
+    lines += _casualties(outcome)
     lines.append(f"logs: {plan.mode_folder}, output of the processes: {plan.mode_folder / PROCESSES}")
     return [line for line in lines if line]
+
+
+def _casualties(outcome: Outcome) -> list[str]:
+    """Who was replaced, and who was lost."""
+    counts = Counter(each.name for each in outcome.replacements)
+    times = {1: "once", 2: "twice"}
+    replaced = [f"{name} {times.get(count, f'{count} times')}" for name, count in sorted(counts.items())]
+    lines = [f"replaced after its death: {', '.join(replaced)}"] if replaced else []
+    return [*lines, *([f"lost: {', '.join(outcome.lost)}; the others went on"] if outcome.lost else [])]
 
 
 def failure(outcome: Outcome) -> list[str]:
@@ -78,6 +89,8 @@ def write_json(path: Path, plan: Plan, outcome: Outcome, figures: RunFigures | N
         "interrupted": outcome.interrupted or None,
         "failures": [{**asdict(failure), "log": str(failure.log)} for failure in outcome.failures],
         "exit_codes": outcome.exit_codes,
+        "replacements": [asdict(each) for each in outcome.replacements],
+        "lost": outcome.lost,
         "logs": str(plan.mode_folder),
         "network": plan.options.network,
         "mode": plan.mode_folder.name,

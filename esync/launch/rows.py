@@ -10,7 +10,7 @@ from ..progress import Progress
 
 #: Workers whose local iterations a line lists one by one.
 LISTED = 12
-STYLES = {"failed": "red", "done": "green", "starting": "dim", "waiting": "dim", "ended": "dim"}
+STYLES = {"failed": "red", "lost": "red", "done": "green", "starting": "dim", "waiting": "dim", "ended": "dim"}
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,8 @@ class Row:
         name: of its process.
         host: where it runs.
         device: on what.
-        state: waiting (for the state server), starting, training, done, failed or ended (by launch).
+        state: waiting (for the state server), starting, training, done, failed, lost (the others go on without it) or
+            ended (by launch).
         progress: its last round.
     """
 
@@ -49,8 +50,8 @@ class Totals:
 
 
 def totals(rows: Sequence[Row]) -> Totals:
-    """Add the workers up."""
-    reports = [row.progress for row in rows if row.progress]
+    """Add the workers up; those that are lost do not count any more."""
+    reports = [row.progress for row in rows if row.progress and row.state != "lost"]
     if not reports:
         return Totals()
     evaluated = [report for report in reports if report.accuracy is not None]

@@ -23,6 +23,7 @@ class ProcessSpec:
         ready: beginning of the line that it prints when the processes after it may start; "" if they need not wait.
         endless: it runs until it is told to end.
         port: where it will listen; 0 where it chooses by itself.
+        resumable: started once more, it goes on where it was.
     """
 
     name: str
@@ -34,6 +35,7 @@ class ProcessSpec:
     ready: str = ""
     endless: bool = False
     port: int = 0
+    resumable: bool = False
 
     @property
     def where(self) -> str:

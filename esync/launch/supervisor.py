@@ -11,8 +11,9 @@ from types import FrameType
 
 from .. import config
 from .processes import Process
+from .replacements import LOSE, REPLACE, Replacement, Replacements
 from .rows import Row
-from .spec import Plan
+from .spec import Plan, ProcessSpec
 from .view import View
 
 #: Seconds between two looks at the processes.
@@ -48,12 +49,16 @@ class Outcome:
         failures: in the order in which they were noticed; what follows from the first ones may be among them.
         interrupted: name of the signal that ended it, "" if none did.
         exit_codes: of all processes by name; those that launch has ended are not among them.
+        replacements: processes that were started in the place of others.
+        lost: workers that the others have gone on without.
     """
 
     seconds: float = 0.0
     failures: list[Failure] = field(default_factory=list)
     interrupted: str = ""
     exit_codes: dict[str, int] = field(default_factory=dict)
+    replacements: list[Replacement] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -68,10 +73,12 @@ class Supervisor:
         plan: what to start.
         logs: folder for the output of the processes.
         view: what the user sees.
+        restarts: how often each worker may be replaced.
     """
 
-    def __init__(self, plan: Plan, logs: Path, view: View) -> None:
+    def __init__(self, plan: Plan, logs: Path, view: View, restarts: int = 0) -> None:
         self._plan, self._logs, self._view = plan, logs, view
+        self._replacements = Replacements(restarts, bool(getattr(plan.options, "elastic", False)))
         self._processes: list[Process] = []
         self._outcome = Outcome()
         self._ending = False
@@ -88,6 +95,7 @@ class Supervisor:
             finally:
                 self._end()
         self._outcome.seconds = time.monotonic() - self._began
+        self._outcome.replacements, self._outcome.lost = self._replacements.made, self._replacements.lost
         return self._outcome
 
     # --- the phases of a job -----------------------------------------------------------------------------------------
@@ -97,7 +105,7 @@ class Supervisor:
         for spec in self._plan.processes:
             if self._over:
                 return
-            process = Process(spec, self._logs / f"{spec.name}.log", self._view.hear)
+            process = Process(self._replacements.supervised(spec), self._log_of(spec), self._view.hear)
             self._processes.append(process)
             limit = time.monotonic() + self._plan.options.start_timeout
             while not process.ready and not self._over:
@@ -171,9 +179,12 @@ class Supervisor:
                 if not pipes[number].read():
                     del pipes[number]
         time.sleep(max(0.0, end - time.monotonic()))
-        for process in self._processes:
+        for process in list(self._processes):
             if process.poll():
                 self._note_end(process)
+        for replacement in self._replacements.made:
+            if replacement.reported is None:
+                replacement.follow(self._newest(replacement.name), self._began)
 
     def _note_end(self, process: Process) -> None:
         assert process.exit_code is not None
@@ -181,7 +192,35 @@ class Supervisor:
             return
         self._outcome.exit_codes[process.spec.name] = process.exit_code
         if not self._ending and (process.exit_code != 0 or process.spec.endless):
-            self._outcome.failures.append(self._failure(process, process.how_it_ended))
+            self._deal_with(process)
+
+    def _deal_with(self, process: Process) -> None:
+        """A process has ended where it should not have."""
+        name, how = process.spec.name, process.how_it_ended
+        verdict = self._replacements.verdict(process) if not self._over else ""
+        last = f"; its last line: {process.last_lines[-1]}" if process.last_lines else ""
+        if verdict == REPLACE:
+            self._replacements.made.append(Replacement(name, how, time.monotonic() - self._began))
+            count = self._replacements.count(name)
+            self._view.say(
+                f"{name} ({process.spec.where}) {how}{last}; starting a replacement "
+                f"({count} of at most {self._replacements.restarts}), output in {process.log}"
+            )
+            process.close()
+            self._processes.remove(process)
+            again = self._replacements.again(process.spec)
+            self._processes.append(Process(again, process.log, self._view.hear, again=True))
+        elif verdict == LOSE and self._running("worker"):
+            self._replacements.lost.append(name)
+            self._view.say(f"{name} ({process.spec.where}) {how}{last}; the others go on without it")
+        else:
+            self._outcome.failures.append(self._failure(process, how))
+
+    def _log_of(self, spec: ProcessSpec) -> Path:
+        return self._logs / f"{spec.name}.log"
+
+    def _newest(self, name: str) -> Process:
+        return next(process for process in reversed(self._processes) if process.spec.name == name)
 
     def _failure(self, process: Process, how: str) -> Failure:
         return Failure(process.spec.name, process.spec.where, how, process.log, tuple(process.last_lines))
@@ -208,6 +247,8 @@ class Supervisor:
             state = "training" if process.progress else "starting"
         elif process.told_to_end:
             state = "ended"
+        elif name in self._replacements.lost:
+            state = "lost"
         else:
             state = "failed" if process.exit_code else "done"
         return Row(name, host, device, state, process.progress)

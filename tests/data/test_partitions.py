@@ -4,7 +4,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from esync.data import partition
-from esync.data.partitions import by_class, contiguous, dirichlet, uniform
+from esync.data.partitions import by_class, contiguous, dirichlet, redistribute, uniform
 
 LABELS = st.lists(st.integers(0, 9), min_size=1, max_size=300).map(np.array)
 SPECS = st.sampled_from(["uniform", "contiguous", "class"]) | st.floats(1e-12, 1e6).map("dirichlet:{!r}".format)
@@ -106,3 +106,17 @@ def test_text_that_is_not_understood(spec):
 def test_more_shares_than_samples_or_none(spec, parts):
     with pytest.raises(ValueError, match=f"cannot split 10 samples into {parts} shares"):
         partition(spec, np.zeros(10, int), parts, 0)
+
+
+def test_the_shares_of_the_missing_are_dealt_out():
+    dealt = partition("uniform", np.zeros(1003, np.int64), 4, seed=5)
+    again = redistribute(dealt, [0, 3], seed=5)
+    assert [len(share) for share in again.shares[1:3]] == [0, 0]
+    assert np.array_equal(np.sort(np.concatenate(again.shares)), np.arange(1003))
+    for rank in (0, 3):
+        assert again.shares[rank][: len(dealt.shares[rank])].tolist() == dealt.shares[rank].tolist()
+        assert abs(len(again.shares[rank]) - 1003 / 2) <= 2
+    for member in (0, 3):
+        assert np.array_equal(redistribute(dealt, (3, 0), seed=5).shares[member], again.shares[member])
+    assert redistribute(dealt, range(4), seed=5) is dealt
+    assert redistribute(dealt, [], seed=5) is dealt

@@ -246,3 +246,29 @@ def test_counting_after_the_end_changes_nothing():
     ledger.count(20, 1.0)
     ledger.count(20, 2.0)
     assert (ledger.round, ledger.version, ledger.samples) == (1, 1, 20)
+
+
+def test_the_others_go_on_without_a_worker_that_is_gone():
+    ledger = make(3)
+    commit(ledger, 0, now=1.0)
+    commit(ledger, 2, now=2.0)
+    ledger.drop(1)
+    assert ledger.due() == [0, 2]
+    ledger.applied([0, 2], now=3.0)
+    assert ledger.round == 1
+    assert ledger.status()["member"].tolist() == [1, 0, 1]
+    commit(ledger, 0, now=4.0, sequence=2)
+    assert commit(ledger, 2, now=5.0, sequence=2) == [0, 2]
+    ledger.join(1, 99, now=6.0)  # a newcomer in its slot
+    assert ledger.status()["elapsed"] == 6.0
+    commit(ledger, 0, now=7.0, sequence=3)
+    assert commit(ledger, 2, now=7.0, sequence=3) == []
+    assert commit(ledger, 1, now=8.0) == [0, 1, 2]
+
+
+def test_a_worker_that_is_gone_is_not_waited_for_at_the_end():
+    ledger = make(2)
+    ledger.drop(1)
+    assert not ledger.deserted
+    ledger.leave(0)
+    assert ledger.deserted

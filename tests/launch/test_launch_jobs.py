@@ -68,7 +68,7 @@ def test_two_jobs_at_once_do_not_disturb_each_other(tmp_path, data_dir, launch: 
 def test_a_worker_that_is_killed_and_one_that_diverges(tmp_path, data_dir, launch: Start):
     content = description([0.1, 0.1], max_time=300, data_dir=str(data_dir), learning_rate=0.001, mode="sync")
     file = write(tmp_path / "cluster.yaml", content)
-    killed = launch(file, "--log-dir", "killed")
+    killed = launch(file, "--log-dir", "killed", "--no-restart")
     diverging = launch(file, "--log-dir", "diverging", "--learning-rate", "1e9", "--json", "diverging.json")
 
     killed.until(is_training(killed, tmp_path / "killed"))
@@ -89,6 +89,33 @@ def test_a_worker_that_is_killed_and_one_that_diverges(tmp_path, data_dir, launc
     report = json.loads((tmp_path / "diverging.json").read_text())
     assert not report["done"]
     assert {failure["how"] for failure in report["failures"]} == {"ended with exit code 1"}
+
+
+def test_a_killed_worker_is_replaced_and_a_lost_one_is_done_without(tmp_path, data_dir, launch: Start):
+    content = description([0.1, 0.1, 0.1], data_dir=str(data_dir), local_lr=0.001, rounds=40, elastic=True, lease=20)
+    file = write(tmp_path / "cluster.yaml", content)
+    job = launch(file, "--log-dir", "base", "--json", "job.json", "--max-restarts", "1", "--redistribute")
+    name = "worker-1"
+
+    def pid() -> int | None:
+        found = [number for number, command in job.processes().items() if "--log-dir base/lenet/esync/right" in command]
+        return max(found, default=None)
+
+    def joined(times: int) -> bool:
+        return (tmp_path / f"base/lenet/esync/processes/{name}.log").read_text().count("worker 1 of 3") == times
+
+    for times in (1, 2):
+        job.until(lambda times=times: joined(times) and is_training(job, tmp_path / "base")())
+        os.kill(pid(), signal.SIGKILL)
+        job.until(lambda times=times: job.output.count(f"{name} (right/cpu) was ended by SIGKILL") == times)
+    assert job.wait() == 0, job.output
+    report = json.loads((tmp_path / "job.json").read_text())
+    assert [each["name"] for each in report["replacements"]] == [name]
+    assert report["lost"] == [name]
+    assert report["figures"]["rounds"] == 40
+    assert f"replaced after its death: {name} once" in job.output
+    assert f"lost: {name}; the others went on" in job.output
+    assert job.processes() == {}
 
 
 def test_nothing_outlives_the_launcher(tmp_path, data_dir, launch: Start):

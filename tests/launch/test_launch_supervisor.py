@@ -61,10 +61,12 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(config, f"LAUNCH_{name}", seconds)
 
 
-def supervise(folder: Path, *specs: ProcessSpec, start_timeout: float = 10) -> tuple[Outcome, Recorded]:
+def supervise(
+    folder: Path, *specs: ProcessSpec, start_timeout: float = 10, restarts: int = 0, elastic: bool = False
+) -> tuple[Outcome, Recorded]:
     view = Recorded()
-    plan = Plan(specs, argparse.Namespace(start_timeout=start_timeout), folder)
-    return Supervisor(plan, folder, view).run(), view
+    plan = Plan(specs, argparse.Namespace(start_timeout=start_timeout, elastic=elastic), folder)
+    return Supervisor(plan, folder, view, restarts).run(), view
 
 
 def ends(pid_file: Path, limit: float = 5) -> bool:
@@ -254,3 +256,86 @@ def test_much_output_does_not_stop_a_process(tmp_path):
     content = (tmp_path / "worker-0.log").read_bytes()
     assert content.count(b"x") >= 3_000_000
     assert content.endswith(b"\nend\n")
+
+
+#: A worker that joins, and ends badly as often as the file COUNT does not yet have so many letters.
+FRAIL = """
+    import os, sys
+    print('@event {"kind": "joined", "rank": 0, "round": 0}', flush=True)
+    with open("COUNT", "a+") as file:
+        file.write("x")
+        file.seek(0)
+        lives = len(file.read())
+    print("life", lives, "port", os.environ.get("PORT"), flush=True)
+    if lives <= DEATHS:
+        os.kill(os.getpid(), 9)
+"""
+
+
+def frail(folder: Path, name: str, deaths: int, **more: Any) -> ProcessSpec:
+    return spec(name, FRAIL.replace("COUNT", str(folder / f"{name}.count")).replace("DEATHS", str(deaths)), **more)
+
+
+def test_a_worker_that_dies_is_replaced(tmp_path):
+    worker = frail(tmp_path, "worker-0", 2, environment={"PORT": "7"})
+    outcome, view = supervise(tmp_path, spec("server-0", "import time; time.sleep(0.5)", "server"), worker, restarts=3)
+    assert outcome.ok
+    assert [each.name for each in outcome.replacements] == ["worker-0", "worker-0"]
+    assert outcome.exit_codes["worker-0"] == 0
+    assert all(each.joined is not None and each.joined >= each.at for each in outcome.replacements)
+    assert view.said[0].startswith("worker-0 (here) was ended by SIGKILL")
+    assert "its last line: life 1 port 7; starting a replacement (1 of at most 3)" in view.said[0]
+    lives = [line for line in (tmp_path / "worker-0.log").read_text().splitlines() if line.startswith("life")]
+    assert lives == ["life 1 port 7", "life 2 port None", "life 3 port None"]
+
+
+def test_past_the_limit_the_job_ends(tmp_path):
+    outcome, _ = supervise(tmp_path, spec("server-0", LONG, "server"), frail(tmp_path, "worker-0", 9), restarts=2)
+    assert [failure.name for failure in outcome.failures] == ["worker-0"]
+    assert len(outcome.replacements) == 2
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "raise SystemExit(2)",
+        "raise SystemExit(1)",  # before it has joined
+        """print('@event {"kind": "joined"}\\n@event {"kind": "over", "reason": "NaN"}'); raise SystemExit(1)""",
+    ],
+)
+def test_who_would_fail_again_is_not_replaced(tmp_path, program):
+    outcome, _ = supervise(tmp_path, spec("worker-0", program), spec("worker-1", LONG), restarts=3)
+    assert [failure.name for failure in outcome.failures] == ["worker-0"]
+    assert outcome.replacements == []
+
+
+def test_the_others_may_go_on_without_it(tmp_path):
+    other = spec("worker-1", "import time; time.sleep(1.5)")
+    outcome, view = supervise(tmp_path, frail(tmp_path, "worker-0", 9), other, restarts=1, elastic=True)
+    assert outcome.ok
+    assert (outcome.lost, len(outcome.replacements)) == (["worker-0"], 1)
+    assert view.states == {"worker-0": "lost", "worker-1": "done"}
+    assert view.said[-1].endswith("the others go on without it")
+
+
+def test_with_nobody_left_the_job_has_failed(tmp_path):
+    outcome, _ = supervise(tmp_path, frail(tmp_path, "worker-0", 9), frail(tmp_path, "worker-1", 9), elastic=True)
+    assert len(outcome.failures) == 1
+    assert len(outcome.lost) == 1
+
+
+def test_a_server_that_dies_ends_the_job(tmp_path):
+    outcome, _ = supervise(
+        tmp_path, spec("server-0", "raise SystemExit(1)", "server"), spec("worker-0", LONG), restarts=3
+    )
+    assert [failure.name for failure in outcome.failures] == ["server-0"]
+
+
+def test_a_service_that_goes_on_where_it_was_is_started_again(tmp_path):
+    service = frail(tmp_path, "state-server", 1, role="state server", endless=True, resumable=True)
+    program = service.command[-1] + "\nimport time; time.sleep(60)"
+    service = spec("state-server", program, "state server", endless=True, resumable=True)
+    worker = spec("worker-0", "import time; time.sleep(1.5)")
+    outcome, _ = supervise(tmp_path, service, worker, restarts=3)
+    assert outcome.ok
+    assert [each.name for each in outcome.replacements] == ["state-server"]

@@ -1,0 +1,72 @@
+"""An exchange under way: polls the status of one server after the other, then pulls the model."""
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..handles import NotDoneError
+from . import Model, Result
+
+if TYPE_CHECKING:
+    from .kvstore_worker import KVStoreExchange
+
+#: Seconds between two looks at the status: the first pause, its growth, the longest.
+FIRST_PAUSE, PAUSE_GROWTH, LONGEST_PAUSE = 0.0005, 1.5, 0.01
+
+
+class PendingExchange:
+    """The handle of an exchange: polls the status of one server after the other, then pulls the model.
+
+    It is done when all servers have used the payload; `result` pulls the model, which does not depend on any other
+    worker any more.
+    """
+
+    def __init__(
+        self, exchange: "KVStoreExchange", model: Model, statistics: bool, sequence: int, begun: float
+    ) -> None:
+        self._exchange = exchange
+        self._model = model
+        self._statistics = statistics
+        self._sequence = sequence
+        self._begun = begun
+        self._statuses: list[Any] = []  # of the servers that are done, in order
+        self._result: Result | None = None
+
+    def done(self) -> bool:
+        """Look once; raises JobAbortedError when the run has failed meanwhile."""
+        exchange = self._exchange
+        while len(self._statuses) < exchange.servers:
+            self._latest = exchange.status(len(self._statuses))
+            if self._latest["acknowledged"][exchange.rank] < self._sequence:
+                return False
+            self._statuses.append(self._latest)
+        return True
+
+    def result(self) -> Result:
+        """Pull the model into place."""
+        if self._result is None:
+            if not self.done():
+                raise NotDoneError("the servers have not used this payload yet")
+            self._exchange.pull(self._model, self._statistics)
+            wait = max(float(status["wait"][self._exchange.rank]) for status in self._statuses)
+            transfer = max(0.0, time.perf_counter() - self._begun - wait)
+            self._result = self._exchange.report(self._statuses[0], wait, transfer)
+        return self._result
+
+    def wait(self) -> Result:
+        """Poll with short pauses, growing while nothing happens, until `result` is there."""
+        pause = FIRST_PAUSE
+        with self._exchange.patience("the other workers' commits at", "") as wait:
+            while not self.done():
+                wait.what = f"the commit of {self._missing()}"
+                wait.check()
+                self._exchange.heartbeat()
+                time.sleep(pause)
+                pause = min(pause * PAUSE_GROWTH, LONGEST_PAUSE)
+        return self.result()
+
+    def _missing(self) -> str:
+        """Who has not committed in this round, for the user."""
+        late = np.flatnonzero(self._latest["member"] & ~self._latest["committed"].astype(bool)).tolist()
+        return f"worker {', '.join(map(str, late))}" if late else "all workers to be used by the server"

@@ -1,0 +1,116 @@
+"""Who is left out: decided over real ledgers and weights, with a scripted clock and scripted connections."""
+
+import numpy as np
+import pytest
+
+from esync import config
+from esync.exchange import departures
+from esync.exchange.departures import LOOK_EVERY, Departures
+
+from .memory_servers import MemoryServers
+
+LEASE = 10.0
+
+
+class Situation:
+    """Three workers at ports 90, 91, 92, one server."""
+
+    def __init__(self, synchronous: bool = True) -> None:
+        self.servers = MemoryServers(3, [0.0, 0.0], synchronous=synchronous)
+        self.server = self.servers.nodes[0].server
+        self.connected = {("127.0.0.1", 90 + rank) for rank in range(3)}
+        self.departures = Departures(self.server, LEASE, self.servers.clock, lambda: self.connected)
+        for rank in range(3):
+            self.departures.arrived(rank, f"127.0.0.1:{90 + rank}")
+        self.pass_by(LOOK_EVERY)
+
+    def pass_by(self, seconds: float, heard: tuple[int, ...] = (0, 1, 2)) -> None:
+        """Time goes by, while some workers say something now and then."""
+        for _ in range(round(seconds / LOOK_EVERY)):
+            self.servers.clock.now += LOOK_EVERY
+            for rank in heard:
+                self.servers.say(0, rank)
+            self.departures.look()
+
+    @property
+    def members(self) -> list[int]:
+        return np.flatnonzero(self.server.ledger.member).tolist()
+
+
+@pytest.mark.parametrize("synchronous", [True, False])
+def test_whose_connection_has_ended_is_left_out(synchronous):
+    now = Situation(synchronous)
+    now.connected.remove(("127.0.0.1", 91))
+    now.pass_by(config.CONNECTION_GONE, heard=(0, 2))
+    assert now.members == [0, 1, 2]  # ps-lite may be connecting again
+    now.pass_by(2 * LOOK_EVERY, heard=(0, 2))
+    assert now.members == [0, 2]
+
+
+def test_the_round_goes_on_with_the_others_payloads():
+    now = Situation()
+    values = np.float32([3, 6])
+    now.servers.send(0, 1, values)
+    now.servers.deliver(*now.servers.buckets(1, 1, values))  # dies before its commit
+    now.servers.send(2, 1, 3 * values)
+    now.connected.remove(("127.0.0.1", 91))
+    now.pass_by(config.CONNECTION_GONE + 2 * LOOK_EVERY, heard=(0, 2))
+    assert now.servers.weights().tolist() == [-6, -12]  # the mean over two
+    assert now.servers.status()["round"] == 1
+    assert now.server.memory.staged_bytes == 0
+
+
+def test_what_it_has_committed_counts():
+    now = Situation()
+    for rank in (0, 1):
+        now.servers.send(rank, 1, np.float32([3, 3]))
+    now.connected.remove(("127.0.0.1", 91))
+    now.pass_by(config.CONNECTION_GONE + 2 * LOOK_EVERY, heard=(0, 2))
+    assert now.members == [0, 2]
+    now.servers.send(2, 1, np.float32([6, 6]))
+    assert now.servers.weights().tolist() == [-4, -4]
+
+
+def test_who_is_silent_is_left_out_when_others_wait_for_it():
+    now = Situation()
+    now.pass_by(2 * LEASE, heard=(0, 1))
+    assert now.members == [0, 1, 2]  # a long iteration, and nobody waits
+    for rank in (0, 1):
+        now.servers.send(rank, 1, np.float32([1, 1]))
+    now.pass_by(LOOK_EVERY, heard=(0, 1))
+    assert now.members == [0, 1]
+    assert now.servers.status()["round"] == 1
+
+
+def test_a_slow_one_that_sends_heartbeats_is_waited_for():
+    now = Situation()
+    for rank in (0, 1):
+        now.servers.send(rank, 1, np.float32([1, 1]))
+    now.pass_by(3 * LEASE)
+    assert now.members == [0, 1, 2]
+
+
+def test_a_newcomer_is_counted_in_again():
+    now = Situation()
+    now.connected.remove(("127.0.0.1", 91))
+    now.pass_by(2, heard=(0, 2))
+    now.servers.join(1, nonce=77)
+    now.departures.arrived(1, "127.0.0.1:99")
+    now.pass_by(2, heard=(0, 2))  # its connection is not there yet
+    assert now.members == [0, 1, 2]
+    now.connected.add(("127.0.0.1", 99))
+    now.pass_by(2)
+    assert now.members == [0, 1, 2]
+
+
+def test_the_dead_ones_late_words_do_not_count_as_the_newcomers():
+    now = Situation()
+    now.servers.join(1, nonce=77)
+    before = now.server.heard[1]
+    now.servers.clock.now += 1
+    now.servers.say(0, 1)  # with the old nonce
+    assert now.server.heard[1] == before
+
+
+def test_connections_are_really_looked_at():
+    assert isinstance(departures.connected(), set)
