@@ -150,6 +150,7 @@ def _state_server(
         ready=STATE_SERVER_READY,
         endless=True,
         port=address["state_server_port"],
+        resumable="--state-dir" in words,
     )
 
 

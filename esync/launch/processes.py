@@ -40,9 +40,7 @@ class Process:
         events: what it has told about itself, kind → its facts, with "at", the time (time.monotonic).
     """
 
-    def __init__(
-        self, spec: ProcessSpec, log: Path, hear: Callable[[str, str], None], again: bool = False
-    ) -> None:
+    def __init__(self, spec: ProcessSpec, log: Path, hear: Callable[[str, str], None], again: bool = False) -> None:
         self.spec, self.log, self._hear = spec, log, hear
         self.exit_code: int | None = None
         self.progress: Progress | None = None
