@@ -12,6 +12,8 @@ from typing import ClassVar
 from .errors import ExpectedError
 
 ROLES = ("worker", "server", "scheduler")
+#: The launcher says in it which slot a replacement takes over.
+SLOT_VARIABLE = "ESYNC_SLOT"
 
 
 class EnvironmentProblemError(ExpectedError, ValueError):

@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import config
 from ..engine import mx
-from ..environment import Cluster
+from ..environment import SLOT_VARIABLE, Cluster
 from ..memory import host_view
 from ..watchdog import Watchdog
 from . import Exchange, JobAbortedError, Model, Payload, Result, Service, SlotLostError, Source, wire
@@ -61,8 +61,10 @@ class KVStoreExchange(Exchange):
         with watchdog.waiting(cluster.everyone, start_timeout, Cluster.ADVICE):
             self._kv = mx.kv.create("dist_async")
         self.workers: int = self._kv.num_workers
-        # A newcomer has a new rank in MXNet (see rendezvous.roster), which leads to the slot that it takes over.
-        self.rank: int = self._kv.rank % self.workers
+        # A newcomer has a new rank in MXNet (see rendezvous.roster), which leads to the slot that it takes over; where
+        # several workers have died, only who has started it knows which of them it stands for.
+        slot = os.environ.get(SLOT_VARIABLE) if self._kv.rank >= self.workers else None
+        self.rank: int = int(slot or self._kv.rank) % self.workers
         self.servers = cluster.servers
         self._peers = Peers((cluster.address, cluster.port), cluster.servers)
         self._peers.start()
@@ -244,6 +246,7 @@ class KVStoreExchange(Exchange):
             if not self._met:
                 keys = [self._layout.status_key(shard) for shard in range(self.servers)]
                 self._kv.init(keys, [mx.nd.zeros((self._message_elements,)) for _ in keys])
+                self._peers.look(time.monotonic())  # now all of them are there
                 self._met = True
             self._say(wire.NOTHING)
             mx.nd.waitall()

@@ -67,12 +67,13 @@ class Peers(threading.Thread):
 
     def run(self) -> None:
         """Look again and again."""
-        while not self._over.wait(TICK):
+        while not self._over.is_set():
             keep_alive(*config.KEEP_ALIVE)
             gone = self.look(time.monotonic())
             if gone and not self._over.is_set():
                 self._lost(gone)
                 return
+            self._over.wait(TICK)
 
     def look(self, now: float) -> str:
         """Who is gone, in words; "" where nobody is."""
@@ -82,7 +83,7 @@ class Peers(threading.Thread):
             # ps-lite connects to the scheduler and the servers before anything else of this process connects anywhere.
             if address in self._seen or len(self._seen) < 1 + self._servers:
                 self._seen[address] = now
-        for address, seen in self._seen.items():
+        for address, seen in list(self._seen.items()):
             if now - seen > self._patience:
                 host, port = address
                 if address == self._scheduler:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from .. import progress
+from ..environment import SLOT_VARIABLE
 from ..worker import SUPERVISED_VARIABLE
 from .processes import Process
 from .spec import ProcessSpec
@@ -83,7 +84,12 @@ class Replacements:
             return spec
         return replace(spec, environment={**spec.environment, SUPERVISED_VARIABLE: "1"})
 
-    def again(self, spec: ProcessSpec) -> ProcessSpec:
-        """The process that takes the place of one of `spec`."""
+    def again(self, process: Process) -> ProcessSpec:
+        """What is started in the place of a process."""
+        environment = dict(process.spec.environment)
         # What was meant for the dead one must not reach the new one: so it listens at another port.
-        return replace(spec, environment={name: value for name, value in spec.environment.items() if name != "PORT"})
+        environment.pop("PORT", None)
+        joined = process.events.get(progress.JOINED)
+        if joined is not None:
+            environment[SLOT_VARIABLE] = str(joined["rank"])
+        return replace(process.spec, environment=environment)

@@ -208,7 +208,7 @@ class Supervisor:
             )
             process.close()
             self._processes.remove(process)
-            again = self._replacements.again(process.spec)
+            again = self._replacements.again(process)
             self._processes.append(Process(again, process.log, self._view.hear, again=True))
         elif verdict == LOSE and self._running("worker"):
             self._replacements.lost.append(name)

@@ -7,7 +7,7 @@ the number of workers. So nothing that is still on its way to or from the dead o
 the newcomer, whose rank is not 0, never sends initial values.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from . import messages
@@ -87,21 +87,22 @@ class Roster:
             return [Sending(self._nodes[node.id], answer) for node in message.nodes if node.id in self._nodes]
         return []
 
-    def admit(self, gone: Collection[tuple[str, int]]) -> list[Sending]:
-        """Let newcomers in.
+    def admit(self, gone: Sequence[tuple[str, int]]) -> list[Sending]:
+        """Let newcomers in, to the place that has been empty for the longest time first.
 
         Args:
-            gone: addresses of processes that are there no longer.
+            gone: addresses of processes that are there no longer, the oldest departure first.
         """
         self._waiting = [node for node in self._waiting if (node.host, node.port) not in gone]
         if not self.complete:
             self._arriving = [node for node in self._arriving if (node.host, node.port) not in gone]
             return []
         sendings = []
-        for number, old in sorted(self._nodes.items()):
-            newcomer = next((node for node in self._waiting if node.role == old.role), None)
-            if old.role == WORKER and newcomer is not None and (old.host, old.port) in gone:
-                sendings += self._replace(number, newcomer)
+        for address in gone:
+            newcomer = next((node for node in self._waiting if node.role == WORKER), None)
+            for number, old in list(self._nodes.items()):
+                if old.role == WORKER and newcomer is not None and (old.host, old.port) == address:
+                    sendings += self._replace(number, newcomer)
         return sendings
 
     def _add(self, node: Node) -> None:

@@ -84,7 +84,8 @@ class Switchboard:
                 self._missing[address] = 0
             elif address in self._missing:
                 self._missing[address] += 1
-        gone = [address for address, looks in self._missing.items() if looks >= LOOKS]
+        longest_first = sorted(self._missing.items(), key=lambda item: -item[1])
+        gone = [address for address, looks in longest_first if looks >= LOOKS]
         self._send(self._roster.admit(gone))
         self._mention(self._roster.waiting())
 

@@ -63,12 +63,12 @@ def test_the_newcomer_can_be_replaced_in_turn():
         assert roster.admit(gone)[-1].to.id == worker_id(1 + 3 * generation)
 
 
-def test_two_newcomers_for_two_slots():
+def test_the_slot_that_has_been_empty_for_the_longest_time_comes_first():
     roster, _ = started()
     register(roster, WORKER, 98)
     register(roster, WORKER, 99)
     sendings = roster.admit(gone=[("127.0.0.1", 92), ("127.0.0.1", 90)])
-    assert {port: number for port, number in ids(sendings).items() if port > 92} == {98: worker_id(3), 99: worker_id(5)}
+    assert {port: number for port, number in ids(sendings).items() if port > 92} == {98: worker_id(5), 99: worker_id(3)}
 
 
 def test_a_newcomer_that_has_gone_itself_is_forgotten():
