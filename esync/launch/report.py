@@ -85,6 +85,7 @@ def write_json(path: Path, plan: Plan, outcome: Outcome, figures: RunFigures | N
     """
     content: dict[str, Any] = {
         "done": outcome.ok,
+        "began": outcome.began,
         "seconds": outcome.seconds,
         "interrupted": outcome.interrupted or None,
         "failures": [{**asdict(failure), "log": str(failure.log)} for failure in outcome.failures],

@@ -45,6 +45,7 @@ class Outcome:
     """How a job has ended.
 
     Attributes:
+        began: seconds since 1970.
         seconds: from the start of the first process to the end of the last one.
         failures: in the order in which they were noticed; what follows from the first ones may be among them.
         interrupted: name of the signal that ended it, "" if none did.
@@ -53,6 +54,7 @@ class Outcome:
         lost: workers that the others have gone on without.
     """
 
+    began: float = field(default_factory=time.time)
     seconds: float = 0.0
     failures: list[Failure] = field(default_factory=list)
     interrupted: str = ""
@@ -87,6 +89,7 @@ class Supervisor:
     def run(self) -> Outcome:
         """Start everything, watch it, end what is left."""
         self._began = self._heard = time.monotonic()
+        self._outcome.began = time.time()
         with self._signals():
             try:
                 self._start()

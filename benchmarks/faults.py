@@ -1,0 +1,333 @@
+"""What failures cost: whole emulated jobs on real data whose processes are killed, as a table and with --json FILE.
+
+    python benchmarks/faults.py                                 # all sections
+    python benchmarks/faults.py --sections esync server         # some of them
+    python benchmarks/faults.py --sections esync --kills 3      # a first look
+
+Sections: esync, sync and async kill workers (rank 0 included; half of the kills are aimed at the end of a round, where
+exchanges are), which the launcher replaces; state-server kills the state server, which it starts again; server kills
+the parameter server, once with a launcher that is at work and once with one that is stopped; elastic kills one worker
+of four for good.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+MARK = "ESYNC_BENCHMARK_JOB"
+STEPS = [0.1, 0.15, 0.2, 0.4]  # seconds of one iteration of each worker
+#: Section → kills, rounds, flags.
+KILLS: dict[str, tuple[int, int, dict[str, Any]]] = {
+    "esync": (20, 150, {"mode": "esync", "local_lr": 0.004}),
+    "sync": (5, 60, {"mode": "sync", "learning_rate": 0.01}),
+    "async": (5, 150, {"mode": "async", "learning_rate": 0.004}),
+}
+STATE_SERVER_KILLS = 10
+TARGET = 0.7  # test accuracy that the esync job has to reach
+LIMIT = 1500.0  # seconds for one job
+
+
+class Job:
+    """A launcher and what it has started; nothing outlives the with statement."""
+
+    def __init__(self, folder: Path, *flags: str, **train: Any) -> None:
+        self.mark, self.folder = uuid.uuid4().hex, folder
+        hosts = [f"h{rank}" for rank in range(len(STEPS))]
+        content = {
+            "hosts": {host: {"address": "localhost"} for host in hosts},
+            "scheduler": {"host": "h0"},
+            "servers": [{"host": "h0"}],
+            "state_server": {"host": "h0"},
+            "workers": [
+                {"host": host, "device": "cpu", "step_time": step, "threads": 1}
+                for host, step in zip(hosts, STEPS, strict=True)
+            ],
+            "train": {"network": "lenet", "batch_size": 32, "log_dir": str(folder / "logs"), **train},
+        }
+        (folder / "cluster.yaml").write_text(yaml.safe_dump(content))
+        self.report = folder / "job.json"
+        self.output = folder / "launch.txt"
+        command = [sys.executable, "-m", "esync.launch", str(folder / "cluster.yaml"), "--json", str(self.report)]
+        with open(self.output, "wb") as output:
+            self.launch = subprocess.Popen(
+                [*command, *flags],
+                env={**os.environ, MARK: self.mark},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> "Job":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.launch.send_signal(signal.SIGCONT)
+        self.launch.terminate()
+        try:
+            self.launch.wait(15)
+        except subprocess.TimeoutExpired:
+            self.launch.kill()
+            self.launch.wait()
+        for pid in self.processes():
+            os.kill(pid, signal.SIGKILL)
+
+    def processes(self, *words: str) -> dict[int, str]:
+        """Processes of the job that are alive and whose command line has all these words: id → command line."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdecimal() or int(entry.name) == self.launch.pid:
+                continue
+            try:
+                if f"{MARK}={self.mark}".encode() not in (entry / "environ").read_bytes():
+                    continue
+                if (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                    continue
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if all(word in line for word in words):
+                found[int(entry.name)] = line
+        return found
+
+    def worker(self, rank: int) -> int | None:
+        """The process of a worker."""
+        return min(self.processes("esync.worker", f"/h{rank} "), default=None)
+
+    def rounds(self, rank: int = 0) -> dict[int, float]:
+        """Rounds that a worker has logged → when (time.time)."""
+        found = {}
+        for path in self.folder.glob(f"logs/*/*/h{rank}/cpu/iter-*.txt"):
+            found[int(path.stem.removeprefix("iter-"))] = path.stat().st_mtime
+        return found
+
+    def entries(self, rank: int) -> dict[int, dict[str, Any]]:
+        """What a worker has logged."""
+        paths = self.folder.glob(f"logs/*/*/h{rank}/cpu/iter-*.txt")
+        return {int(path.stem.removeprefix("iter-")): json.loads(path.read_text()) for path in paths}
+
+    def until(self, condition: Callable[[], Any], limit: float = 300.0) -> bool:
+        """Wait while the job runs; whether the condition has come true."""
+        end = time.monotonic() + limit
+        while not condition():
+            if self.launch.poll() is not None or time.monotonic() > end:
+                return bool(condition())
+            time.sleep(0.01)
+        return True
+
+    def finish(self) -> dict[str, Any]:
+        """Wait for the end; the launcher's report."""
+        code = self.launch.wait(LIMIT)
+        report = json.loads(self.report.read_text()) if self.report.exists() else {}
+        if code:
+            print(self.output.read_text()[-3000:], file=sys.stderr)
+        return {**report, "exit_code": code}
+
+
+def kill_workers(section: str, folder: Path, kills: int, chance: random.Random) -> dict[str, Any]:
+    """Kill random workers at random moments, one after the other, each when the one before has been replaced."""
+    _, rounds, train = KILLS[section]
+    ranks = [index % len(STEPS) for index in range(kills)]  # each of them equally often
+    chance.shuffle(ranks)
+    deaths = []
+    with Job(folder, "--rounds", str(rounds), "--max-restarts", str(kills), **train) as job:
+        for number, rank in enumerate(ranks):
+            known = len(job.rounds(rank))
+            if not job.until(lambda rank=rank, known=known: len(job.rounds(rank)) >= known + 3):
+                break
+            aimed = number % 2 == 1
+            if aimed:  # the round ends when the slowest worker's iteration does
+                ends = sorted(job.rounds(rank).values())
+                lasts = statistics.median(b - a for a, b in zip(ends[-4:], ends[-3:], strict=False))
+                time.sleep(max(0.0, ends[-1] + lasts - time.time() - chance.uniform(0.0, 0.06)))
+            else:
+                time.sleep(chance.uniform(0.0, 1.0))
+            victim, last = job.worker(rank), max(job.rounds(rank), default=0)
+            if victim is None:
+                break
+            os.kill(victim, signal.SIGKILL)
+            death = {"rank": rank, "aimed": aimed, "round": last, "killed": time.time()}
+            deaths.append(death)
+            # Its replacement has logged a round: then the next one may die.
+            job.until(lambda rank=rank, death=death: max(job.rounds(rank).values(), default=0) > death["killed"] + 0.5)
+        report = job.finish()
+        logs = [job.entries(rank) for rank in range(len(STEPS))]
+        ends = sorted(job.rounds(len(STEPS) - 1).values())
+    for death, replacement in zip(deaths, report.get("replacements", []), strict=False):
+        began = report["began"]
+        times = [death["killed"], *(began + (replacement[name] or 0) for name in ("at", "ready", "joined", "reported"))]
+        parts = dict(zip(("noticed", "start", "restore", "round"), _differences(times), strict=True))
+        death |= {**parts, "until_next_round": times[-1] - times[0]}
+        death["counted_without_log"] = death["round"] + 1 not in logs[death["rank"]]
+    done = [max(log, default=0) for log in logs]
+    commits = sum(done) if section == "async" else None
+    accuracy = max((entry.get("accuracy", 0.0) for entry in logs[0].values()), default=0.0)
+    gaps = _differences(ends)
+    return {
+        "kills": len(deaths),
+        "exit_code": report["exit_code"],
+        "rounds_wanted": rounds * (len(STEPS) if commits is not None else 1),
+        "rounds_done": commits if commits is not None else done,
+        "accuracy": (report.get("figures") or {}).get("final_accuracy") or accuracy,
+        "seconds": report.get("seconds"),
+        "median_round": statistics.median(gaps) if gaps else None,
+        "deaths": deaths,
+    }
+
+
+def kill_state_server(folder: Path, kills: int, chance: random.Random) -> dict[str, Any]:
+    """Kill the state server again and again."""
+    rounds = 80
+    gaps = []
+    train = KILLS["esync"][2]
+    with Job(folder, "--rounds", str(rounds), "--max-restarts", str(kills), **train) as job:
+        for _ in range(kills):
+            known = len(job.rounds())
+            if not job.until(lambda known=known: len(job.rounds()) >= known + 3):
+                break
+            time.sleep(chance.uniform(0.0, 1.0))
+            victim = min(job.processes("esync.state_server"), default=None)
+            if victim is None:
+                break
+            os.kill(victim, signal.SIGKILL)
+            killed, known = time.time(), len(job.rounds())
+            job.until(lambda known=known: len(job.rounds()) > known + 1)
+            gaps.append(time.time() - killed)
+        report = job.finish()
+        done = [max(job.rounds(rank), default=0) for rank in range(len(STEPS))]
+    replaced = [each["name"] for each in report.get("replacements", [])]
+    return {
+        "kills": len(gaps),
+        "exit_code": report["exit_code"],
+        "rounds_wanted": rounds,
+        "rounds_done": done,
+        "workers_replaced": sum(name.startswith("worker") for name in replaced),
+        "state_server_started_again": replaced.count("state-server"),
+        "seconds_until_two_rounds_later": gaps,
+    }
+
+
+def kill_server(folder: Path) -> dict[str, Any]:
+    """Kill the parameter server: seconds until no worker is left."""
+    results = {}
+    for launcher in ("at work", "stopped"):
+        place = folder / launcher.replace(" ", "-")
+        place.mkdir()
+        with Job(place, "--rounds", "100000", mode="sync") as job:
+            job.until(lambda job=job: len(job.rounds()) > 3)
+            if launcher == "stopped":
+                job.launch.send_signal(signal.SIGSTOP)
+            os.kill(min(job.processes("esync.server")), signal.SIGKILL)
+            killed = time.monotonic()
+            while job.processes("esync.worker") and time.monotonic() - killed < 60:
+                time.sleep(0.02)
+            results[launcher] = time.monotonic() - killed
+    return {"seconds_until_all_workers_ended": results, "limit": 30.0}
+
+
+def lose_one(folder: Path) -> dict[str, Any]:
+    """Kill one of four for good: how long the others stand still, and how well they work afterwards."""
+    rounds, lost = 100, 1
+    train = {**KILLS["esync"][2], "elastic": True, "lease": 10, "redistribute": True}
+    with Job(folder, "--rounds", str(rounds), "--no-restart", **train) as job:
+        job.until(lambda: len(job.rounds()) >= 20)
+        victim = job.worker(lost)
+        if victim is not None:
+            os.kill(victim, signal.SIGKILL)
+        killed = time.time()
+        job.until(lambda: max(job.rounds().values()) > killed + 0.2)
+        stood_still = max(job.rounds().values()) - killed
+        report = job.finish()
+        logs = {rank: job.entries(rank) for rank in range(len(STEPS)) if rank != lost}
+        first = min(number for number, when in job.rounds().items() if when > killed) + 1
+    speed = 0.0
+    for log in logs.values():
+        numbers = [number for number in sorted(log) if number > first]
+        seconds = log[numbers[-1]]["total_time"] - log[first]["total_time"]
+        speed += sum(log[number]["num_samples"] for number in numbers) / seconds
+    limit = sum(32 / step for rank, step in enumerate(STEPS) if rank != lost)
+    return {
+        "exit_code": report["exit_code"],
+        "lost": report.get("lost"),
+        "rounds_wanted": rounds,
+        "rounds_done": [max(log) for log in logs.values()],
+        "seconds_until_next_round": stood_still,
+        "efficiency_of_the_others": speed / limit,
+        "target": 0.85,
+    }
+
+
+def _differences(values: list[float]) -> list[float]:
+    return [later - earlier for earlier, later in itertools.pairwise(values)]
+
+
+def show(section: str, result: dict[str, Any]) -> None:
+    """Print a section's figures."""
+    print(f"\n{section}")
+    deaths = result.get("deaths")
+    for name, value in result.items():
+        if name != "deaths":
+            print(f"  {name.replace('_', ' ')}: {_rounded(value)}")
+    if not deaths:
+        return
+    columns = ("noticed", "start", "restore", "round", "until_next_round")
+    print("  rank  round  aimed  counted, not logged " + " ".join(f"{name.replace('_', ' '):>9}" for name in columns))
+    for death in deaths:
+        cells = " ".join(f"{death.get(name, float('nan')):9.2f}" for name in columns)
+        flags = f"{death['aimed']!s:>5}  {death.get('counted_without_log', False)!s:>19}"
+        print(f"  {death['rank']:4d}  {death['round']:5d}  {flags} {cells}")
+    medians = [statistics.median(death[name] for death in deaths if name in death) for name in columns]
+    print("  median seconds per kill:" + " " * 15 + " ".join(f"{median:9.2f}" for median in medians))
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, 3)
+    if isinstance(value, list):
+        return [_rounded(each) for each in value]
+    return {name: _rounded(each) for name, each in value.items()} if isinstance(value, dict) else value
+
+
+def main() -> None:
+    """Run the sections that were asked for."""
+    sections = [*KILLS, "state-server", "server", "elastic"]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sections", nargs="+", choices=sections, default=sections)
+    parser.add_argument("--kills", type=int, help="instead of each section's own number")
+    parser.add_argument("--seed", type=int, default=0, help="of who is killed, and when")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE")
+    options = parser.parse_args()
+    results: dict[str, Any] = {"target_accuracy": TARGET, "load_before": os.getloadavg(), "cores": os.cpu_count()}
+    for section in options.sections:
+        chance = random.Random(f"{options.seed} {section}")
+        with tempfile.TemporaryDirectory(prefix="faults-") as name:
+            folder = Path(name)
+            if section in KILLS:
+                result = kill_workers(section, folder, options.kills or KILLS[section][0], chance)
+            elif section == "state-server":
+                result = kill_state_server(folder, options.kills or STATE_SERVER_KILLS, chance)
+            else:
+                result = kill_server(folder) if section == "server" else lose_one(folder)
+        results[section] = {**result, "load_after": os.getloadavg()[0]}
+        show(section, result)
+        if options.json:
+            options.json.parent.mkdir(parents=True, exist_ok=True)
+            options.json.write_text(json.dumps(_rounded(results), indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
