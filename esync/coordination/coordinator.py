@@ -23,6 +23,9 @@ from .. import config
 from .decision import NOT_READY, READY, Decision, automatic_epsilon, decide
 from .records import Record
 
+#: What is not part of a coordinator's state: it can be found again.
+UNSAVED = ("_lock", "_records", "_found_slowest")
+
 
 class RefusedError(ValueError):
     """A message was refused and has changed nothing. The text says what was expected."""
@@ -78,6 +81,7 @@ class Coordinator:
         self._round = 1
         self._records = [Record(rank) for rank in range(num_workers)]
         self._absent: list[int] = []  # ranks that are not reckoned with
+        self._found_slowest: Record | None = None
         self._last_progress: float | None = None
         self._lock = Lock()
 
@@ -113,7 +117,7 @@ class Coordinator:
             if iteration > record.asked:
                 record.heard(iteration, capability, now, self._smoothing)
                 record.te = te
-                self._last_progress = now
+                self._news(record, now)
             return self._answer(record, iteration, now).ready
 
     def query(
@@ -144,7 +148,7 @@ class Coordinator:
                 if round_trip is not None:
                     record.delayed(*news, round_trip)
                 record.heard(*news)
-                self._last_progress = now
+                self._news(record, now)
             return self._answer(record, iteration, now)
 
     def reset(
@@ -181,8 +185,10 @@ class Coordinator:
                 raise ConflictError(f"RESET for round {round} refused: the job is in round {self._round}")
             if present is not None:
                 self._absent = [other for other in range(self.num_workers) if other not in present]
+                self._found_slowest = None
             if rejoin:
                 self._absent = [other for other in self._absent if other != rank]
+                self._found_slowest = None
             elif round == record.round:
                 return  # told before
             if round > self._round:
@@ -213,7 +219,7 @@ class Coordinator:
     def state(self) -> dict[str, Any]:
         """Return everything that decides about answers, as JSON can hold it."""
         with self._lock:
-            kept = {name: value for name, value in vars(self).items() if name not in ("_lock", "_records")}
+            kept = {name: value for name, value in vars(self).items() if name not in UNSAVED}
             return {**kept, "_records": [asdict(record) for record in self._records]}
 
     @classmethod
@@ -251,10 +257,27 @@ class Coordinator:
             return NOT_READY  # overtaken by a newer question, so the answer must have been NOT-READY
         if record.ready:
             return READY
-        present = [other for other in self._records if other.rank not in self._absent]
-        decision = decide(present, record, self._round, self.slowest_iterations, self._epsilon(record), now)
+        epsilon = self._epsilon(record)
+        decision = decide(self._slowest(), record, self._round, self.slowest_iterations, epsilon, now)
         record.ready = decision.ready
         return decision
+
+    def _slowest(self) -> Record:
+        """Return the record of the slowest worker that takes part, of equals that of the lowest rank.
+
+        It is remembered: to look for it among a thousand would cost more than all the rest of an answer.
+        """
+        if self._found_slowest is None:
+            present = [record for record in self._records if record.rank not in self._absent]
+            self._found_slowest = max(present or self._records, key=lambda record: record.speed_rank)
+        return self._found_slowest
+
+    def _news(self, record: Record, now: float) -> None:
+        """A worker has told something new, which may change who is the slowest."""
+        self._last_progress = now
+        slowest = self._found_slowest
+        if slowest is not None and (record is slowest or record.speed_rank >= slowest.speed_rank):
+            self._found_slowest = None
 
     def _epsilon(self, record: Record) -> float:
         return automatic_epsilon(record) if self.epsilon is None else self.epsilon

@@ -3,7 +3,6 @@
 Pure functions; docs/coordination.md derives the formulas.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .. import config
@@ -28,19 +27,18 @@ NOT_READY, READY = Decision(False), Decision(True)
 
 
 def decide(
-    records: Iterable[Record], record: Record, round: int, slowest_iterations: int, epsilon: float, now: float
+    slowest: Record, record: Record, round: int, slowest_iterations: int, epsilon: float, now: float
 ) -> Decision:
     """Answer the worker of `record`, which is in the job's `round` and has not been told READY in it.
 
     Args:
-        records: of all workers that take part in the round.
-        record: one of them.
+        slowest: of the slowest worker that takes part in the round.
+        record: of the worker that asks.
         round: of the job.
         slowest_iterations: local iterations of the slowest worker per round.
         epsilon: seconds.
         now: the coordinator's time, seconds.
     """
-    slowest = max(records, key=lambda other: other.speed_rank)  # of equals, the lowest rank
     begun = record.asked > 0  # nobody exchanges without an iteration
     if slowest.round != round:
         # It is still taking the model over. If it is dead, somebody has to exchange for the servers to notice.

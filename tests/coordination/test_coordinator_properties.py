@@ -121,6 +121,8 @@ def test_no_sequence_of_messages_breaks_it(calls):
                 assert job.snapshot()["t"] - before["t"] in (0, 1)
         except RefusedError:
             assert job.snapshot() == before
+        # Who is the slowest is not looked for anew with every question, and right all the same.
+        assert job._slowest() is max(job._records, key=lambda record: record.speed_rank)
 
 
 class Yielding(int):
