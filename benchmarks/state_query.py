@@ -1,89 +1,241 @@
-"""How long does a worker wait for the state server's answer? `python benchmarks/state_query.py [--json FILE]`.
+"""How fast does the state server answer? `python benchmarks/state_query.py [--seconds 4] [--json FILE]`.
 
-Starts the state server as a process on a fresh port of this machine and times the questions of one worker on its one
-kept-open connection, with the client that workers use. Django's own runserver answers the same beside it.
+Starts the state server as a process on a fresh port of this machine and asks it as workers do, on connections that are
+kept open: one caller with Python's own HTTP client, as in a worker, for the time of one query; then 1, 10 and 100
+callers at once, each of which asks again as soon as it is answered, from one other process. Django's runserver, which
+answers the published call, stands beside it. On a machine that does other things, too, compare the two; the load is
+printed.
 """
 
 import argparse
+import asyncio
+import http.client
 import json
 import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
-
-from esync.coordination.client import StateServerClient
+from urllib.parse import urlencode
 
 ROOT = Path(__file__).resolve().parents[1]
-WARM_UP = 200  # questions before those that count
-TARGET = 0.6  # milliseconds, p50
-SERVERS = {
-    "python -m esync.state_server": ["-m", "esync.state_server", "--port", "0"],
-    "Django's runserver": ["SimpleStateServer/manage.py", "runserver", "127.0.0.1:0", "--noreload"],
-}
+WORKERS = 101  # the last one is the slowest, busy for a long time: everybody else is NOT-READY
+CALLERS = (1, 10, 100)
+WARM_UP = 300  # queries before those that count
+JSON, FORM = "application/json", "application/x-www-form-urlencoded"
+TARGETS = {"p50 of one query": 0.4, "queries per second": 2500.0, "p99 of 100 callers": 50.0}
+
+
+def new_query(rank: int, k: int) -> tuple[str, str, bytes]:
+    """Path, content type and body of a query of the JSON API."""
+    asked = {"rank": rank, "round": 1, "iteration": k, "capability": 0.03, "round_trip": 0.0005}
+    return "/api/v1/jobs/default/query", JSON, json.dumps(asked).encode()
+
+
+def published_query(rank: int, k: int) -> tuple[str, str, bytes]:
+    """The same as the published call."""
+    return "/apply/", FORM, urlencode({"r": rank, "k": k, "c": 0.03, "te": time.time()}).encode()
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server to compare: how it is started, and the query that it is asked."""
+
+    name: str
+    command: tuple[str, ...]
+    query: Callable[[int, int], tuple[str, str, bytes]]
+
+
+SERVERS = (
+    Server("python -m esync.state_server", ("-m", "esync.state_server", "--port", "0"), new_query),
+    Server(
+        "Django's runserver, published call",
+        ("SimpleStateServer/manage.py", "runserver", "127.0.0.1:0", "--noreload"),
+        published_query,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What was measured: milliseconds of a query, and queries per second."""
+
+    p50: float
+    p99: float
+    per_second: float
+
+    @classmethod
+    def of(cls, seconds: list[float], whole: float) -> "Figure":
+        """Make it of the times of all queries and the time of the whole."""
+        ordered = sorted(seconds)
+        p50, p99 = (1e3 * ordered[min(len(ordered) - 1, int(share * len(ordered)))] for share in (0.5, 0.99))
+        return cls(p50, p99, len(ordered) / whole)
+
+    def __str__(self) -> str:
+        return f"p50 {self.p50:7.3f} ms   p99 {self.p99:7.3f} ms   {self.per_second:6.0f} queries/s"
 
 
 @contextmanager
-def running(command: list[str]) -> Iterator[int]:
-    """Run a server; the value is the port that it printed."""
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen([sys.executable, *command], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    try:
-        for line in process.stdout:
-            if found := re.search(r"http://127\.0\.0\.1:(\d+)", line):
-                yield int(found[1])
-                return
-        raise RuntimeError(f"{' '.join(command)} ended without listening, exit code {process.wait()}")
-    finally:
-        process.terminate()
-        process.wait()
-        process.stdout.close()
+def running(server: Server) -> Iterator[int]:
+    """Run a server with a job in it; the value is its port."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", "ESYNC_STATE_DIR": folder}
+        command = [sys.executable, *server.command]
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                if found := re.search(r"http://127\.0\.0\.1:(\d+)", line):
+                    begin(int(found[1]))
+                    yield int(found[1])
+                    return
+            raise RuntimeError(f"{' '.join(command)} ended without listening, exit code {process.wait()}")
+        finally:
+            process.terminate()
+            process.wait()
+            process.stdout.close()
 
 
-def measure(port: int, queries: int) -> dict[str, float]:
-    """Return p50 and p99 in milliseconds over `queries` questions of rank 0, one of four workers."""
-    for rank in range(1, 4):
-        with StateServerClient("127.0.0.1", port, rank=rank) as other:
-            if rank == 1:
-                other.init(num_workers=4, epsilon=0.02)
-            other.ask(0, capability=1e6)  # busy for a long time: the answers are NOT-READY
-    seconds = []
-    with StateServerClient("127.0.0.1", port, rank=0) as worker:
-        for k in range(WARM_UP + queries):
-            start = time.perf_counter()
-            ready = worker.ask(k, capability=0.03).wait()
-            seconds.append(time.perf_counter() - start)
-            assert not ready
-    counted = sorted(seconds[WARM_UP:])
-    return {
-        "p50_ms": 1e3 * counted[len(counted) // 2],
-        "p99_ms": 1e3 * counted[min(len(counted) - 1, int(0.99 * len(counted)))],
-    }
+def begin(port: int) -> None:
+    """Begin the default job; its slowest worker is busy."""
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    for path, fields in (
+        ("/init/", {"num_workers": WORKERS, "epsilon": 0.02}),
+        ("/apply/", {"r": WORKERS - 1, "k": 0, "c": 1e6, "te": time.time()}),
+    ):
+        connection.request("POST", path, urlencode(fields), {"Content-Type": FORM})
+        response = connection.getresponse()
+        assert response.status == 200, response.read()
+        response.read()
+    connection.close()
+
+
+def one_worker(port: int, query: Callable[[int, int], tuple[str, str, bytes]], seconds: float) -> Figure:
+    """Ask as a worker does, on one connection."""
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    taken: list[float] = []
+    k, begun = 0, 0.0
+    while k <= WARM_UP or time.perf_counter() - begun < seconds:
+        path, kind, body = query(0, k)
+        start = time.perf_counter()
+        connection.request("POST", path, body, {"Content-Type": kind})
+        answer = json.loads(connection.getresponse().read())
+        end = time.perf_counter()
+        assert not answer["ready"]
+        if k == WARM_UP:
+            taken, begun = [], end
+        taken.append(end - start)
+        k += 1
+    connection.close()
+    return Figure.of(taken, end - begun)
+
+
+class Caller(asyncio.Protocol):
+    """One of many callers: asks, and asks again when it is answered."""
+
+    def __init__(self, rank: int, query: Callable[[int, int], tuple[str, str, bytes]]) -> None:
+        self.taken: list[float] = []
+        self._rank, self._query = rank, query
+        self._k, self._answer = 0, b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._ask()
+
+    def data_received(self, data: bytes) -> None:
+        """Take an answer."""
+        self._answer += data
+        head, end, body = self._answer.partition(b"\r\n\r\n")
+        length = re.search(rb"content-length: *(\d+)", head, re.IGNORECASE)
+        if not end or length is None or len(body) < int(length[1]):
+            return
+        assert head.startswith(b"HTTP/1.1 200"), self._answer
+        self.taken.append(time.perf_counter() - self._asked)
+        self._answer = b""
+        self._ask()
+
+    def _ask(self) -> None:
+        path, kind, body = self._query(self._rank, self._k)
+        self._k += 1
+        head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+        self._asked = time.perf_counter()
+        self._transport.write(head.encode() + body)
+
+    def stop(self) -> None:
+        """Ask no more."""
+        self._transport.abort()
+
+
+async def many(port: int, callers: int, query: Callable[[int, int], tuple[str, str, bytes]], seconds: float) -> Figure:
+    """Ask with many callers at once."""
+    loop = asyncio.get_running_loop()
+    all_callers = [
+        (await loop.create_connection(lambda rank=rank: Caller(rank, query), "127.0.0.1", port))[1]
+        for rank in range(callers)
+    ]
+    await asyncio.sleep(0.5)
+    for caller in all_callers:
+        caller.taken.clear()
+    begun = time.perf_counter()
+    await asyncio.sleep(seconds)
+    whole = time.perf_counter() - begun
+    for caller in all_callers:
+        caller.stop()
+    return Figure.of([taken for caller in all_callers for taken in caller.taken], whole)
+
+
+def measure(server: Server, seconds: float) -> dict[str, Figure]:
+    """Return the figures of one server by the kind of caller."""
+    figures = {}
+    with running(server) as port:
+        figures["one worker"] = one_worker(port, server.query, seconds)
+    for callers in CALLERS:
+        with running(server) as port:
+            figures[f"{callers} caller{'s' if callers > 1 else ''}"] = asyncio.run(
+                many(port, callers, server.query, seconds)
+            )
+    return figures
 
 
 def main() -> int:
     """Measure both servers, print and, if asked to, write the figures. Returns the exit code."""
-    parser = argparse.ArgumentParser(description="Time of one question to the state server.")
-    parser.add_argument("--queries", type=int, default=400, help="questions that count (default: %(default)s)")
+    parser = argparse.ArgumentParser(description="Time of one query to the state server, and how many it answers.")
+    parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement (default: %(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     arguments = parser.parse_args()
-    if arguments.queries < 1:
-        parser.error("--queries must be 1 or more")
+    if not 0.1 <= arguments.seconds <= 600:
+        parser.error("--seconds must lie between 0.1 and 600")
 
-    figures = {}
-    print(f"{arguments.queries} questions on one connection, milliseconds:")
-    for name, command in SERVERS.items():
-        with running(command) as port:
-            figures[name] = measure(port, arguments.queries)
-        print(f"  {name:30} p50 {figures[name]['p50_ms']:.3f}   p99 {figures[name]['p99_ms']:.3f}")
-    met = next(iter(figures.values()))["p50_ms"] <= TARGET
-    print(f"target: p50 <= {TARGET} ms: {'met' if met else 'MISSED'}")
+    figures: dict[str, dict[str, Figure]] = {}
+    for server in SERVERS:
+        print(f"{server.name} (load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores)")
+        figures[server.name] = measure(server, arguments.seconds)
+        for kind, figure in figures[server.name].items():
+            print(f"  {kind:12} {figure}")
+    ours, theirs = figures.values()
+    for kind in ours:
+        print(f"{kind:12}  {ours[kind].per_second / theirs[kind].per_second:.1f} times as many queries per second")
+    reached = {
+        "p50 of one query": ours["one worker"].p50,
+        "queries per second": max(figure.per_second for figure in ours.values()),
+        "p99 of 100 callers": ours["100 callers"].p99,
+    }
+    met = {
+        name: value >= TARGETS[name] if name == "queries per second" else value <= TARGETS[name]
+        for name, value in reached.items()
+    }
+    for name, value in reached.items():
+        print(f"{name}: {value:.3g}, target {TARGETS[name]:g}: {'met' if met[name] else 'MISSED'}")
     if arguments.json:
-        content = {"queries": arguments.queries, "target_p50_ms": TARGET, "met": met, "servers": figures}
+        shown = {name: {kind: asdict(figure) for kind, figure in one.items()} for name, one in figures.items()}
+        content = {"load": os.getloadavg(), "cores": os.cpu_count(), "targets": TARGETS, "met": met, "servers": shown}
         unfinished = arguments.json.with_name(arguments.json.name + ".tmp")
         unfinished.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
         unfinished.replace(arguments.json)
