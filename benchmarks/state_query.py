@@ -1,7 +1,7 @@
 """How fast does the state server answer? `python benchmarks/state_query.py [--seconds 4] [--json FILE]`.
 
 Starts the state server as a process on a fresh port of this machine and asks it as workers do, on connections that are
-kept open: one caller with Python's own HTTP client, as in a worker, for the time of one query; then 1, 10 and 100
+kept open: one caller with the HTTP client of a worker, for the time of one query; then 1, 10 and 100
 callers at once, each of which asks again as soon as it is answered, from one other process. Django's runserver, which
 answers the published call, stands beside it. On a machine that does other things, too, compare the two; the load is
 printed.
@@ -22,6 +22,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlencode
+
+from esync.coordination.caller import Connection
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKERS = 101  # the last one is the slowest, busy for a long time: everybody else is NOT-READY
@@ -117,7 +119,7 @@ def begin(port: int) -> None:
 
 def one_worker(port: int, query: Callable[[int, int], tuple[str, str, bytes]], seconds: float) -> Figure:
     """Ask as a worker does, on one connection."""
-    connection = http.client.HTTPConnection("127.0.0.1", port)
+    connection = Connection("127.0.0.1", port)
     taken: list[float] = []
     k, begun = 0, 0.0
     while k <= WARM_UP or time.perf_counter() - begun < seconds:

@@ -22,6 +22,7 @@ from .watchdog import Watchdog
 
 if TYPE_CHECKING:
     from .algorithms import Algorithm
+    from .coordination.reports import Reports
     from .trainer import Trainer
 
 log = logging.getLogger(__name__)
@@ -96,6 +97,15 @@ def choose_algorithm(options: argparse.Namespace) -> "Algorithm":
 def _state_server(options: argparse.Namespace) -> str | None:
     """The state server's address where the flags say it."""
     return f"{options.state_server_ip}:{options.state_server_port}" if options.state_server_ip else None
+
+
+def _reports(options: argparse.Namespace, rank: int) -> "Reports | None":
+    """Where rounds are reported to, in the modes that have a state server."""
+    if options.mode != "esync" or options.local_iterations is not None:
+        return None
+    from .coordination.reports import Reports
+
+    return Reports(*state_server_address(_state_server(options)), rank, options.job)
 
 
 def make_trainer(net: Any, options: argparse.Namespace, watchdog: Watchdog, samples: int) -> "Trainer":
@@ -200,6 +210,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         examiner = None
         if trainer.rank == 0 and not options.no_evaluation:
             examiner = EvaluationProcess(options.network, options.dataset, str(data_dir), trainer.replica.size)
+        reports = _reports(options, trainer.rank)
         rounds = RoundKeeper(
             logs,
             reporter,
@@ -210,12 +221,17 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
             trainer.world.device.now,
             round=trainer.round,
             elapsed=trainer.elapsed,
+            tell=reports.round if reports else None,
         )
         try:
             own = iteration(share(trainer.members))
             train(trainer, own, rounds, share if options.redistribute else None)
+            if reports and trainer.rank == 0:
+                reports.end(f"done after {trainer.round} rounds")
         finally:
             rounds.close()
+            if reports:
+                reports.close()
     except (JobAbortedError, SlotLostError):
         trainer.close()
         raise

@@ -47,19 +47,24 @@ def write(items: Sequence[Item]) -> int:
 
 def _write(items: Sequence[Item]) -> None:
     runs = _runs({item.info.key: item.info for item in items})
-    rounds: list[Round] = []
+    rounds: dict[tuple[int, int, int], Round] = {}
     workers: dict[tuple[int, int], Worker] = {}
     events: list[Event] = []
     for item in items:
         run = runs[item.info.key]
         if item.kind == "report":
-            rounds.append(Round(run_id=run, **item.fields))
+            rounds[run, item.fields["rank"], item.fields["round"]] = Round(run_id=run, **item.fields)
             workers[run, item.fields["rank"]] = _worker(run, item.fields)
         elif item.kind == "event":
             events.append(Event(run_id=run, **item.fields))
         else:
             Run.objects.filter(pk=run, ended=None).update(**item.fields)
-    Round.objects.bulk_create(rounds, ignore_conflicts=True)
+    Round.objects.bulk_create(
+        rounds.values(),
+        update_conflicts=True,  # a report that comes again may bring the accuracy, which takes longer
+        unique_fields=["run", "rank", "round"],
+        update_fields=["accuracy", "accuracy_round"],
+    )
     Worker.objects.bulk_create(
         workers.values(),
         update_conflicts=True,

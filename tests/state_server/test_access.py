@@ -8,6 +8,8 @@ import urllib.request
 import pytest
 from calling import ROOT, send
 
+from esync.coordination.client import StateServerClient, StateServerError
+from esync.errors import ExpectedError
 from SimpleStateServer.server import access, operations
 from SimpleStateServer.server.gate import Gate
 from tests import child
@@ -110,7 +112,7 @@ def test_web_pages_of_others_may_not_send_anything():
     assert gate("GET", host="localhost:1", origin="http://evil.example") == 200  # it cannot read the answer
 
 
-def test_tls(start_process, tmp_path):
+def test_tls(start_process, tmp_path, monkeypatch):
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     command = "openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=me -days 1 -addext subjectAltName=IP:127.0.0.1"
     subprocess.run([*command.split(), "-keyout", key, "-out", cert], check=True, capture_output=True)
@@ -121,6 +123,20 @@ def test_tls(start_process, tmp_path):
         assert response.read() == b'{"jobs":[]}'
     with pytest.raises(OSError, match=r"reset|closed|Empty|empty|disconnect|response"):
         urllib.request.urlopen(server.url.replace("https", "http"), timeout=20)
+    monkeypatch.setenv("ESYNC_STATE_SERVER_CA", str(cert))
+    with StateServerClient("127.0.0.1", server.port, patience=20.0) as client:
+        client.init(1, 0.02)
+        assert client.address.startswith("https://")
+        assert client.ask(0, 0.1).result().ready is False
+    monkeypatch.setenv("ESYNC_STATE_SERVER_CA", "system")
+    with (
+        StateServerClient("127.0.0.1", server.port, patience=0.1) as client,
+        pytest.raises(StateServerError, match="CERTIFICATE_VERIFY_FAILED"),
+    ):
+        client.init(1, 0.02)
+    monkeypatch.setenv("ESYNC_STATE_SERVER_CA", str(key))
+    with pytest.raises(ExpectedError, match="should be a file of certificates"):
+        StateServerClient("127.0.0.1", server.port)
 
 
 def test_certificates_that_cannot_be_used(tmp_path):

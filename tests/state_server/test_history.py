@@ -58,13 +58,14 @@ def test_what_workers_report_can_be_read_again(start_process, database):
     job = begin(server.url, "first", [0.1, 1.1])
     tell(job, rounds=3)
     tell(job, rounds=1)  # again: counted once
+    post(f"{job}/report", report(0, 3, accuracy=0.5, accuracy_round=3))  # again, with a later accuracy
     until(lambda: len(rows(job)) == 6)
     page = send(f"{job}/rounds?limit=4")[1]
     assert [(row["round"], row["rank"]) for row in page["rounds"]] == [(1, 0), (1, 1), (2, 0), (2, 1)]
     row = page["rounds"][1]
     assert {**row, **report(1, 1, accuracy=0.01, accuracy_round=1)} == row
     rest = send(f"{job}/rounds?after={page['next']}")[1]
-    assert [(row["round"], row["rank"]) for row in rest["rounds"]] == [(3, 0), (3, 1)]
+    assert [(row["round"], row["rank"], row["accuracy"]) for row in rest["rounds"]] == [(3, 0, 0.5), (3, 1, 0.03)]
     assert send(f"{job}/rounds?after={rest['next']}")[1] == {"rounds": [], "next": rest["next"]}
     post(f"{job}/end", {"reason": "enough"})
     begin(server.url, "first", [0.1, 1.1, 2.1])
@@ -72,7 +73,7 @@ def test_what_workers_report_can_be_read_again(start_process, database):
     newest, oldest = send(f"{server.url}/api/v1/runs?job=first")[1]["runs"]
     assert (newest["num_workers"], newest["rounds"], newest["ended"]) == (3, 0, None)
     assert (oldest["rounds"], oldest["samples"], oldest["bytes_sent"], oldest["reason"]) == (3, 6 * 448, 600, "enough")
-    assert (oldest["best_accuracy"], oldest["compute"], oldest["wait"]) == (0.03, 9.0, pytest.approx(1.8))
+    assert (oldest["best_accuracy"], oldest["compute"], oldest["wait"]) == (0.5, 9.0, pytest.approx(1.8))
     assert rows(job) == []
     assert len(rows(job, query=f"?run={oldest['id']}")) == 6
     kinds = [event["kind"] for event in rows(job, "events", f"?run={oldest['id']}")]
