@@ -77,9 +77,10 @@ class Cluster:
         port = 20000 + (self._first_port + 137 * rank) % 1000 + 1000 * rank
         return self.start(f"worker-{rank}", arguments, PORT=str(port), **environment)
 
-    def start_state_server(self) -> int:
-        """Start a state server; its port."""
-        self.start("state-server", ["-m", "esync.state_server", "--port", "0"])
+    def start_state_server(self, port: int = 0) -> int:
+        """Start a state server, or the same one again; its port."""
+        place = ["--port", str(port), "--state-dir", str(self.folder / "state")]
+        self.start("state-server", ["-m", "esync.state_server", *place])
         while not (found := re.search(r"listening on http://[\d.]+:(\d+)", self.output("state-server"))):
             assert self.processes["state-server"].poll() is None, self.output("state-server")
             time.sleep(0.02)
