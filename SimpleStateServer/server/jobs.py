@@ -96,10 +96,13 @@ class Job:
     ) -> None:
         """Take RESET; see `Coordinator.reset`."""
         with self._lock:
+            before = self.coordinator.absent
             self.coordinator.reset(rank, round, now, te, rejoin, members)
             self._took("r", rank, now, round, te, rejoin, members)
             if rejoin:
                 self._tell("rejoin", "a replacement takes its place", rank, round)
+            for lost in sorted(self.coordinator.absent - before):
+                self._tell("lost", "the others go on without it", lost, round)
             if round > self._round:
                 self._round = round
                 self._name_slowest()

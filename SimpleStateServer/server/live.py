@@ -44,12 +44,15 @@ def workers(job: Job) -> list[WorkerView]:
     """Return the workers by rank."""
     shown = job.coordinator.snapshot()
     records = shown["records"]
-    all_ready = all(ready for _, _, _, _, ready, _ in records)
+    absent = job.coordinator.absent
+    all_ready = all(record[4] for record in records if record[0] not in absent)
     views = []
     for rank, done, capability, _, ready, round in records:
         heard = job.heard[rank]
-        if heard is None:
-            state: WorkerState = "not seen"
+        if rank in absent:
+            state: WorkerState = "dropped"
+        elif heard is None:
+            state = "not seen"
         elif round < shown["t"] or (ready and all_ready):
             state = "exchanging"
         else:

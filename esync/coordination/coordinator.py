@@ -86,6 +86,11 @@ class Coordinator:
         self._lock = Lock()
 
     @property
+    def absent(self) -> frozenset[int]:
+        """Ranks that are not reckoned with: their workers are dead."""
+        return frozenset(self._absent)
+
+    @property
     def last_progress(self) -> float | None:
         """When a message last told something new (repeated and refused ones do not); None before the first."""
         return self._last_progress

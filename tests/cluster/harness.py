@@ -29,9 +29,10 @@ class Cluster:
         folder: where the output of every process goes, as NAME.log.
         workers: number of worker slots.
         servers: number of parameter servers.
+        seconds: for the whole cluster, from start to end.
     """
 
-    def __init__(self, folder: Path, workers: int, servers: int = 1) -> None:
+    def __init__(self, folder: Path, workers: int, servers: int = 1, seconds: float = TIME_LIMIT) -> None:
         self.folder = folder
         self.environment = {
             **os.environ,
@@ -46,7 +47,8 @@ class Cluster:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._servers = servers
         self._first_port = free_port()
-        self._deadline = time.monotonic() + TIME_LIMIT
+        self._seconds = seconds
+        self._deadline = time.monotonic() + seconds
 
     def __enter__(self) -> "Cluster":
         self.start("scheduler", ["-m", "esync.scheduler"])
@@ -96,7 +98,7 @@ class Cluster:
             return self.processes[name].wait(max(0.1, self._deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             outputs = "\n".join(f"--- {each}\n{self.output(each)[-2000:]}" for each in self.processes)
-            raise AssertionError(f"{name} is still running after {TIME_LIMIT} s\n{outputs}") from None
+            raise AssertionError(f"{name} is still running after {self._seconds} s\n{outputs}") from None
 
     def finish(self, expected: int = 0) -> None:
         """Wait for all workers, then for everybody else; every worker must end with the expected exit code."""

@@ -16,10 +16,11 @@ STEP_TIMES = ("0.02", "0.06", "0.2")
 WORKER = ["-m", "esync.worker", "-c", "1", "-m", "esync", "-n", "lenet", "-b", "16", "-ll", "0.002", "-e", "1000"]
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.long)])
 def test_the_job_goes_on(tmp_path: Path, kills: int) -> None:
     total, port, draw = ROUNDS * max(1, kills // 4), free_port(), random.Random(kills)
-    with Cluster(tmp_path, len(STEP_TIMES)) as cluster:
+    with Cluster(tmp_path, len(STEP_TIMES), seconds=120 + 20 * kills) as cluster:
         cluster.start_state_server(port)
         for rank, step_time in enumerate(STEP_TIMES):
             place = ["-ip", "127.0.0.1", "-port", str(port), "--step-time", step_time, "--rounds", str(total)]

@@ -44,6 +44,19 @@ def test_workers_states(mine):
     assert (worker["round"], worker["local_iterations"], worker["capability"]) == (2, 0, 1.1)
 
 
+def test_a_worker_that_is_dropped_and_one_that_takes_its_place(mine):
+    def states() -> list[str]:
+        return [worker["state"] for worker in send(mine)[1]["workers"]]
+
+    for rank in (2, 1, 0):
+        ask(mine, rank, 9, 0.1)
+    assert post(f"{mine}/reset", {"rank": 0, "round": 2, "members": [0, 1]})[0] == 200
+    assert states() == ["computing", "exchanging", "dropped"]
+    assert post(f"{mine}/reset", {"rank": 2, "round": 2, "rejoin": True})[0] == 200
+    assert states() == ["computing", "exchanging", "computing"]
+    assert post(f"{mine}/reset", {"rank": 0, "round": 2, "members": [0, 7]})[0] == 400
+
+
 def test_begin_is_repeatable_for_a_run_and_refused_to_another(url):
     job, terms = f"{url}/api/v1/jobs/mine", {"num_workers": 2, "epsilon": None, "run": "a"}
     status, first, _ = post(job, terms)
@@ -93,6 +106,7 @@ MALFORMED = [  # call, body, what the answer must name
     ("/query", {**QUERY, "iteration": 10**30}, "iteration"),
     ("/reset", {"rank": 7, "round": 2}, "unknown rank 7"),
     ("/reset", {"rank": 0, "round": 2, "members": [-1]}, "members"),
+    ("/reset", {"rank": 0, "round": 2, "members": [0, 5]}, "unknown rank 5"),
     ("/report", report(rank=5), "unknown rank 5"),
     ("/report", report(accuracy=1.5), "accuracy"),
     ("/report", report(host="a\x00b"), "host"),
