@@ -147,6 +147,7 @@ class ESync(Algorithm):
             replica.close()
         self._count(result)
         self._samples = 0
+        self._unasked = []
         if self._coordination is not None and not result.finished:
             self._coordination.reset(self.round + 1, members=self._members(result))
 

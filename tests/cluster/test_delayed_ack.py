@@ -9,7 +9,7 @@ import pytest
 from ..delaying_proxy import DelayingProxy
 from .harness import Cluster
 
-ROUNDS = 5
+ROUNDS = 4
 STEPS = (0.03, 0.5)
 BATCH = 16
 
@@ -30,14 +30,13 @@ def test_training_goes_on_while_answers_travel(tmp_path: Path, h: int) -> None:
         cluster.finish()
     fast, slow = (rounds(tmp_path / f"logs-{rank}" / "cpu") for rank in range(2))
     assert all(entry["num_samples"] % BATCH == 0 for entry in [*fast, *slow])
-    # The slow one has no round behind it yet when it asks for the first time: READY finds it in another iteration.
-    assert [entry["num_samples"] for entry in slow[1:]] == [h * BATCH] * (ROUNDS - 1)
-    assert slow[0]["num_samples"] in (h * BATCH, (h + 1) * BATCH)
+    # READY finds the slow one in another iteration as long as no round has taught it to expect that, or where answers
+    # take longer than its iterations (a busy machine).
+    assert all(entry["num_samples"] in (h * BATCH, (h + 1) * BATCH) for entry in slow)
     for entry in fast[1:]:
-        count = entry["num_samples"] // BATCH
-        assert count > 2
-        # No iteration has waited for an answer: what is done between two of them takes no time.
+        assert entry["num_samples"] > BATCH
+        # No iteration has waited for an answer, which takes 0.1 s at least.
         asking = [phases.get("check ready", 0.0) for phases in entry["time"].values()]
-        assert sorted(asking)[len(asking) // 2] < 0.05
+        assert sorted(asking)[len(asking) // 2] < 0.1
     facts = json.loads((tmp_path / "logs-0" / "cpu" / "run.json").read_text())
     assert (facts["query_mode"], facts["slowest_iterations"]) == ("delayed-ack", h)
