@@ -91,31 +91,32 @@ def test_a_worker_that_is_killed_and_one_that_diverges(tmp_path, data_dir, launc
     assert {failure["how"] for failure in report["failures"]} == {"ended with exit code 1"}
 
 
+@pytest.mark.timeout(200)
 def test_a_killed_worker_is_replaced_and_a_lost_one_is_done_without(tmp_path, data_dir, launch: Start):
-    content = description([0.1, 0.1, 0.1], data_dir=str(data_dir), local_lr=0.001, rounds=40, elastic=True, lease=20)
+    content = description([0.1, 0.2, 0.1], data_dir=str(data_dir), local_lr=0.001, learning_rate=0.001)
     file = write(tmp_path / "cluster.yaml", content)
-    job = launch(file, "--log-dir", "base", "--json", "job.json", "--max-restarts", "1", "--redistribute")
+    replaced = launch(file, "--log-dir", "replaced", "--json", "replaced.json", "--mode", "sync", "--rounds", "9")
+    flags = ("--no-restart", "--elastic", "--redistribute", "--rounds", "40")
+    lost = launch(file, "--log-dir", "lost", "--json", "lost.json", *flags)
     name = "worker-1"
-
-    def pid() -> int | None:
-        found = [number for number, command in job.processes().items() if "--log-dir base/lenet/esync/right" in command]
-        return max(found, default=None)
-
-    def joined(times: int) -> bool:
-        return (tmp_path / f"base/lenet/esync/processes/{name}.log").read_text().count("worker 1 of 3") == times
-
-    for times in (1, 2):
-        job.until(lambda times=times: joined(times) and is_training(job, tmp_path / "base")())
-        os.kill(pid(), signal.SIGKILL)
-        job.until(lambda times=times: job.output.count(f"{name} (right/cpu) was ended by SIGKILL") == times)
-    assert job.wait() == 0, job.output
-    report = json.loads((tmp_path / "job.json").read_text())
-    assert [each["name"] for each in report["replacements"]] == [name]
-    assert report["lost"] == [name]
-    assert report["figures"]["rounds"] == 40
-    assert f"replaced after its death: {name} once" in job.output
-    assert f"lost: {name}; the others went on" in job.output
-    assert job.processes() == {}
+    for job, base in ((replaced, "replaced"), (lost, "lost")):
+        job.until(lambda base=base: any((tmp_path / base).glob("*/*/right/cpu/iter-*.txt")), limit=90)
+        (victim,) = [
+            number for number, line in job.processes().items() if f"{base}/lenet" in line and "/right " in line
+        ]
+        os.kill(victim, signal.SIGKILL)
+    for job, base, number in ((replaced, "replaced", 9), (lost, "lost", 40)):
+        assert job.wait(120) == 0, job.output
+        report = json.loads((tmp_path / f"{base}.json").read_text())
+        assert [each["name"] for each in report["replacements"]] == ([name] if job is replaced else [])
+        assert report["lost"] == ([name] if job is lost else [])
+        assert report["figures"]["rounds"] == number
+        assert f"{name} (right/cpu) was ended by SIGKILL" in job.output
+        assert job.processes() == {}
+    assert "starting a replacement (1 of at most 3)" in replaced.output
+    assert f"replaced after its death: {name} once" in replaced.output
+    assert rounds(tmp_path / "replaced/lenet/sync/right/cpu")[-1] == 9
+    assert f"lost: {name}; the others went on" in lost.output
 
 
 def test_nothing_outlives_the_launcher(tmp_path, data_dir, launch: Start):
