@@ -29,14 +29,17 @@ from typing import Any
 import yaml
 
 MARK = "ESYNC_BENCHMARK_JOB"
-STEPS = [0.1, 0.15, 0.2, 0.4]  # seconds of one iteration of each worker
+STEPS = [0.2, 0.3, 0.4, 0.8]  # seconds of one iteration of each worker
 #: Section → kills, rounds, flags.
 KILLS: dict[str, tuple[int, int, dict[str, Any]]] = {
-    "esync": (20, 150, {"mode": "esync", "local_lr": 0.004}),
-    "sync": (5, 60, {"mode": "sync", "learning_rate": 0.01}),
-    "async": (5, 150, {"mode": "async", "learning_rate": 0.004}),
+    "esync": (20, 120, {"mode": "esync", "local_lr": 0.004}),
+    "sync": (5, 40, {"mode": "sync", "learning_rate": 0.01}),
+    "async": (5, 100, {"mode": "async", "learning_rate": 0.004}),
 }
 STATE_SERVER_KILLS = 10
+#: Of the time that a death costs: until the launcher has noticed, until the replacement has everything but the others,
+#: until it has the model, until its first round is over.
+PARTS = ("noticed", "start", "restore", "first_round")
 TARGET = 0.7  # test accuracy that the esync job has to reach
 LIMIT = 1500.0  # seconds for one job
 
@@ -168,10 +171,13 @@ def kill_workers(section: str, folder: Path, kills: int, chance: random.Random) 
         logs = [job.entries(rank) for rank in range(len(STEPS))]
         ends = sorted(job.rounds(len(STEPS) - 1).values())
     for death, replacement in zip(deaths, report.get("replacements", []), strict=False):
+        if replacement["reported"] is None:
+            continue  # it came when the last round was over
         began = report["began"]
-        times = [death["killed"], *(began + (replacement[name] or 0) for name in ("at", "ready", "joined", "reported"))]
-        parts = dict(zip(("noticed", "start", "restore", "round"), _differences(times), strict=True))
+        times = [death["killed"], *(began + replacement[name] for name in ("at", "ready", "joined", "reported"))]
+        parts = dict(zip(PARTS, _differences(times), strict=True))
         death |= {**parts, "until_next_round": times[-1] - times[0]}
+    for death in deaths:
         death["counted_without_log"] = death["round"] + 1 not in logs[death["rank"]]
     done = [max(log, default=0) for log in logs]
     commits = sum(done) if section == "async" else None
@@ -241,7 +247,7 @@ def kill_server(folder: Path) -> dict[str, Any]:
 
 def lose_one(folder: Path) -> dict[str, Any]:
     """Kill one of four for good: how long the others stand still, and how well they work afterwards."""
-    rounds, lost = 100, 1
+    rounds, lost = 70, 1
     train = {**KILLS["esync"][2], "elastic": True, "lease": 10, "redistribute": True}
     with Job(folder, "--rounds", str(rounds), "--no-restart", **train) as job:
         job.until(lambda: len(job.rounds()) >= 20)
@@ -284,14 +290,15 @@ def show(section: str, result: dict[str, Any]) -> None:
             print(f"  {name.replace('_', ' ')}: {_rounded(value)}")
     if not deaths:
         return
-    columns = ("noticed", "start", "restore", "round", "until_next_round")
-    print("  rank  round  aimed  counted, not logged " + " ".join(f"{name.replace('_', ' '):>9}" for name in columns))
+    columns = (*PARTS, "until_next_round")
+    print("  rank  round  aimed  counted, not logged " + " ".join(f"{name.replace('_', ' '):>16}" for name in columns))
     for death in deaths:
-        cells = " ".join(f"{death.get(name, float('nan')):9.2f}" for name in columns)
+        cells = " ".join(f"{death.get(name, float('nan')):16.2f}" for name in columns)
         flags = f"{death['aimed']!s:>5}  {death.get('counted_without_log', False)!s:>19}"
         print(f"  {death['rank']:4d}  {death['round']:5d}  {flags} {cells}")
-    medians = [statistics.median(death[name] for death in deaths if name in death) for name in columns]
-    print("  median seconds per kill:" + " " * 15 + " ".join(f"{median:9.2f}" for median in medians))
+    known = [death for death in deaths if "until_next_round" in death]
+    medians = [statistics.median(death[name] for death in known) if known else float("nan") for name in columns]
+    print("  median seconds per kill:" + " " * 15 + " ".join(f"{median:16.2f}" for median in medians))
 
 
 def _rounded(value: Any) -> Any:
@@ -311,6 +318,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of who is killed, and when")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # through the with statements
     results: dict[str, Any] = {"target_accuracy": TARGET, "load_before": os.getloadavg(), "cores": os.cpu_count()}
     for section in options.sections:
         chance = random.Random(f"{options.seed} {section}")

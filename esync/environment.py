@@ -54,6 +54,8 @@ class Cluster:
         port = _number(environment, "DMLC_PS_ROOT_PORT", "the scheduler's port, for instance 9091", 65535)
         servers = _number(environment, "DMLC_NUM_SERVER", "the number of parameter servers, for instance 1")
         workers = _number(environment, "DMLC_NUM_WORKER", "the number of workers, for instance 6")
+        if environment.get("PS_RESEND", "0") != "0":
+            raise EnvironmentProblemError("PS_RESEND is set: ps-lite's resending is not supported, leave it out")
         try:
             environment["DMLC_PS_ROOT_URI"] = socket.gethostbyname(host)
         except (OSError, UnicodeError) as error:  # UnicodeError: no host name at all

@@ -93,3 +93,9 @@ def test_another_role_is_refused():
 
 def test_it_is_a_value_error():
     assert issubclass(EnvironmentProblemError, ValueError)
+
+
+def test_resending_which_the_scheduler_does_not_know_is_refused():
+    assert Cluster.from_environment({**GOOD, "PS_RESEND": "0"}).workers == 6
+    with pytest.raises(EnvironmentProblemError, match="PS_RESEND is set"):
+        Cluster.from_environment({**GOOD, "PS_RESEND": "1"})
