@@ -6,10 +6,10 @@ that leads somewhere else, is told in seconds instead of after the start's time 
 
 from collections import defaultdict
 
-from .. import config
 from .agent import Agent
 from .agents import Agents, RemoteHostError
 from .spec import Plan
+from .survey import patience
 
 #: Name of a host, address, port.
 Endpoint = tuple[str, str, int]
@@ -49,7 +49,7 @@ def _ask(plan: Plan, agents: Agents, here: Agent, what: str, lists: dict[str, li
             answers[host.name] = here.answer(requests[host.name])
             if "error" in answers[host.name]:
                 raise RemoteHostError(f"host {host.name}: {answers[host.name]['error']}")
-    answers |= agents.collect([host.name for host in plan.hosts if not host.here], config.LAUNCH_CHECK)
+    answers |= agents.collect([host.name for host in plan.hosts if not host.here], patience(plan))
     return [sentence for name, answer in answers.items() for sentence in sentences(name, answer.get("failed", []))]
 
 

@@ -49,7 +49,7 @@ def survey(plan: Plan, agents: Agents, claims: dict[str | None, dict[str, int]],
                 "engine": bool(roles & ENGINE_ROLES),
                 "address": "" if "DMLC_INTERFACE" in host.entry.env else host.ip,
             }
-    answers = agents.ask(requests, config.LAUNCH_CHECK)
+    answers = agents.ask(requests, patience(plan))
     return {name: Supplies(answer["ports"], answer["cores"]) for name, answer in answers.items()}
 
 
@@ -65,4 +65,9 @@ def prepare(plan: Plan, agents: Agents) -> None:
         for spec in plan.workers
         if not spec.host.here
     }
-    agents.ask(requests, config.LAUNCH_CHECK)
+    agents.ask(requests, patience(plan))
+
+
+def patience(plan: Plan) -> float:
+    """Seconds without a word from a host that is asked something."""
+    return min(config.LAUNCH_CHECK, float(plan.options.start_timeout))
