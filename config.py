@@ -111,6 +111,15 @@ SSH_ARRIVING = 6  # connections to one machine that may be under way at the same
 SSH_ALIVE_INTERVAL = 5.0  # seconds between two questions whether a connection still works …
 SSH_ALIVE_COUNT = 6  # … and how many of them may stay without an answer
 
+# --- simulation -----------------------------------------------------------------------------------------------------
+SIMULATE_GOODPUT = 0.94  # share of a link's bandwidth that is left for TCP's payload: 1448 of 1538 bytes on Ethernet
+SIMULATE_MESSAGE_BYTES = 120  # that ps-lite adds to every bucket
+SIMULATE_MESSAGE_TIME = 1e-4  # seconds of a parameter server for every message
+SIMULATE_ANSWER_TIME = 2e-4  # seconds of the state server for every call
+SIMULATE_EVALUATION_TIME = 10.0  # virtual seconds that evaluating a model once takes
+SIMULATE_TIMES_TO = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.92)  # accuracies whose time of reaching the result tells
+SIMULATE_LOGGED_WORKERS = 100  # clusters of more than that many write no round files unless told to
+
 # --- summaries and figures ----------------------------------------------------------------------------------------
 TARGET_ACCURACY = 0.8  # test accuracy whose time of reaching makes the speedup
 OVERRUN_LIMIT = 0.01  # share of padded iterations that may take longer than their step time before a run is invalid

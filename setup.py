@@ -17,6 +17,8 @@ BASE = [
     "pydantic>=2.6,<3",  # checks cluster descriptions and names the field that is wrong
     "pyyaml>=6,<7",  # reads cluster descriptions
     "pyzmq>=25,<28",  # the scheduler speaks ps-lite's protocol, which runs over ZeroMQ
+    "simpy>=4.1,<5",  # events of the simulation
+    "greenlet>=3,<4",  # lets ordinary blocking code run in the simulation's virtual time
     "rich>=13,<16",  # progress bars and the launcher's live view
 ]
 

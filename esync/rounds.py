@@ -3,16 +3,17 @@
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .coordination.reports import account
-from .evaluate import Evaluation
+from .handles import Handle
 from .measure import COMPUTE, GET_BATCH, GLOBAL_UPDATE, LOCAL_UPDATE
 from .progress import Progress, Reporter
-from .replica import FlatArrays
 from .roundlog import RoundLog
 from .sockets import TrafficMeter
-from .trainer import Trainer
+
+if TYPE_CHECKING:
+    from .trainer import Trainer
 
 log = logging.getLogger(__name__)
 
@@ -23,11 +24,18 @@ FACTS_EVERY = 10.0
 class Examiner(Protocol):
     """The seam of the evaluation; see `evaluate.EvaluationProcess`."""
 
-    def start(self, weights: FlatArrays, statistics: FlatArrays) -> Evaluation | None:
-        """Start evaluating these values; None while an evaluation is under way."""
+    def start(self, weights: Any, statistics: Any) -> Handle[float] | None:
+        """Start evaluating these values (flat arrays, opened); None while an evaluation is under way."""
 
     def close(self) -> None:
         """No more evaluations."""
+
+
+class Traffic(Protocol):
+    """Counts bytes; see `sockets.TrafficMeter`."""
+
+    def take(self) -> tuple[int, int]:
+        """Bytes sent and received since the last call."""
 
 
 class RoundKeeper:
@@ -44,6 +52,7 @@ class RoundKeeper:
         round: the last round that is over, where this worker has come into a running job.
         elapsed: seconds that this job has lasted by now.
         tell: gets the report of each round; see `coordination.reports`. Must not wait.
+        traffic: counts the bytes of this worker; None: all TCP connections of this process.
     """
 
     def __init__(
@@ -58,11 +67,12 @@ class RoundKeeper:
         round: int = 0,
         elapsed: float = 0.0,
         tell: Callable[[dict[str, Any]], None] | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
         self._logs, self._reporter, self._facts = logs, reporter, facts
         self._examiner, self._every, self._target = examiner, every, target
-        self._meter = TrafficMeter()
-        self._pending: tuple[int, Evaluation] | None = None
+        self._meter = traffic or TrafficMeter()
+        self._pending: tuple[int, Handle[float]] | None = None
         self._accuracy: tuple[int, float] | None = None  # round, value
         self._round = round  # the last one logged
         self._examined = 0  # the last one whose weights went into an evaluation
@@ -72,7 +82,7 @@ class RoundKeeper:
         self._began = self._ended - elapsed
         self._logs.run({**facts, "rounds": round, "finished": False})
 
-    def done(self, trainer: Trainer) -> None:
+    def done(self, trainer: "Trainer") -> None:
         """Log, evaluate and report the round that the last step has ended."""
         self.poll(trainer)
         now = self._now()
@@ -108,7 +118,7 @@ class RoundKeeper:
             )
         )
 
-    def poll(self, trainer: Trainer) -> None:
+    def poll(self, trainer: "Trainer") -> None:
         """File an accuracy that has arrived."""
         if self._pending is None or not self._pending[1].done():
             return
@@ -122,7 +132,7 @@ class RoundKeeper:
             self._reporter.say(f"accuracy {accuracy:.3f} of round {number} reaches the target {self._target}: stopping")
             trainer.stop()
 
-    def end(self, trainer: Trainer) -> None:
+    def end(self, trainer: "Trainer") -> None:
         """Wait for the accuracy of the final weights, and write everything down."""
         self._evaluate(trainer)
         while self._pending is not None:
@@ -138,7 +148,7 @@ class RoundKeeper:
         if self._examiner is not None:
             self._examiner.close()
 
-    def _report(self, entry: dict[str, Any], seconds: float, trainer: Trainer) -> None:
+    def _report(self, entry: dict[str, Any], seconds: float, trainer: "Trainer") -> None:
         """Tell others what the log of the round says."""
         if self._tell is None:
             return
@@ -156,7 +166,7 @@ class RoundKeeper:
             return
         self._tell({**self._told, "accuracy_round": self._accuracy[0], "accuracy": self._accuracy[1]})
 
-    def _evaluate(self, trainer: Trainer) -> None:
+    def _evaluate(self, trainer: "Trainer") -> None:
         """Start an evaluation where it is the round's turn; the final weights always are, in the end."""
         if self._examiner is None or self._examined == self._round:
             return
@@ -173,7 +183,7 @@ class RoundKeeper:
             self._pending = (self._round, evaluation)
             self._examined = self._round
 
-    def _write_facts(self, trainer: Trainer, finished: bool = False) -> None:
+    def _write_facts(self, trainer: "Trainer", finished: bool = False) -> None:
         device = trainer.world.device
         self._wrote_facts = self._now()
         self._logs.run(

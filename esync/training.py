@@ -1,16 +1,16 @@
 """The training loop of the worker program: batches in, rounds out, until the run is over."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from .data import Batches
-from .data.resize import resize
-from .engine import mx
 from .errors import ExpectedError
 from .measure import COMPUTE, GET_BATCH, Recorder
-from .trainer import Trainer
+
+if TYPE_CHECKING:  # the loop itself needs no MXNet: a simulation without gradients runs it too
+    from .trainer import Trainer
 
 
 class DivergedError(ExpectedError):
@@ -20,13 +20,13 @@ class DivergedError(ExpectedError):
 class Rounds(Protocol):
     """What is done about finished rounds: logs, progress, evaluation."""
 
-    def done(self, trainer: Trainer) -> None:
+    def done(self, trainer: "Trainer") -> None:
         """A round is over."""
 
-    def poll(self, trainer: Trainer) -> None:
+    def poll(self, trainer: "Trainer") -> None:
         """Called between iterations; must not wait."""
 
-    def end(self, trainer: Trainer) -> None:
+    def end(self, trainer: "Trainer") -> None:
         """The run is over."""
 
 
@@ -54,6 +54,9 @@ class Iteration:
         Raises:
             DivergedError: the loss is NaN or infinite.
         """
+        from .data.resize import resize
+        from .engine import mx
+
         with recorder.phase(GET_BATCH):
             self._before = self.batches.state()
             images, labels = next(self.batches)
@@ -78,7 +81,7 @@ class Iteration:
         self.batches.restore(self._before)
 
 
-def warm_up(trainer: Trainer, iteration: Iteration) -> None:
+def warm_up(trainer: "Trainer", iteration: Iteration) -> None:
     """Build the network's graph, then measure one iteration; model and optimizer stay as they were."""
     for _ in range(2):
         with trainer.trial():
@@ -87,7 +90,7 @@ def warm_up(trainer: Trainer, iteration: Iteration) -> None:
 
 
 def train(
-    trainer: Trainer,
+    trainer: "Trainer",
     iteration: Iteration,
     rounds: Rounds,
     batches: Callable[[tuple[int, ...]], Batches] | None = None,

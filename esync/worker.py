@@ -21,8 +21,9 @@ from .errors import ExpectedError
 from .watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from .algorithms import Algorithm
+    from .algorithms import Algorithm, World
     from .coordination.reports import Reports
+    from .exchange.ledger import Limits
     from .trainer import Trainer
 
 log = logging.getLogger(__name__)
@@ -108,14 +109,23 @@ def _reports(options: argparse.Namespace, rank: int) -> "Reports | None":
     return Reports(*state_server_address(_state_server(options)), rank, options.job)
 
 
-def make_trainer(net: Any, options: argparse.Namespace, watchdog: Watchdog, samples: int) -> "Trainer":
-    """The trainer that the flags describe; `samples` is the size of the training set."""
+def make_limits(options: argparse.Namespace, samples: int) -> "Limits":
+    """What ends the run; `samples` is the size of the training set."""
     import math
 
-    from .engine import mx
     from .exchange.ledger import Limits
+
+    return Limits(
+        rounds=options.rounds or math.inf,
+        samples=math.ceil(options.epochs * samples) if options.epochs else math.inf,
+        seconds=options.max_time or math.inf,
+    )
+
+
+def make_trainer(net: Any, options: argparse.Namespace, world: "World", samples: int) -> "Trainer":
+    """The trainer that the flags describe; `samples` is the size of the training set."""
+    from .engine import mx
     from .trainer import Trainer
-    from .world import RealWorld
 
     if options.optimizer.lower() not in mx.optimizer.Optimizer.opt_registry:
         known = ", ".join(sorted(mx.optimizer.Optimizer.opt_registry))
@@ -128,11 +138,6 @@ def make_trainer(net: Any, options: argparse.Namespace, watchdog: Watchdog, samp
     }
     if options.momentum is not None:
         settings["momentum"] = options.momentum
-    limits = Limits(
-        rounds=options.rounds or math.inf,
-        samples=math.ceil(options.epochs * samples) if options.epochs else math.inf,
-        seconds=options.max_time or math.inf,
-    )
     agreement = {
         "network": options.network,
         "data set": options.dataset,
@@ -140,15 +145,13 @@ def make_trainer(net: Any, options: argparse.Namespace, watchdog: Watchdog, samp
         "seed": options.seed,
         "global learning rate": options.global_lr,
     }
-    lease = options.lease if options.elastic else math.inf
-    world = RealWorld(options.step_time, watchdog, options.start_timeout, options.round_timeout, lease)
     try:
         return Trainer(
             net.collect_params(),
             options.optimizer,
             settings,
             algorithm=choose_algorithm(options),
-            limits=limits,
+            limits=make_limits(options, samples),
             agreement=agreement,
             world=world,
         )
@@ -158,6 +161,8 @@ def make_trainer(net: Any, options: argparse.Namespace, watchdog: Watchdog, samp
 
 def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     """Set everything up, train, leave."""
+    import math
+
     import numpy as np
 
     from .data import Batches, find_data_dir, load, partition, redistribute
@@ -169,6 +174,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     from .roundlog import RoundLog
     from .rounds import RoundKeeper
     from .training import Iteration, train, warm_up
+    from .world import RealWorld
 
     if options.mode != "local":
         Cluster.from_environment()  # what is missing there is told before anything takes long
@@ -178,7 +184,9 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     dataset = load(options.dataset, data_dir)
     context, device = choose_device(options)
     net = build(options.network, dataset.classes, context, options.seed, not options.no_hybridize)
-    trainer = make_trainer(net, options, watchdog, len(dataset.train_labels))
+    lease = options.lease if options.elastic else math.inf
+    world = RealWorld(options.step_time, watchdog, options.start_timeout, options.round_timeout, lease)
+    trainer = make_trainer(net, options, world, len(dataset.train_labels))
 
     def batches(indices: np.ndarray, seed: tuple[int, ...]) -> Batches:
         return Batches(dataset.train_images, dataset.train_labels, indices, options.batch_size, seed)
@@ -214,7 +222,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         rounds = RoundKeeper(
             logs,
             reporter,
-            {**_facts(options, trainer), "device": device},
+            {**run_facts(options, trainer), "device": device},
             examiner,
             options.eval_duration,
             options.target_accuracy,
@@ -248,7 +256,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     return 0
 
 
-def _facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]:
+def run_facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]:
     """What run.json says about the run."""
     flags = (
         "network",

@@ -43,6 +43,11 @@ class Entry:
         """All four files."""
         return (self.train.images, self.train.labels, self.test.images, self.test.labels)
 
+    @property
+    def training_samples(self) -> int:
+        """How many there are: one byte each behind the 8 of the labels' header."""
+        return self.train.labels.size - 8
+
 
 FASHION_MNIST = Entry(
     name="fashion-mnist",

@@ -74,6 +74,11 @@ class Ledger:
         self._left: set[int] = set()
 
     @property
+    def elapsed(self) -> float:
+        """Seconds from the last worker's greeting to the last commit."""
+        return self._elapsed
+
+    @property
     def finished(self) -> bool:
         """Whether the run has come to its end (not whether it went well)."""
         return bool(self.failure) or (self.stop_at is not None and self.round >= self.stop_at)

@@ -7,22 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError, field_validator
 
+from .. import config
 from . import flags
-from .fields import (
-    BANDWIDTHS,
-    LATENCIES,
-    Device,
-    HostName,
-    Port,
-    Section,
-    Variables,
-    Word,
-    error,
-    quantity,
-    unknown,
-)
+from .fields import Device, HostName, Port, Section, Variables, Word, error, unknown
+from .modelled import DeviceBehaviour, Network, ServerCost, Simulation, StateServerCost
 from .yaml_text import DescriptionError, Place, dotted, load
 
 
@@ -56,6 +46,7 @@ class Server(Section):
 
     host: HostName
     device: Device = "cpu"  # adds the payloads up
+    simulate: ServerCost = Field(default_factory=ServerCost)
 
 
 class StateServer(Section):
@@ -63,22 +54,24 @@ class StateServer(Section):
 
     host: HostName
     port: Port = 0
+    simulate: StateServerCost = Field(default_factory=StateServerCost)
 
 
 class Worker(Section):
-    """A device that trains."""
+    """A device that trains; with `count`, as many machines of one kind: HOST-0, HOST-1 and so on."""
 
     host: HostName
     device: Device
+    count: int = Field(default=1, ge=1, le=config.MAX_WORKERS)
     step_time: float | None = Field(None, gt=0)  # seconds of one iteration, where it stands for a slower device
     threads: int | None = Field(None, ge=1)  # of its computations on the CPU
+    simulate: DeviceBehaviour = Field(default_factory=DeviceBehaviour)
 
-
-class Network(Section):
-    """The network that `simulate` models."""
-
-    bandwidth: Annotated[float | None, quantity(BANDWIDTHS, "1Gbit")] = None  # bits per second
-    latency: Annotated[float | None, quantity(LATENCIES, "0.2ms")] = None  # seconds
+    def machines(self) -> list["Worker"]:
+        """One entry for each machine."""
+        if self.count == 1:
+            return [self]
+        return [self.model_copy(update={"host": f"{self.host}-{number}", "count": 1}) for number in range(self.count)]
 
 
 def _train(section: object) -> dict[str, Any]:
@@ -108,8 +101,14 @@ class Description(Section):
     state_server: StateServer | None = None
     workers: list[Worker] = Field(min_length=1)
     hosts: dict[HostName, HostEntry] = Field(default_factory=dict)
-    network: Network | None = None
+    network: Network = Field(default_factory=Network)
+    simulate: Simulation = Field(default_factory=Simulation)
     train: Annotated[dict[str, Any], BeforeValidator(_train)] = Field(default_factory=dict)
+
+    @field_validator("workers")
+    @classmethod
+    def _one_by_one(cls, workers: list[Worker]) -> list[Worker]:
+        return [machine for worker in workers for machine in worker.machines()]
 
     def host_names(self) -> list[str]:
         """Every host that something runs on, once."""
@@ -119,8 +118,12 @@ class Description(Section):
         return list(dict.fromkeys([*names, *(worker.host for worker in self.workers)]))
 
 
-def read(path: Path) -> Description:
+def read(path: Path, changes: Mapping[str, Any] | None = None) -> Description:
     """Read a description.
+
+    Args:
+        path: of the file.
+        changes: values that take the place of those in the file: network.bandwidth, workers.0.step_time …
 
     Raises:
         DescriptionError: the file cannot be read, is no YAML, or describes no cluster.
@@ -128,11 +131,24 @@ def read(path: Path) -> Description:
     content, lines = load(path)
     if not isinstance(content, dict):
         raise DescriptionError(f"{path}: expected a mapping with the keys {', '.join(Description.model_fields)}")
+    for place, value in (changes or {}).items():
+        _change(content, place, value)
     try:
         return Description.model_validate(content)
     except ValidationError as wrong:
         problems = wrong.errors(include_url=False)
         raise DescriptionError("\n".join(_problem(path, lines, problem) for problem in problems)) from None
+
+
+def _change(content: Any, place: str, value: object) -> None:
+    """Put a value into the content of a description."""
+    *way, last = [int(part) if part.isdecimal() else part for part in place.split(".")]
+    try:
+        for part in way:
+            content = content.setdefault(part, {}) if isinstance(content, dict) else content[part]
+        content[last] = value
+    except (IndexError, TypeError, AttributeError):
+        raise DescriptionError(f"{place}: there is no such place in the description") from None
 
 
 def _problem(path: Path, lines: Mapping[Place, int], problem: Any) -> str:

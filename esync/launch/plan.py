@@ -159,11 +159,7 @@ def _workers(
 ) -> list[ProcessSpec]:
     """The workers; without a cluster, mode local, they need not know of anybody."""
     specs = []
-    seen: Counter[tuple[str, str]] = Counter()
-    for index, worker in enumerate(workers):
-        place = worker.host, worker.device
-        device = f"{worker.device}-{seen[place]}" if seen[place] else worker.device
-        seen[place] += 1
+    for index, (worker, device) in enumerate(zip(workers, device_folders(workers), strict=True)):
         chosen: dict[str, str] = {}
         if cluster:
             own = {**ground.interface(worker.host), **ground.port_variable(worker.host)}
@@ -180,6 +176,17 @@ def _workers(
         port = int(environment.get("PORT", 0))
         specs.append(ProcessSpec(f"worker-{index}", "worker", host, command, environment, device=device, port=port))
     return specs
+
+
+def device_folders(workers: Iterable[Worker]) -> list[str]:
+    """The folder of each worker's logs below its host's: cpu, gpu0; cpu-1 for a second one on the same device."""
+    seen: Counter[tuple[str, str]] = Counter()
+    folders = []
+    for worker in workers:
+        place = worker.host, worker.device
+        folders.append(f"{worker.device}-{seen[place]}" if seen[place] else worker.device)
+        seen[place] += 1
+    return folders
 
 
 def _worker_settings(worker: Worker, settings: flags.Settings) -> flags.Settings:

@@ -1,0 +1,95 @@
+"""The parts of a description that only `simulate` reads: how devices behave, what servers cost, what a network carries.
+
+`launch` accepts them, so that one description serves both.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from .. import config
+from .fields import BANDWIDTHS, LATENCIES, HostName, Section, error, quantity
+
+#: Unit → bytes per second.
+SPEEDS = {"MB": 1e6, "GB": 1e9}
+
+
+class ServerCost(Section):
+    """What a parameter server costs."""
+
+    message_time: float = Field(default=config.SIMULATE_MESSAGE_TIME, ge=0)  # seconds for every message
+    throughput: Annotated[float | None, quantity(SPEEDS, "2GB")] = None  # bytes per second that it adds up
+
+
+class StateServerCost(Section):
+    """What the state server costs."""
+
+    answer_time: float = Field(default=config.SIMULATE_ANSWER_TIME, ge=0)  # seconds for every call
+
+
+class Pause(Section):
+    """The device computes nothing for a while. All in seconds of virtual time."""
+
+    at: float = Field(ge=0)
+    lasting: float = Field(gt=0)
+    every: float | None = Field(default=None, gt=0)  # from one beginning to the next; else it happens once
+
+    @model_validator(mode="after")
+    def _over_before_the_next(self) -> "Pause":
+        if self.every is not None and self.every <= self.lasting:
+            raise error("a pause that comes back before it is over never ends", "every")
+        return self
+
+
+class Crash(Section):
+    """The worker's machine crashes. All in seconds of virtual time."""
+
+    at: float = Field(ge=0)
+    restart_after: float = Field(gt=0)  # then another worker takes over its slot
+
+
+class DeviceBehaviour(Section):
+    """How a device behaves."""
+
+    step_time: float | None = Field(default=None, gt=0)  # seconds of one iteration; else the step_time that is emulated
+    jitter: float = Field(default=0.0, ge=0)  # relative standard deviation of an iteration
+    distribution: Literal["normal", "lognormal", "uniform", "exponential"] = "normal"
+    # [from that second on, at this speed]; before the first, 1
+    speed: list[tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(gt=0)]]] = Field(default_factory=list)
+    pauses: list[Pause] = Field(default_factory=list)
+    # iter-N.txt, or a folder of them; relative to the folder of the description
+    trace: str | None = Field(default=None, min_length=1)
+    crashes: list[Crash] = Field(default_factory=list)
+
+    @field_validator("speed", mode="before")
+    @classmethod
+    def _pairs(cls, value: object) -> object:
+        return [tuple(each) if isinstance(each, list) else each for each in value] if isinstance(value, list) else value
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "DeviceBehaviour":
+        if [start for start, _ in self.speed] != sorted(start for start, _ in self.speed):
+            raise error("the seconds should ascend", "speed")
+        return self
+
+
+class HostLink(Section):
+    """One host's way into the network."""
+
+    bandwidth: Annotated[float | None, quantity(BANDWIDTHS, "20Mbit")] = None  # bits per second
+    latency: Annotated[float | None, quantity(LATENCIES, "30ms")] = None  # seconds to a host without an entry
+
+
+class Network(Section):
+    """The network between the hosts."""
+
+    bandwidth: Annotated[float | None, quantity(BANDWIDTHS, "1Gbit")] = None  # bits per second
+    latency: Annotated[float | None, quantity(LATENCIES, "0.2ms")] = None  # seconds
+    # those that are different; HOST stands for HOST-0, HOST-1 … too
+    hosts: dict[HostName, HostLink] = Field(default_factory=dict)
+
+
+class Simulation(Section):
+    """What else a simulation reckons with."""
+
+    evaluation_time: float = Field(default=config.SIMULATE_EVALUATION_TIME, gt=0)  # seconds of one evaluation

@@ -1,0 +1,134 @@
+"""python -m esync.simulate clusters/NAME.yaml: trains on a modelled cluster, in virtual time.
+
+Every flag of the worker may be given; it is worth more than the description's section `train`.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from logs_tools.files import write_whole
+
+from .. import arguments
+from ..errors import ExpectedError
+from ..launch import flags
+from ..launch.description import DescriptionError
+from ..launch.rows import clock
+from . import sweep
+from .job import Done, Job, run
+
+PROGRAM = "python -m esync.simulate"
+
+
+def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, Job]:
+    """The options, and the job that they describe."""
+    parser = arguments.build_parser(PROGRAM, "Train on a modelled cluster, in virtual time.")
+    parser.usage = f"{PROGRAM} FILE [--numerics none] [--json FILE] [--sweep KEY=A,B,C] [flags of the worker]"
+    add = parser.add_argument_group("simulation").add_argument
+    parser.add_argument("file", type=Path, metavar="FILE", help="description of the cluster: clusters/paper.yaml")
+    add(
+        "--numerics",
+        choices=("real", "none"),
+        default="real",
+        help="real: gradients are computed; none: only times, waits and bytes come out (default: %(default)s)",
+    )
+    add("--json", type=Path, metavar="FILE", help="write the result to FILE, real times to FILE with .real in its name")
+    add("--no-logs", action="store_true", help="write no round files")
+    add("--test-images", type=arguments.count, help="evaluate so many test images only (default: all)")
+    add("--no-leases", action="store_true", help="workers ask after every iteration, as published ones do")
+    add(
+        "--sweep",
+        action=_Collect,
+        default=[],
+        metavar="KEY=A,B,C",
+        help="simulate every combination; KEY is a flag (epsilon) or a place in FILE (network.bandwidth)",
+    )
+    add("--jobs", type=arguments.count, default=None, help="simulations at a time of a sweep (default: the cores)")
+    options = parser.parse_args(words)
+    if options.test_images and options.numerics == "none":
+        parser.error("--test-images: with --numerics none nothing is evaluated")
+    typed = arguments.given(parser, words) & set(flags.DEFAULTS) - {"quiet"}
+    job = Job(
+        file=options.file,
+        numerics=options.numerics,
+        typed={name: getattr(options, name) for name in sorted(typed)},
+        logs=False if options.no_logs else None,
+        test_images=options.test_images,
+        leases=not options.no_leases,
+        quiet=options.quiet,
+    )
+    return options, job
+
+
+class _Collect(argparse.Action):
+    """Like argparse's append, for flags whose default `arguments.given` replaces."""
+
+    def __call__(
+        self, parser: object, namespace: argparse.Namespace, values: Any, option_string: object = None
+    ) -> None:
+        """One more."""
+        before = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, [*(before if isinstance(before, list) else []), values])
+
+
+def main(words: list[str] | None = None) -> int:
+    """Simulate; the exit code: 0 done, 1 failed, 2 bad usage."""
+    options, job = parse_arguments(sys.argv[1:] if words is None else words)
+    try:
+        if options.sweep:
+            return sweep.run(job, options.sweep, options.jobs, options.json)
+        done = run(job)
+        if options.json:
+            write(options.json, done)
+        print("\n".join(summary(done)), flush=True)
+        return 0
+    except ExpectedError as error:
+        _complain(str(error))
+        return 2 if isinstance(error, DescriptionError) else 1
+    except OSError as error:
+        _complain(f"{error.filename or 'failed'}: {error.strerror or error}")
+    except KeyboardInterrupt:
+        _complain("interrupted")
+    return 1
+
+
+def write(path: Path, done: Done) -> None:
+    """The result, and beside it what differs from run to run."""
+    for file, content in ((path, done.result), (path.with_suffix(f".real{path.suffix}"), done.real)):
+        write_whole(file, json.dumps(content, indent=2).encode() + b"\n")
+
+
+def summary(done: Done) -> list[str]:
+    """What came out, for people."""
+    result: dict[str, Any] = done.result
+    efficiency = result["efficiency"]
+    lines = [
+        f"{result['network']}, {result['mode']}, {result['workers']} workers: {result['rounds']} rounds in "
+        f"{clock(result['seconds'])} of virtual time ({done.real['simulation']:.1f} s)",
+        f"{result['throughput'] or 0.0:.1f} samples/s"
+        + (f", {efficiency:.0%} of the devices' speed" if efficiency is not None else ""),
+    ]
+    if result["final_accuracy"] is not None:
+        reached = [f"{target} after {clock(at)}" for target, at in result["time_to"].items() if at is not None]
+        lines.append("; ".join([f"test accuracy {result['final_accuracy']:.3f}", *reached]))
+    if len(result["devices"]) <= 20:
+        for device in result["devices"]:
+            lines.append(
+                f"  {device['host']}/{device['device']}: {device['iterations'] / max(device['rounds'], 1):.1f} local "
+                f"iterations of {device['step_time']:g} s a round, computing {device['computing_ratio'] or 0.0:.0%}, "
+                f"wait {device['wait']['mean']:.3f} s (longest {device['wait']['max']:.3f}), "
+                f"transfer {device['transfer']:.3f} s"
+            )
+    if done.logs is not None:
+        lines.append(f"logs: {done.logs}")
+    return lines
+
+
+def _complain(text: str) -> None:
+    print(f"simulate: error: {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

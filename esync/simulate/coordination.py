@@ -1,0 +1,226 @@
+"""The state server in virtual time: the real coordinator, over a modelled way."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from .. import config
+from ..coordination import Coordination, Decision
+from ..coordination.coordinator import Coordinator
+from ..handles import Completed, Handle, NotDoneError
+from .engine import Engine
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class StateServerModel:
+    """What a question costs.
+
+    Attributes:
+        host: where it runs.
+        answer_time: seconds that it works on one call; calls wait for one another.
+    """
+
+    host: str
+    answer_time: float = config.SIMULATE_ANSWER_TIME
+
+
+class StateServer:
+    """The one state server of a modelled cluster.
+
+    Attributes:
+        questions: how many were asked.
+    """
+
+    def __init__(self, engine: Engine, model: StateServerModel) -> None:
+        self.model = model
+        self.questions = 0
+        self._engine = engine
+        self._coordinator: Coordinator | None = None
+        self._free = 0.0
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """The decision; there is one since the job's init."""
+        if self._coordinator is None:
+            raise RuntimeError("no job has been begun on the state server")
+        return self._coordinator
+
+    def init(self, num_workers: int, epsilon: float | None, slowest_iterations: int) -> None:
+        """Begin a job."""
+        self._coordinator = Coordinator(num_workers, epsilon, slowest_iterations)
+
+    def handled(self) -> float:
+        """When a call that has just arrived will have been handled."""
+        self._free = max(self._free, self._engine.now) + self.model.answer_time
+        return self._free
+
+
+class SimulatedCoordination(Coordination):
+    """One worker's view of the state server; waits for every answer.
+
+    Args:
+        server: the state server.
+        engine: whose time.
+        latency: seconds from this worker to the server.
+        rank: of this worker.
+        leases: take leases; without them every iteration asks, as published workers do.
+
+    Attributes:
+        waited: seconds that its calls have taken.
+    """
+
+    def __init__(self, server: StateServer, engine: Engine, latency: float, rank: int, leases: bool = True) -> None:
+        self.round = 1
+        self.waited = 0.0
+        self._server, self._engine = server, engine
+        self._latency, self._rank, self._leases = latency, rank, leases
+        self._round_trip: float | None = None
+
+    @property
+    def round_trip(self) -> float:
+        """See `Coordination`."""
+        return self._round_trip or 0.0
+
+    def init(
+        self, num_workers: int, epsilon: float | None, slowest_iterations: int = config.SLOWEST_ITERATIONS
+    ) -> None:
+        """See `Coordination.init`."""
+        self._call(lambda now: self._server.init(num_workers, epsilon, slowest_iterations))
+
+    def ask(self, iteration: int, capability: float) -> Handle[Decision]:
+        """See `Coordination.ask`; the handle is done."""
+        rank, round, told = self._rank, self.round, self._round_trip
+
+        def answer(now: float) -> Decision:
+            self._server.questions += 1
+            coordinator = self._server.coordinator
+            if self._leases:
+                return coordinator.query(rank, round, iteration, capability, now, told)
+            return Decision(coordinator.apply(rank, iteration, capability, now, round=round))
+
+        begun = self._engine.now
+        decision = self._call(answer)
+        self._round_trip = self._engine.now - begun
+        return Completed(decision)
+
+    def reset(self, round: int, rejoin: bool = False, members: Sequence[int] | None = None) -> None:
+        """See `Coordination.reset`."""
+        more: dict[str, Any] = {}
+        if rejoin:
+            more["rejoin"] = True
+        if members is not None:
+            more["members"] = members
+        self._call(lambda now: self._server.coordinator.reset(self._rank, round, now, **more))
+        self.round = round
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _call(self, handle: Callable[[float], T]) -> T:
+        """Let a call reach the server, be handled there, and the answer come back."""
+        engine, begun = self._engine, self._engine.now
+        engine.pass_time(self._latency)
+        engine.settle()
+        engine.pass_time(self._server.handled() - engine.now)
+        engine.settle()
+        answer = handle(engine.now)
+        engine.pass_time(self._latency)
+        self.waited += engine.now - begun
+        return answer
+
+
+class DelayedCoordination(Coordination):
+    """The same without waiting for answers: what `coordination.delayed` does with a thread, a task does here.
+
+    Args:
+        client: makes the calls, one after the other.
+        engine: whose time.
+        name: of the worker, for messages.
+    """
+
+    def __init__(self, client: SimulatedCoordination, engine: Engine, name: str) -> None:
+        self.round = client.round
+        self.client = client
+        self._engine = engine
+        self._calls: deque[tuple[Callable[[], Any], _Answer]] = deque()
+        self._news = engine.event()
+        self._closed = False
+        self.task = engine.spawn(f"the questions of {name}", self._work)
+
+    @property
+    def round_trip(self) -> float:
+        """See `Coordination`."""
+        return self.client.round_trip
+
+    def init(
+        self, num_workers: int, epsilon: float | None, slowest_iterations: int = config.SLOWEST_ITERATIONS
+    ) -> None:
+        """See `Coordination`; waited for, because other workers rely on it."""
+        self._start(lambda: self.client.init(num_workers, epsilon, slowest_iterations)).wait()
+
+    def ask(self, iteration: int, capability: float) -> Handle[Decision]:
+        """See `Coordination`; the handle is done when the answer has arrived."""
+        round = self.round
+
+        def ask() -> Decision:
+            self.client.round = round
+            return self.client.ask(iteration, capability).wait()
+
+        return self._start(ask)
+
+    def reset(self, round: int, rejoin: bool = False, members: Sequence[int] | None = None) -> None:
+        """See `Coordination`."""
+        self.round = round
+        self._start(lambda: self.client.reset(round, rejoin, members))
+
+    def close(self) -> None:
+        """No more questions."""
+        self._closed = True
+        self._wake()
+
+    def _start(self, call: Callable[[], Any]) -> "_Answer":
+        self._engine.settle()
+        answer = _Answer(self._engine)
+        self._calls.append((call, answer))
+        self._wake()
+        return answer
+
+    def _wake(self) -> None:
+        if not self._news.triggered:
+            self._news.succeed()
+
+    def _work(self) -> None:
+        while not self._closed:
+            self._engine.wait(self._news, "something to ask the state server")
+            self._news = self._engine.event()
+            while self._calls and not self._closed:
+                call, answer = self._calls.popleft()
+                value = call()
+                self._engine.settle()
+                answer.event.succeed(value)
+
+
+class _Answer:
+    """The handle of a call under way."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.event = engine.event()
+
+    def done(self) -> bool:
+        """Whether the answer has arrived by now."""
+        self._engine.settle()
+        return bool(self.event.triggered)
+
+    def result(self) -> Any:
+        """The answer."""
+        if not self.done():
+            raise NotDoneError("there is no answer yet")
+        return self.event.value
+
+    def wait(self) -> Any:
+        """Wait for the answer."""
+        return self._engine.wait(self.event, "the state server's answer")

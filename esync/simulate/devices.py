@@ -1,0 +1,184 @@
+"""How long an iteration takes on a modelled device: a fixed time, jitter, speed that changes, pauses, a measured trace.
+
+Computing is work, measured in seconds at full speed, that is done at the speed of the moment: at speed 0.5 an iteration
+takes twice as long, in a pause (speed 0) nothing is done.
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..device import Device
+from .engine import Engine
+
+#: Name in a cluster description → draws factors with mean 1 and the given relative standard deviation.
+JITTERS = ("normal", "lognormal", "uniform", "exponential")
+#: Normally distributed times are cut off at this share of their mean: nothing computes in no time.
+LEAST = 0.1
+_CHUNK = 256
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Nothing is computed for a while.
+
+    Attributes:
+        at: seconds of virtual time at which it begins.
+        lasting: seconds.
+        every: seconds from one beginning to the next; None: it happens once.
+    """
+
+    at: float
+    lasting: float
+    every: float | None = None
+
+
+@dataclass(frozen=True)
+class DeviceModel:
+    """A device.
+
+    Attributes:
+        step_time: seconds of an iteration at full speed, on average.
+        jitter: relative standard deviation of an iteration's work (exponential: of what comes on top of the least).
+        distribution: one of JITTERS.
+        speed: (from that second on, this speed); 1 before the first.
+        pauses: when nothing is computed.
+        trace: seconds of measured iterations, repeated when they are over; takes the place of step_time and jitter.
+    """
+
+    step_time: float
+    jitter: float = 0.0
+    distribution: str = "normal"
+    speed: Sequence[tuple[float, float]] = ()
+    pauses: Sequence[Pause] = ()
+    trace: Sequence[float] = field(default=())
+
+    @property
+    def mean(self) -> float:
+        """Seconds of an iteration on average, at full speed and without pauses."""
+        return sum(self.trace) / len(self.trace) if self.trace else self.step_time
+
+    def works(self, seed: Sequence[int]) -> Iterator[float]:
+        """The work of one iteration after the other, in seconds at full speed, without end."""
+        if self.trace:
+            while True:
+                yield from self.trace
+        if not self.jitter:
+            while True:
+                yield self.step_time
+        generator = np.random.default_rng(np.random.SeedSequence(list(seed)))
+        while True:
+            yield from (self.step_time * _factors(generator, self.distribution, self.jitter)).tolist()
+
+
+def _factors(generator: np.random.Generator, distribution: str, deviation: float) -> np.ndarray:
+    """Positive random numbers with mean 1 (normal: nearly, where much of it is cut off)."""
+    if distribution == "normal":
+        return np.maximum(generator.normal(1.0, deviation, _CHUNK), LEAST)
+    if distribution == "lognormal":
+        sigma = math.sqrt(math.log1p(deviation**2))
+        return generator.lognormal(-(sigma**2) / 2, sigma, _CHUNK)
+    if distribution == "uniform":
+        half = math.sqrt(3) * deviation
+        return np.maximum(generator.uniform(1 - half, 1 + half, _CHUNK), LEAST)
+    if distribution == "exponential":
+        return 1 - deviation + generator.exponential(deviation, _CHUNK)
+    raise ValueError(f"jitter distribution {distribution!r}; known: {', '.join(JITTERS)}")
+
+
+class Pace:
+    """When work that begins at some time is done, on a device whose speed changes and that pauses.
+
+    Args:
+        speed: (from that second on, this speed); 1 before the first.
+        pauses: when nothing is done.
+    """
+
+    def __init__(self, speed: Sequence[tuple[float, float]], pauses: Sequence[Pause]) -> None:
+        self._from = [start for start, _ in speed]
+        self._speeds = [1.0, *(rate for _, rate in speed)]
+        self._pauses = tuple(pauses)
+        self.steady = not speed and not pauses
+        if self._speeds[-1] <= 0:
+            raise ValueError("a device whose speed is 0 in the end never finishes anything")
+
+    def ends(self, begun: float, work: float) -> float:
+        """Seconds of virtual time at which `work` is done that was begun at `begun`."""
+        if self.steady:
+            return begun + work
+        now = begun
+        while True:
+            index = bisect_right(self._from, now)
+            until = self._from[index] if index < len(self._from) else math.inf
+            speed = self._speeds[index]
+            for pause in self._pauses:
+                start, end = _turn(pause, now)
+                if start <= now < end:
+                    speed, until = 0.0, min(until, end)
+                elif start > now:
+                    until = min(until, start)
+            if speed and now + work / speed <= until:
+                return now + work / speed
+            work -= (until - now) * speed
+            now = until
+
+
+def _turn(pause: Pause, now: float) -> tuple[float, float]:
+    """Begin and end of the pause under way at `now`, or of the next one."""
+    if pause.every is None:
+        return (pause.at, pause.at + pause.lasting) if now < pause.at + pause.lasting else (math.inf, math.inf)
+    turn = max(0, math.floor((now - pause.at) / pause.every))
+    start = pause.at + turn * pause.every
+    if now >= start + pause.lasting:
+        start += pause.every
+    return start, start + pause.lasting
+
+
+class SimulatedDevice(Device):
+    """The clock and device of one worker in virtual time.
+
+    Args:
+        engine: whose time.
+        model: how fast it is.
+        seed: of its jitter.
+
+    Attributes:
+        step_time: seconds of an iteration on average.
+        iterations: how many have ended.
+        computing: seconds that they took.
+        overruns: always 0; the log files of emulated devices have it.
+    """
+
+    def __init__(self, engine: Engine, model: DeviceModel, seed: Sequence[int]) -> None:
+        self._engine = engine
+        self._works = model.works(seed)
+        self._pace = Pace(model.speed, model.pauses)
+        self.step_time = model.mean
+        self.iterations = 0
+        self.computing = 0.0
+        self.overruns = 0
+        self._begun = 0.0
+
+    def now(self) -> float:
+        """This worker's virtual clock."""
+        return self._engine.now
+
+    def sleep(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        self._engine.pass_time(seconds)
+
+    def begin_iteration(self) -> None:
+        """Note the time."""
+        self._begun = self._engine.now
+
+    def end_iteration(self) -> float:
+        """Let the time of one iteration pass."""
+        now = self._engine.now
+        seconds = self._pace.ends(self._begun, next(self._works)) - self._begun
+        self._engine.pass_time(max(0.0, self._begun + seconds - now))
+        self.iterations += 1
+        self.computing += seconds
+        return seconds

@@ -1,0 +1,231 @@
+"""Virtual time: events in their order (SimPy), and tasks (greenlets) that run ordinary blocking code in it.
+
+A task is an ordinary function. Where the real program would block, it switches to the engine, which goes on with
+whatever comes next in virtual time and switches back when the event has come. Only one task runs at a time, and only
+these switches pass control, so a run is deterministic.
+
+Each task has a clock of its own that may be ahead of the engine's: computing and sleeping only move that clock. The
+engine catches up (`settle`) when the task does something that others can notice. So a whole run of iterations between
+two messages is a single event.
+"""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import greenlet  # type: ignore[import-untyped]
+import simpy
+
+from ..errors import ExpectedError
+from ..handles import NotDoneError
+
+
+class DeadlockError(ExpectedError):
+    """Nothing will ever happen again, but some tasks still wait; the message says which, and for what."""
+
+
+class CrashError(BaseException):
+    """Thrown into a task whose machine has crashed. Like KeyboardInterrupt it is not an Exception."""
+
+
+class Task:
+    """One thread of virtual time.
+
+    Attributes:
+        name: in messages.
+        time: its own clock, seconds; never behind the engine's while it runs.
+        waits_for: what it waits for, in words; "" while it runs.
+        crashed: it was ended by a crash and must have no effect on others any more.
+        done: its function has returned, or it has crashed.
+    """
+
+    def __init__(self, engine: "Engine", name: str, body: Callable[[], None]) -> None:
+        self.name = name
+        self.time = 0.0
+        self.waits_for = "its beginning"
+        self.crashed = False
+        self._engine = engine
+        self._waits = 0
+        self._greenlet = greenlet.greenlet(body, parent=engine.hub)
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self._greenlet.dead
+
+    def awaken(self) -> Callable[[Any], None]:
+        """What to call, with any argument, when the wait that begins now is over; calls after its end do nothing."""
+        self._waits += 1
+        wait = self._waits
+
+        def resume(_: Any) -> None:
+            if self._waits == wait and not self.done:
+                self._engine.switch_to(self)
+
+        return resume
+
+    def go_on(self, error: BaseException | None) -> None:
+        """Run until it waits again or ends; called by the engine."""
+        self._waits += 1
+        self.waits_for = ""
+        if error is not None:
+            self._greenlet.throw(error)
+        else:
+            self._greenlet.switch()
+
+
+class Engine:
+    """The events and tasks of one simulation.
+
+    Attributes:
+        hub: the greenlet in which events happen: the one that made the engine, which must `run` it too.
+        events: how many have happened.
+    """
+
+    def __init__(self) -> None:
+        self._env = simpy.Environment()
+        self.hub = greenlet.getcurrent()
+        self._tasks: list[Task] = []
+        self._current: Task | None = None
+        self.events = 0
+
+    # --- time ---------------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """Seconds: the clock of the task that runs, or that of the events where none does."""
+        task = self._current
+        return task.time if task is not None else float(self._env.now)
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass for the task that runs; nobody else notices yet."""
+        self._running().time += seconds
+
+    def settle(self) -> None:
+        """Have everything happen that comes before the present of the task that runs."""
+        task = self._running()
+        if task.time > self._env.now:
+            self._pause(self.timer(task.time), "its own work")
+
+    # --- events -------------------------------------------------------------------------------------------------
+
+    def event(self) -> simpy.Event:
+        """Something that will happen: `succeed` (or `fail`) says that it has."""
+        return self._env.event()
+
+    def timer(self, time: float) -> simpy.Event:
+        """The event that it is `time`."""
+        return self._env.timeout(max(0.0, time - self._env.now))
+
+    def call_at(self, time: float, function: Callable[..., Any], *arguments: Any) -> None:
+        """Call a function when it is `time`; it must not wait."""
+        timer = self.timer(time)
+        assert timer.callbacks is not None
+        timer.callbacks.append(lambda _: function(*arguments))
+
+    def wait(self, event: simpy.Event, what: str) -> Any:
+        """Wait for an event; its value, or its error raised.
+
+        Args:
+            event: of this engine.
+            what: for what, and for whom: stands in the message of a deadlock.
+        """
+        self.settle()
+        if not event.processed:
+            self._pause(event, what)
+        if not event.ok:
+            raise cast(BaseException, event.value)
+        return event.value
+
+    # --- tasks --------------------------------------------------------------------------------------------------
+
+    def spawn(self, name: str, body: Callable[[], None], delay: float = 0.0) -> Task:
+        """Start a task, `delay` seconds from now."""
+        task = Task(self, name, body)
+        self._tasks.append(task)
+        begin = task.awaken()
+        self.call_at(self.now + delay, begin, None)
+        return task
+
+    def crash(self, task: Task) -> None:
+        """End a task as a crash of its machine would: it says no goodbye. Called from an event, not from a task."""
+        if task.done:
+            return
+        task.crashed = True
+        self.switch_to(task, CrashError())
+
+    def switch_to(self, task: Task, error: BaseException | None = None) -> None:
+        """Let a task run until it waits again; called from events only."""
+        task.time = float(self._env.now)
+        self._current = task
+        try:
+            task.go_on(error)
+        except CrashError:
+            pass  # nothing in the task has held it up
+        finally:
+            self._current = None
+
+    def run(self) -> None:
+        """Let virtual time pass until every task has ended.
+
+        Raises:
+            DeadlockError: tasks are left over that wait for what never comes.
+            Exception: whatever a task has ended with.
+        """
+        step, queue = self._env.step, self._env._queue
+        while queue:
+            step()
+            self.events += 1
+        stuck = [task for task in self._tasks if not task.done]
+        if stuck:
+            waits = "; ".join(f"{task.name} waits for {task.waits_for}" for task in stuck[:10])
+            more = f"; and {len(stuck) - 10} more" if len(stuck) > 10 else ""
+            raise DeadlockError(f"deadlock at {self._env.now:.3f} s of virtual time: {waits}{more}")
+
+    # --- helpers ------------------------------------------------------------------------------------------------
+
+    def _running(self) -> Task:
+        if self._current is None:
+            raise RuntimeError("only a task can wait or let time pass; this was called from an event")
+        return self._current
+
+    def _pause(self, event: simpy.Event, what: str) -> None:
+        """Switch to the engine until the event has happened."""
+        task = self._running()
+        task.waits_for = what
+        assert event.callbacks is not None
+        event.defused = True  # whoever waits gets the error
+        event.callbacks.append(task.awaken())
+        self.hub.switch()
+
+    @property
+    def task(self) -> Task | None:
+        """The task that runs."""
+        return self._current
+
+
+class Later:
+    """A handle whose result comes at a time that is known already.
+
+    Args:
+        engine: whose time.
+        at: seconds.
+        value: the result.
+    """
+
+    def __init__(self, engine: Engine, at: float, value: Any) -> None:
+        self._engine, self._at, self._value = engine, at, value
+
+    def done(self) -> bool:
+        """Whether that time has come for whoever asks."""
+        return self._engine.now >= self._at
+
+    def result(self) -> Any:
+        """The value, from that time on."""
+        if not self.done():
+            raise NotDoneError("its time has not come yet")
+        return self._value
+
+    def wait(self) -> Any:
+        """Let the time until then pass."""
+        self._engine.pass_time(max(0.0, self._at - self._engine.now))
+        return self._value

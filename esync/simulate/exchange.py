@@ -1,0 +1,384 @@
+"""The exchange in virtual time: the wire protocol's steps, over the modelled network, to the real parameter servers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import simpy
+
+from .. import config
+from ..exchange import (
+    Exchange,
+    ExchangeError,
+    JobAbortedError,
+    Model,
+    Payload,
+    Result,
+    Service,
+    SlotLostError,
+    Source,
+    wire,
+)
+from ..exchange.greeting import Greeting
+from ..exchange.layout import Bucket, Layout
+from ..exchange.ledger import Limits
+from ..exchange.pending import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH
+from ..handles import NotDoneError
+from .engine import Engine
+from .network import Network
+from .servers import ServerNode, Sizes
+
+
+@dataclass(eq=False)
+class ServerSide:
+    """What all workers of a modelled cluster share: the servers, the network, and who has come.
+
+    Args:
+        engine: whose time.
+        network: between all hosts.
+        nodes: the servers.
+        slots: number of workers.
+        model: weights and statistics of the model whose bytes go over the wire, where a smaller one stands for it.
+    """
+
+    engine: Engine
+    network: Network
+    nodes: list[ServerNode]
+    slots: int
+    model: tuple[int, int] | None = None
+    bucket_elements: int = config.BUCKET_ELEMENTS
+    here: set[int] = field(default_factory=set)
+    nonces: int = 0
+
+    def __post_init__(self) -> None:
+        self.everyone = tuple(range(self.slots))
+        self.everyone_here = self.engine.event()
+        self.waiting: dict[int, PendingExchange] = {}
+        self.sizes: Sizes | None = None
+        self._seen: list[tuple[int, str]] = []
+
+    def changed(self, rank: int) -> None:
+        """A server has handled a message of this rank: those whose payload has been used need not wait any longer."""
+        state = [(node.ledger.version, node.ledger.failure) for node in self.nodes]
+        ranks = [rank] if state == self._seen else list(self.waiting)
+        self._seen = state
+        for each in ranks:
+            if each in self.waiting and self.waiting[each].look():
+                del self.waiting[each]
+
+
+class SimulatedExchange(Exchange):
+    """One worker's exchange.
+
+    Args:
+        service: which rule the servers run, and how.
+        side: the other side.
+        host: where this worker runs.
+        rank: its slot.
+        owner: to whom its transfers belong, see `network.Transfer`.
+    """
+
+    def __init__(self, service: Service, side: ServerSide, host: str, rank: int, owner: object) -> None:
+        self._service, self.side, self.host, self._owner = service, side, host, owner
+        self.rank, self.workers = rank, side.slots
+        self.replacement, self.exchanges = False, 0
+        self.sequence = 0
+        side.nonces += 1
+        self.nonce = side.nonces
+        self.channel = rank + 1 if service.private else 0
+        self.sent = self.received = 0.0
+        self._closed = False
+
+    # --- beginning ----------------------------------------------------------------------------------------------
+
+    def join(self, weights: int, statistics: int, limits: Limits, agreement: dict[str, Any]) -> None:
+        """See `Exchange.join`."""
+        side, service = self.side, self._service
+        side.engine.settle()
+        greeting = Greeting(
+            rank=self.rank,
+            nonce=self.nonce,
+            slots=self.workers,
+            weights=weights,
+            statistics=statistics,
+            servers=len(side.nodes),
+            bucket_elements=side.bucket_elements,
+            rule=service.rule,
+            options=service.options,
+            synchronous=service.synchronous,
+            private=service.private,
+            limits=limits,
+            agreement=agreement,
+        )
+        self.layout = greeting.layout()
+        if side.sizes is None:
+            real = side.model or (weights, statistics)
+            side.sizes = Sizes.of(Layout(*real, len(side.nodes), side.bucket_elements), side.slots)
+        self.sizes = side.sizes
+        for node in side.nodes:
+            node.greet(greeting)
+        self.check()
+        self.replacement = bool(side.nodes[0].ledger.arrivals[self.rank] > 1)
+        if self.replacement and service.synchronous:
+            self._fall_in()
+        # As the real exchange does it: what was left half done is done once more, unless its round is over.
+        acknowledged = [int(node.ledger.acknowledged[self.rank]) for node in side.nodes]
+        over = service.synchronous and len({node.ledger.round for node in side.nodes}) == 1
+        self.exchanges = self.sequence = max(acknowledged) if over else min(acknowledged)
+
+    def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
+        """See `Exchange.begin`."""
+        side = self.side
+        if self.rank == 0 and not self.replacement:
+            self._keep(0, weights, statistics)
+        side.here.add(self.rank)
+        if len(side.here) == side.slots and not side.everyone_here.triggered:
+            side.everyone_here.succeed()
+        side.engine.wait(side.everyone_here, "all workers to come")
+        self.check()
+        self.pull(0, True, model)
+        if self._service.private:
+            self._keep(self.channel, weights, statistics)
+        return self.report(min(side.nodes, key=lambda node: node.ledger.round), 0.0, 0.0)
+
+    def _keep(self, channel: int, weights: Source, statistics: Source) -> None:
+        """Give the servers the values of a channel: the first push of a key is kept, the second one shows where."""
+        for _ in range(2):
+            for bucket, values in self._buckets(wire.NOTHING, weights, statistics):
+                self.side.nodes[bucket.shard].take([(self.layout.key(bucket, channel), values)])
+
+    def _fall_in(self) -> None:
+        """What the dead worker has committed everywhere counts, so the round that it is part of has to end first."""
+        engine, nodes = self.side.engine, self.side.nodes
+        given_up = engine.now + config.ROUND_TIMEOUT
+        while all(self.rank in node.ledger.pending for node in nodes):
+            engine.pass_time(LONGEST_PAUSE)
+            engine.settle()
+            self.check()
+            if engine.now > given_up:
+                raise ExchangeError("gave up waiting for the end of the round that the dead worker has committed in")
+
+    # --- exchanging ---------------------------------------------------------------------------------------------
+
+    def start(self, payload: Payload, model: Model) -> "PendingExchange":
+        """Send the payload and its commit; see `Exchange.start`."""
+        side, engine = self.side, self.side.engine
+        engine.settle()
+        self.sequence += 1
+        pushes: list[list[tuple[int, np.ndarray]]] = [[] for _ in side.nodes]
+        for bucket, values in self._buckets(wire.PAYLOAD, payload.values, payload.statistics):
+            pushes[bucket.shard].append((self.layout.key(bucket, self.channel), values))
+        pending = PendingExchange(self, model, payload.statistics is not None, self.sequence, engine.now)
+        side.waiting[self.rank] = pending
+        plain = int(payload.statistics is None)
+        for node in side.nodes:
+            message = self._message(
+                wire.COMMIT,
+                learning_rate=payload.learning_rate,
+                momentum=payload.momentum,
+                weight_decay=payload.weight_decay,
+                samples=payload.samples,
+                buckets=len(pushes[node.shard]),
+            )
+            size = self.sizes.pushed[plain][node.shard]
+            messages = self.sizes.buckets[plain][node.shard] + 1
+            self.sent += size + wire.MESSAGE.itemsize
+            self._send(node, size, messages, _Delivery(self, node, pushes[node.shard], message))
+        return pending
+
+    def heartbeat(self) -> None:
+        """Servers wait for silent workers here, so nobody has to say that he is alive."""
+
+    def stop(self) -> None:
+        """See `Exchange.stop`; server 0 decides when the run ends."""
+        self.side.engine.settle()
+        self._tell(self.side.nodes[0], wire.STOP)
+
+    def abort(self, reason: str) -> None:
+        """See `Exchange.abort`."""
+        self.side.engine.settle()
+        for node in self.side.nodes:
+            self._tell(node, wire.ABORT, text=reason)
+
+    def close(self) -> None:
+        """Say goodbye."""
+        if not self._closed:
+            self._closed = True
+            self.side.engine.settle()
+            for node in self.side.nodes:
+                self._tell(node, wire.LEAVE)
+
+    # --- what PendingExchange uses ------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise JobAbortedError where the run has failed, SlotLostError where another worker has this slot now."""
+        for node in self.side.nodes:
+            if node.ledger.failure:
+                raise JobAbortedError(node.ledger.failure)
+            if node.ledger.nonce[self.rank] != self.nonce:
+                raise SlotLostError(f"another process has taken over the slot of worker {self.rank}")
+
+    def report(self, node: ServerNode, wait: float, transfer: float) -> Result:
+        """How things stand on a server."""
+        ledger = node.ledger
+        return Result(
+            round=ledger.round,
+            version=ledger.version,
+            samples=ledger.samples,
+            wait=wait,
+            transfer=transfer,
+            finished=ledger.finished,
+            used=bool(ledger.used[self.rank]),
+            elapsed=ledger.elapsed,
+            members=self.side.everyone if ledger.member.all() else tuple(np.flatnonzero(ledger.member).tolist()),
+        )
+
+    def round_trip(self, node: ServerNode) -> float:
+        """Seconds of a small message to a server and its answer."""
+        return 2 * self.side.network.latency(self.host, node.model.host)
+
+    def pull(self, channel: int, statistics: bool, model: Model) -> None:
+        """Ask every server for its part of the model and wait for it."""
+        side, engine = self.side, self.side.engine
+        plain = int(not statistics)
+        engine.settle()
+        arrivals: list[simpy.Event] = []
+        answers: list[tuple[Bucket, np.ndarray]] = []
+        for node in side.nodes:
+            arrived = engine.event()
+            arrivals.append(arrived)
+            size, messages = self.sizes.pushed[plain][node.shard], self.sizes.buckets[plain][node.shard]
+            self.received += size
+            answer = self._answering(node, channel, statistics, size, messages, answers, arrived)
+            engine.call_at(engine.now + self.round_trip(node) / 2, answer)
+        for node, arrived in zip(side.nodes, arrivals, strict=True):
+            engine.wait(arrived, f"the model from server {node.shard}")
+        for bucket, values in answers:
+            model.write(bucket.statistics, bucket.start, values)
+
+    # --- helpers ------------------------------------------------------------------------------------------------
+
+    def _answering(
+        self,
+        node: ServerNode,
+        channel: int,
+        statistics: bool,
+        size: float,
+        messages: int,
+        answers: list[tuple[Bucket, np.ndarray]],
+        arrived: simpy.Event,
+    ) -> Callable[[], None]:
+        """What a server does when the request for its part of the model has come."""
+
+        def hand_out() -> None:
+            for bucket in self.layout.buckets:
+                if bucket.shard == node.shard and (statistics or not bucket.statistics):
+                    values = node.values(self.layout.key(bucket, channel))
+                    answers.append((bucket, values[wire.HEADER_ELEMENTS :]))
+            self.side.network.send(node.model.host, self.host, size, arrived.succeed, self._owner)
+
+        return lambda: node.occupy(messages, size, hand_out)
+
+    def _buckets(self, kind: int, values: Source, statistics: Source | None) -> list[tuple[Bucket, np.ndarray]]:
+        """The buckets of a payload as they go over the wire."""
+        buckets = []
+        for bucket in self.layout.buckets:
+            source = statistics if bucket.statistics else values
+            if source is not None:
+                array = np.empty(wire.HEADER_ELEMENTS + bucket.stop - bucket.start, np.float32)
+                array[: wire.HEADER_ELEMENTS] = 0
+                header = wire.header_of(array)
+                header["kind"], header["rank"], header["nonce"] = kind, self.rank, self.nonce
+                header["sequence"], header["bucket"] = self.sequence, bucket.index
+                source.read(bucket.start, bucket.stop, array[wire.HEADER_ELEMENTS :])
+                buckets.append((bucket, array))
+        return buckets
+
+    def _message(self, kind: int, **fields: Any) -> Any:
+        return wire.message(kind, rank=self.rank, nonce=self.nonce, sequence=self.sequence, **fields)
+
+    def _tell(self, node: ServerNode, kind: int, **fields: Any) -> None:
+        self.sent += wire.MESSAGE.itemsize
+        self._send(node, 0.0, 1, _Delivery(self, node, [], self._message(kind, **fields)))
+
+    def _send(self, node: ServerNode, size: float, messages: int, delivery: "_Delivery") -> None:
+        total = size + wire.MESSAGE.itemsize
+        arrive = lambda: node.occupy(messages, total, delivery.handle)  # noqa: E731
+        self.side.network.send(self.host, node.model.host, total, arrive, self._owner)
+
+
+@dataclass(eq=False)
+class _Delivery:
+    """A payload with its message, or a message alone, on its way to a server."""
+
+    exchange: SimulatedExchange
+    node: ServerNode
+    pushes: list[tuple[int, np.ndarray]]
+    message: Any
+
+    def handle(self) -> None:
+        """The server has handled it."""
+        self.node.take(self.pushes)
+        self.node.say(self.message)
+        self.exchange.side.changed(self.exchange.rank)
+
+
+class PendingExchange:
+    """The handle of an exchange."""
+
+    def __init__(
+        self, exchange: SimulatedExchange, model: Model, statistics: bool, sequence: int, begun: float
+    ) -> None:
+        self._exchange, self._model, self._statistics = exchange, model, statistics
+        self._sequence, self._begun = sequence, begun
+        self._used = exchange.side.engine.event()
+        self._result: Result | None = None
+
+    def look(self) -> bool:
+        """Whether all servers have dealt with this payload, or the run has failed; called when one of them has."""
+        exchange = self._exchange
+        for node in exchange.side.nodes:
+            if not node.ledger.failure and node.ledger.acknowledged[exchange.rank] < self._sequence:
+                return False
+        engine = exchange.side.engine
+        noticed = max(noticed_at(self._begun, engine.now, exchange.round_trip(node)) for node in exchange.side.nodes)
+        engine.call_at(noticed, self._used.succeed)
+        return True
+
+    def done(self) -> bool:
+        """Whether the servers have used the payload."""
+        self._exchange.side.engine.settle()
+        return bool(self._used.triggered)
+
+    def result(self) -> Result:
+        """Pull the model into place."""
+        exchange = self._exchange
+        if self._result is None:
+            if not self.done():
+                raise NotDoneError("the servers have not used this payload yet")
+            exchange.check()
+            wait = max(float(node.ledger.wait[exchange.rank]) for node in exchange.side.nodes)
+            before = exchange.report(exchange.side.nodes[0], wait, 0.0)
+            exchange.pull(exchange.channel, self._statistics, self._model)
+            transfer = max(0.0, exchange.side.engine.now - self._begun - wait)
+            self._result = replace(before, transfer=transfer)
+        return self._result
+
+    def wait(self) -> Result:
+        """Wait for the other workers, then for the model."""
+        self._exchange.side.engine.wait(self._used, f"the commits of the others (worker {self._exchange.rank})")
+        return self.result()
+
+
+def noticed_at(begun: float, used: float, round_trip: float) -> float:
+    """When a worker that polls the status learns what happened at `used` (seconds; it has polled since `begun`)."""
+    asked, pause = begun + round_trip / 2, FIRST_PAUSE
+    while asked < used:
+        if pause == LONGEST_PAUSE:
+            step = pause + round_trip
+            asked += max(1, int((used - asked) / step)) * step
+        else:
+            asked += pause + round_trip
+            pause = min(pause * PAUSE_GROWTH, LONGEST_PAUSE)
+    return asked + round_trip / 2

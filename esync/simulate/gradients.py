@@ -1,0 +1,118 @@
+"""Numerics real: every worker's network, data and optimizer in this process; gradients and accuracies are MXNet's.
+
+One computation runs at a time and may use all cores. Each worker has parameters, gradients and an optimizer of its own;
+the memory of the forward and backward pass belongs to each network, too, so many workers of a large network need much.
+"""
+
+import argparse
+import time
+from typing import Any
+
+import numpy as np
+
+from ..data import Batches, find_data_dir, load, partition
+from ..engine import mx
+from ..evaluate import accuracy
+from ..measure import Recorder
+from ..models import MODELS, build
+from ..replica import FlatArrays
+from ..training import Iteration
+from ..worker import make_trainer
+from .world import SimulatedWorld
+
+
+class Gradients:
+    """Makes the workers' trainers and iterations, as the worker program would with the same flags.
+
+    Args:
+        options: the worker's flags.
+        workers: how many there are.
+        test_images: how many of the test images are evaluated; None: all of them.
+
+    Attributes:
+        seconds: of real time that gradients and accuracies took so far.
+        gradients: how many were computed.
+    """
+
+    evaluates = True
+    wire: tuple[int, int] | None = None
+
+    def __init__(self, options: argparse.Namespace, workers: int, test_images: int | None = None) -> None:
+        self._options = options
+        self.dataset = load(options.dataset, find_data_dir(options.data_dir, options.dataset))
+        self.samples = len(self.dataset.train_labels)
+        self._shares = partition(options.partition, self.dataset.train_labels, workers, options.seed).shares
+        self._context = mx.cpu() if options.cpu or not mx.context.num_gpus() else mx.gpu(options.gpu or 0)
+        self._test = slice(0, test_images)
+        self._nets: dict[int, Any] = {}
+        self._judge: Any = None
+        self._judged: list[FlatArrays] = []
+        self.seconds = {"gradients": 0.0, "evaluation": 0.0}
+        self.gradients = 0
+
+    def start(self, rank: int, world: SimulatedWorld) -> tuple[Any, "TimedGradients"]:
+        """A new trainer and its iterations; a worker that takes over a slot takes over the network's memory, too."""
+        options = self._options
+        net = self._nets.get(rank)
+        if net is None:
+            net = self._nets[rank] = self._build()
+        trainer = make_trainer(net, options, world, self.samples)
+        with trainer.trial():
+            pass  # no time passes in a trial: the device's own step time is what it finds
+        batches = Batches(
+            self.dataset.train_images,
+            self.dataset.train_labels,
+            self._shares[rank],
+            options.batch_size,
+            (options.seed, rank),
+        )
+        loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()
+        iteration = Iteration(net, loss, batches, MODELS[options.network].size, self._context)
+        return trainer, TimedGradients(iteration, self)
+
+    def accuracy(self, weights: Any, statistics: Any) -> float:
+        """Test accuracy of these values."""
+        begun = time.perf_counter()
+        if self._judge is None:
+            self._judge = self._build()
+            parameters = [parameter for _, parameter in sorted(self._judge.collect_params().items())]
+            self._judged = [
+                FlatArrays(lambda: [p.data() for p in parameters if p.grad_req != "null"]),
+                FlatArrays(lambda: [p.data() for p in parameters if p.grad_req == "null"]),
+            ]
+        for source, target in zip((weights, statistics), self._judged, strict=True):
+            values = np.empty(source.size, np.float32)
+            source.read(0, source.size, values)
+            target.open()
+            target.write(0, values)
+            target.close()
+        images, labels = self.dataset.test_images[self._test], self.dataset.test_labels[self._test]
+        share = accuracy(self._judge, images, labels, MODELS[self._options.network].size, self._context)
+        self.seconds["evaluation"] += time.perf_counter() - begun
+        return share
+
+    def _build(self) -> Any:
+        options = self._options
+        # Names that are counted begin anew, as in a process of its own: their order is the order of the values.
+        with mx.name.NameManager():
+            return build(options.network, self.dataset.classes, self._context, options.seed, not options.no_hybridize)
+
+
+class TimedGradients:
+    """Iterations of one worker whose real time is counted."""
+
+    def __init__(self, iteration: Iteration, numerics: Gradients) -> None:
+        self._iteration, self._numerics = iteration, numerics
+
+    def run(self, recorder: Recorder) -> int:
+        """See `training.Iteration.run`."""
+        begun = time.perf_counter()
+        samples = self._iteration.run(recorder)
+        mx.nd.waitall()
+        self._numerics.seconds["gradients"] += time.perf_counter() - begun
+        self._numerics.gradients += 1
+        return samples
+
+    def give_back(self) -> None:
+        """See `training.Iteration.give_back`."""
+        self._iteration.give_back()

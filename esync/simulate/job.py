@@ -1,0 +1,114 @@
+"""One job of `simulate`: from a description and flags to a finished simulation and its result."""
+
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .. import config
+from ..launch import flags
+from ..launch.description import DescriptionError, read
+from ..launch.plan import mode_folder
+from . import view
+from .cluster import model
+from .result import result
+from .simulation import Numerics, Simulation, Timing
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be simulated.
+
+    Attributes:
+        file: the description.
+        numerics: "real" or "none".
+        typed: flags of the worker that override the description's.
+        changes: places in the description whose values are replaced; see `description.read`.
+        logs: whether to write round files; None: where there are not too many workers.
+        test_images: how many are evaluated; None: all.
+        leases: whether workers keep leases.
+        quiet: show nothing.
+    """
+
+    file: Path
+    numerics: str = "real"
+    typed: Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    logs: bool | None = None
+    test_images: int | None = None
+    leases: bool = True
+    quiet: bool = False
+
+
+@dataclass(frozen=True)
+class Done:
+    """A finished simulation.
+
+    Attributes:
+        result: what came out, for JSON; see `result.result`.
+        real: what it cost in real time; differs from run to run.
+        logs: the folder of its logs, where they were written.
+    """
+
+    result: dict[str, Any]
+    real: dict[str, Any]
+    logs: Path | None
+
+
+def run(job: Job) -> Done:
+    """Simulate.
+
+    Raises:
+        DescriptionError: the description or the flags make no job.
+        ExpectedError: whatever ends a worker of the real program, too.
+    """
+    begun = time.perf_counter()
+    description = read(job.file, job.changes)
+    try:
+        settings = flags.merge(description.train, job.typed)
+        if job.numerics == "none":
+            for name in ("target_accuracy", "eval_duration"):
+                if name in job.typed:
+                    raise flags.FlagError(f"{flags.flag(name)}: with --numerics none nothing is evaluated")
+                settings.pop(name, None)
+        options = flags.parse(flags.to_arguments(settings))
+    except flags.FlagError as error:
+        raise DescriptionError(f"{job.file}: train: {error}") from None
+    for name in ("elastic", "redistribute"):
+        if getattr(options, name, False):
+            raise DescriptionError(f"{job.file}: train: {flags.flag(name)} is not modelled yet; leave it out")
+    if not (options.rounds or options.epochs or options.max_time or options.target_accuracy):
+        raise DescriptionError(f"{job.file}: train: nothing ends this run; give --rounds, --epochs or --max-time")
+    try:
+        cluster = model(description, job.file.parent, only_first=options.mode == "local")
+    except DescriptionError as error:
+        raise DescriptionError(f"{job.file}: {error}") from None
+    logs = len(cluster.workers) <= config.SIMULATE_LOGGED_WORKERS if job.logs is None else job.logs
+    folder = mode_folder(options) if logs else None
+    numerics = _numerics(job, options, len(cluster.workers))
+    screen = view.choose(f"{options.network}, {options.mode}", job.quiet or options.quiet)
+    simulation = Simulation(cluster, options, numerics, folder, screen.watch, job.leases)
+    ready = time.perf_counter()
+    with closing(screen):
+        simulation.run()
+    finished = time.perf_counter()
+    real = {
+        "preparation": ready - begun,
+        "simulation": finished - ready,
+        "events": simulation.engine.events,
+        **getattr(numerics, "seconds", {}),
+        "computed_gradients": getattr(numerics, "gradients", 0),
+    }
+    return Done(result(simulation, job.file.name), real, folder)
+
+
+def _numerics(job: Job, options: Any, workers: int) -> Numerics:
+    if job.numerics == "none":
+        from ..data.registry import REGISTRY
+
+        return Timing(options, REGISTRY[options.dataset].training_samples)
+    from .gradients import Gradients
+
+    return Gradients(options, workers, job.test_images)

@@ -1,0 +1,73 @@
+"""The result of a simulation, as plain data for JSON: the same for the same seed, bit for bit."""
+
+from typing import Any
+
+from logs_tools import metrics
+
+from .. import config
+from .simulation import Simulation
+from .tally import WorkerTally
+
+
+def result(simulation: Simulation, description: str) -> dict[str, Any]:
+    """What came out; times in seconds of virtual time, speeds per second of it."""
+    options, workers = simulation.options, simulation.workers
+    began = min(sums.began for sums in workers)
+    elapsed = max(sums.ended for sums in workers) - began
+    samples = simulation.samples
+    limit = metrics.speed_limit([options.batch_size] * len(workers), [sums.worker.device.mean for sums in workers])
+    throughput = metrics.rate(samples, elapsed)
+    times = [each.time for each in simulation.accuracies]
+    accuracies = [each.accuracy for each in simulation.accuracies]
+    return {
+        "cluster": description,
+        "network": options.network,
+        "mode": options.mode,
+        "seed": options.seed,
+        "numerics": "real" if simulation.numerics.evaluates else "none",
+        "workers": len(workers),
+        "rounds": simulation.rounds,
+        "samples": samples,
+        "seconds": elapsed,
+        "throughput": throughput,
+        "limit": limit,
+        "efficiency": metrics.efficiency(throughput, limit),
+        "final_accuracy": accuracies[-1] if accuracies else None,
+        "time_to": {
+            f"{target:g}": metrics.time_to_target(times, accuracies, target)
+            for target in sorted({*config.SIMULATE_TIMES_TO, options.target_accuracy or config.TARGET_ACCURACY})
+        }
+        if accuracies
+        else {},
+        "accuracies": [[each.round, each.time, each.accuracy] for each in simulation.accuracies],
+        "questions": simulation.state_server.questions,
+        "traffic": {
+            host: {
+                "sent": round(simulation.network.sent.get(host, 0.0)),
+                "received": round(simulation.network.received.get(host, 0.0)),
+            }
+            for host in sorted({*simulation.network.sent, *simulation.network.received})
+        },
+        "devices": [_device(sums) for sums in workers],
+    }
+
+
+def _device(sums: WorkerTally) -> dict[str, Any]:
+    sent, received = (sum(world.traffic[way] for world in sums.worlds) for way in (0, 1))
+    computing = sum(world.simulated.computing for world in sums.worlds)
+    return {
+        "rank": sums.worker.rank,
+        "host": sums.worker.host,
+        "device": sums.worker.folder,
+        "step_time": sums.worker.device.mean,
+        "rounds": sums.rounds,
+        "iterations": sums.iterations,
+        "computing": computing,
+        "computing_ratio": metrics.rate(computing, sums.left - sums.began),
+        "wait": {"mean": sums.waits / max(sums.rounds, 1), "max": sums.longest_wait},
+        "transfer": sums.transfers / max(sums.rounds, 1),
+        "questions": sum(each.waited for world in sums.worlds for each in world.questions),
+        "bytes_sent": sent,
+        "bytes_received": received,
+        "crashes": len(sums.worlds) - 1,
+    }

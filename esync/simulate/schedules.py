@@ -1,0 +1,322 @@
+"""Deterministic simulation testing: many random schedules of one algorithm, and what must hold in all of them.
+
+    python -m esync.simulate.schedules --mode sync --schedules 1000
+    python -m esync.simulate.schedules --mode sync --seed 17         # one of them again
+
+A schedule is drawn from its seed: how many workers and servers, how fast and how steady they are, how long messages
+take, which machines crash and when others take over their slots. The model is a row of counters, one for each worker,
+which only that worker moves: so the weights themselves tell what was applied, and how often.
+"""
+
+import argparse
+import sys
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import config
+from ..algorithms import ASGD, DCASGD, SSGD, Algorithm, ESync
+from ..exchange.ledger import Limits
+from ..launch import flags
+from .cluster import ClusterModel
+from .coordination import StateServerModel
+from .devices import DeviceModel, Pause
+from .network import Link
+from .servers import ServerModel
+from .simulation import Simulation
+from .timing import TimedIteration, TimedReplica, TimedTrainer
+from .world import SimulatedWorld, WorkerModel
+
+MODES = ("esync", "sync", "async", "dcasgd")
+#: Modes whose workers all hold the same weights after each exchange.
+SYNCHRONOUS = ("esync", "sync")
+BATCH = 8
+EPSILON = 0.02
+
+
+class BrokenError(AssertionError):
+    """A schedule in which something did not hold; the message names the seed."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What was drawn from a seed.
+
+    Attributes:
+        mode: the algorithm.
+        seed: of the schedule.
+        cluster: the models.
+        rounds: to run for.
+        delay: largest number of seconds that a message takes besides; drawn for each.
+        buckets: values in one message.
+        leases: whether workers keep leases.
+        local_iterations: fixed number of them (mode esync); None: the state server decides.
+        query_mode: of the questions to it.
+    """
+
+    mode: str
+    seed: int
+    cluster: ClusterModel
+    rounds: int
+    delay: float
+    buckets: int
+    leases: bool
+    local_iterations: int | None
+    query_mode: str = "blocking"
+
+    @property
+    def steady(self) -> bool:
+        """Whether every iteration of a device takes the same time, and nobody crashes."""
+        models = [worker.device for worker in self.cluster.workers]
+        crashes = any(worker.crashes for worker in self.cluster.workers)
+        return not crashes and not any(model.jitter or model.pauses or model.speed for model in models)
+
+
+def draw(mode: str, seed: int, crashes: bool = True) -> Schedule:
+    """The schedule of a seed."""
+    random = np.random.default_rng(np.random.SeedSequence([seed, MODES.index(mode)]))
+    workers, rounds = int(random.integers(1, 7)), int(random.integers(2, 9))
+    steady = random.random() < 0.3
+    times = np.exp(random.uniform(np.log(0.03), np.log(2.0), workers))
+    lasts = float(times.max()) * rounds
+    models = []
+    for rank in range(workers):
+        device = DeviceModel(step_time=float(times[rank]))
+        fallen: list[tuple[float, float]] = []
+        if not steady:
+            device = DeviceModel(
+                step_time=float(times[rank]),
+                jitter=float(random.choice([0.0, 0.1, 0.3])),
+                distribution=str(random.choice(["normal", "lognormal", "uniform", "exponential"])),
+                speed=[(float(random.uniform(0, lasts)), float(random.uniform(0.3, 2.0)))] * int(random.random() < 0.2),
+                pauses=[Pause(float(random.uniform(0, lasts)), float(random.uniform(0.01, 2)))]
+                * int(random.random() < 0.2),
+            )
+            moment = 0.0
+            while crashes and random.random() < 0.25:
+                moment += float(random.uniform(0, lasts))
+                after = float(random.exponential(1.0)) + 0.001
+                fallen.append((moment, after))
+                moment += after
+        models.append(WorkerModel(rank, f"host{int(random.integers(0, workers))}", f"d{rank}", device, tuple(fallen)))
+    bandwidth = float(random.choice([np.inf, 1e3, 1e5]))
+    latencies: dict[str, float] = defaultdict(lambda: 0.0)
+    latencies |= {f"host{index}": float(random.uniform(0, 0.03)) for index in range(workers)}
+    servers = tuple(
+        ServerModel(f"server{shard}", float(random.choice([0.0, 1e-4, 0.01])))
+        for shard in range(int(random.integers(1, 4)))
+    )
+    cluster = ClusterModel(
+        workers=tuple(models),
+        servers=servers,
+        state_server=StateServerModel("server0", float(random.choice([0.0, 1e-3]))),
+        link=lambda host: Link(bandwidth, latencies[host]),
+        evaluation_time=1.0,
+    )
+    return Schedule(
+        mode=mode,
+        seed=seed,
+        cluster=cluster,
+        rounds=rounds,
+        delay=0.0 if steady else float(random.choice([0.0, 0.01, 0.2])),
+        buckets=int(random.integers(1, 4)),
+        leases=bool(random.random() < 0.7),
+        local_iterations=int(random.integers(1, 4)) if mode == "esync" and random.random() < 0.2 else None,
+        query_mode=str(random.choice(config.QUERY_MODES)),
+    )
+
+
+class CountingReplica(TimedReplica):
+    """One counter for each worker: every iteration of worker r moves counter r by one, once it is applied.
+
+    `sent` collects what this worker has contributed to each exchange.
+    """
+
+    def __init__(self, rank: int, workers: int, synchronous: bool, sent: Callable[[float], None]) -> None:
+        super().__init__()
+        self.weights.values = np.zeros(workers, np.float32)
+        self.weights.size = self.size = workers
+        self.statistics.values = np.full(2, rank, np.float32)
+        self.statistics.size = 2
+        self._rank, self._sent = rank, sent
+        self._unit = float(workers if synchronous else 1)  # a mean over the workers will divide by their number
+        self._steps = 0
+
+    def local_step(self, batch_size: int) -> None:
+        """One more of mode esync."""
+        self._steps += 1
+
+    def gradient(self, factor: float) -> Any:
+        """Mode esync excepted, the exchange moves the counter by one."""
+        self._sent(1.0)
+        return self._alone(-self._unit)
+
+    def update(self) -> Any:
+        """By as many as there were local steps."""
+        self._sent(float(self._steps))
+        update = self._alone(self._unit * self._steps)
+        self._steps = 0
+        return update
+
+    def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
+        """Take what has come."""
+        target = self.statistics if statistics else self.weights
+        target.values[start : start + len(values)] = values
+
+    def _alone(self, value: float) -> Any:
+        vector = type(self.weights)(self.weights.size)
+        vector.values[self._rank] = value
+        return vector
+
+
+class Check:
+    """Runs one schedule and looks at what must hold; see `Numerics` for what it is to a simulation.
+
+    * no deadlock, and no worker fails;
+    * rounds advance by one;
+    * synchronous: all workers hold the same weights after the same round;
+    * what was committed is what was applied, once;
+    * mode esync, steady devices: nobody waits longer than its bound.
+    """
+
+    evaluates = False
+    wire: tuple[int, int] | None = None
+    samples = 0
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self._weights: dict[int, np.ndarray] = {}  # round → weights, as the first worker held them
+        self._rounds: dict[SimulatedWorld, int] = {}
+        self._contributed: dict[tuple[int, int], set[float]] = defaultdict(set)  # rank, sequence → amounts
+        random = np.random.default_rng(np.random.SeedSequence([schedule.seed, 1]))
+        options = flags.parse(["--rounds", str(schedule.rounds), "--batch-size", str(BATCH)])
+        self.simulation = Simulation(
+            schedule.cluster,
+            options,
+            self,
+            watch=self._watch,
+            leases=schedule.leases,
+            bucket_elements=schedule.buckets,
+            delay=(lambda: float(random.uniform(0, schedule.delay))) if schedule.delay else None,
+        )
+
+    def start(self, rank: int, world: SimulatedWorld) -> tuple[TimedTrainer, TimedIteration]:
+        """A worker."""
+        schedule = self._schedule
+        algorithm = _algorithm(schedule)
+
+        def sent(amount: float) -> None:
+            exchange = world.connections[-1]
+            self._contributed[rank, exchange.sequence + 1].add(amount)
+
+        replica = CountingReplica(rank, len(schedule.cluster.workers), schedule.mode in SYNCHRONOUS, sent)
+        limits = Limits(rounds=schedule.rounds)
+        return TimedTrainer(algorithm, world, limits, world.simulated.step_time, replica), TimedIteration(BATCH)
+
+    def run(self) -> None:
+        """Do it.
+
+        Raises:
+            BrokenError: something did not hold.
+        """
+        try:
+            self.simulation.run()
+        except Exception as error:
+            self._broken(f"{type(error).__name__}: {error}")
+        self._check_applied()
+        if self._schedule.mode == "esync" and self._schedule.steady and not self._schedule.local_iterations:
+            self._check_waits()
+
+    # --- what must hold -------------------------------------------------------------------------------------------
+
+    def _watch(self, simulation: Simulation, trainer: TimedTrainer) -> None:
+        before = self._rounds.get(trainer.world)  # type: ignore[call-overload]
+        if before is not None and trainer.round != before + 1:
+            self._broken(f"worker {trainer.rank} went from round {before} to round {trainer.round}")
+        self._rounds[trainer.world] = trainer.round  # type: ignore[index]
+        if self._schedule.mode in SYNCHRONOUS:
+            weights = trainer.replica.weights.values
+            expected = self._weights.setdefault(trainer.round, weights.copy())
+            if not np.array_equal(weights, expected):
+                self._broken(f"after round {trainer.round} worker {trainer.rank} holds {weights}, others {expected}")
+
+    def _check_applied(self) -> None:
+        simulation = self.simulation
+        if not simulation.side.here:
+            self._broken("nobody has met")
+        exchange = next(world.connections[-1] for world in simulation.workers[0].worlds if world.connections)
+        for bucket in exchange.layout.buckets:
+            if bucket.statistics:
+                continue
+            # Asynchronous commits reach the servers in different orders, so at the end of the run one server may have
+            # used a payload that another one has not.
+            node = simulation.side.nodes[bucket.shard]
+            for rank, held in zip(range(bucket.start, bucket.stop), node.weights(bucket), strict=True):
+                self._check_counter(
+                    rank, float(held), int(node.ledger.acknowledged[rank]), bool(node.ledger.used[rank])
+                )
+
+    def _check_counter(self, rank: int, held: float, acknowledged: int, used: bool) -> None:
+        """What a server holds of a counter, and how many exchanges of its worker it has dealt with."""
+        amounts = [self._contributed[rank, sequence] for sequence in range(1, acknowledged + used)]
+        if not all(amounts):
+            self._broken(f"worker {rank}: an exchange was used that it never began")
+        least, most = sum(map(min, amounts)), sum(map(max, amounts))
+        if not least <= held <= most:
+            self._broken(f"worker {rank} has contributed {least:g} to {most:g}, but {held:g} was applied")
+
+    def _check_waits(self) -> None:
+        """A device waits for its own iteration and epsilon at most, plus what messages take."""
+        cluster = self._schedule.cluster
+        latency = max(cluster.link(worker.host).latency for worker in cluster.workers)
+        slots, bandwidth = len(cluster.workers), cluster.link("server0").bandwidth
+        size = 0.0 if self.simulation.side.sizes is None else sum(self.simulation.side.sizes.pushed[0])
+        messages = 0.0 if self.simulation.side.sizes is None else sum(self.simulation.side.sizes.buckets[0])
+        carrying = slots * size / bandwidth + slots * (messages + 2) * max(s.message_time for s in cluster.servers)
+        asking = 4 * (2 * latency + slots * cluster.state_server.answer_time)
+        for sums in self.simulation.workers:
+            bound = sums.worker.device.step_time + EPSILON + asking + 2 * carrying + 0.05
+            if self._schedule.query_mode == "delayed-ack":
+                # READY may find the slowest in an iteration that it would better not have begun.
+                bound += max(worker.device.step_time for worker in cluster.workers)
+            if sums.longest_wait > bound:
+                self._broken(f"worker {sums.worker.rank} waited {sums.longest_wait:.3f} s; its bound is {bound:.3f} s")
+
+    def _broken(self, what: str) -> None:
+        raise BrokenError(
+            f"{what} (python -m esync.simulate.schedules --mode {self._schedule.mode} --seed {self._schedule.seed})"
+        )
+
+
+def _algorithm(schedule: Schedule) -> Algorithm:
+    if schedule.mode == "esync":
+        return ESync(local_iterations=schedule.local_iterations, epsilon=EPSILON, query_mode=schedule.query_mode)
+    return {"sync": SSGD, "async": ASGD, "dcasgd": DCASGD}[schedule.mode]()
+
+
+def main(words: list[str] | None = None) -> int:
+    """Run schedules; 1 where something did not hold."""
+    parser = argparse.ArgumentParser("python -m esync.simulate.schedules", description="Random schedules, checked.")
+    parser.add_argument("--mode", choices=MODES, action="append", help="may be given several times (default: all)")
+    parser.add_argument("--schedules", type=int, default=100, help="of each mode (default: %(default)s)")
+    parser.add_argument("--seed", type=int, help="only this one")
+    parser.add_argument("--no-crashes", action="store_true", help="leave crashes out")
+    options = parser.parse_args(sys.argv[1:] if words is None else words)
+    seeds = range(options.schedules) if options.seed is None else [options.seed]
+    broken = 0
+    for mode in options.mode or MODES:
+        for seed in seeds:
+            try:
+                Check(draw(mode, seed, not options.no_crashes)).run()
+            except BrokenError as error:
+                broken += 1
+                print(f"{mode}, seed {seed}: {error}", flush=True)
+        print(f"{mode}: {len(seeds)} schedules", flush=True)
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

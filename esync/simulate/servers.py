@@ -1,0 +1,167 @@
+"""The parameter servers of a modelled cluster: the real ones (`exchange.parameter_server`), fed from virtual time.
+
+Messages reach a server through the modelled network and are handled one after the other, each for as long as the model
+of the server says.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .. import config
+from ..exchange import wire
+from ..exchange.greeting import Greeting
+from ..exchange.layout import Bucket, Layout
+from ..exchange.ledger import Ledger
+from ..exchange.parameter_server import ParameterServer
+from ..rules import make_rule
+from .engine import Engine
+
+#: One push: key, and the array as it goes over the wire.
+Push = tuple[int, np.ndarray]
+
+
+@dataclass(frozen=True)
+class ServerModel:
+    """What a parameter server costs.
+
+    Attributes:
+        host: where it runs.
+        message_time: seconds for every message (a push, a pull, a commit), whatever its size.
+        throughput: bytes per second that it adds up and hands out; the network comes on top.
+    """
+
+    host: str
+    message_time: float = config.SIMULATE_MESSAGE_TIME
+    throughput: float = math.inf
+
+    def cost(self, messages: int, size: float) -> float:
+        """Seconds to handle so many messages of so many bytes in all."""
+        return messages * self.message_time + size / self.throughput
+
+
+class ServerNode:
+    """One server: its books, its weights, and when it is free.
+
+    Args:
+        engine: whose time.
+        model: what it costs.
+        shard: its number; the first one decides when the run ends.
+    """
+
+    def __init__(self, engine: Engine, model: ServerModel, shard: int) -> None:
+        self.model, self.shard = model, shard
+        self._engine = engine
+        self._stored: dict[int, np.ndarray] = {}
+        self._copies: dict[int, tuple[int, np.ndarray]] = {}
+        self._free = 0.0
+        self._greeted: Greeting | None = None
+        self._server: ParameterServer | None = None
+
+    @property
+    def server(self) -> ParameterServer:
+        """The parameter server; there is one as soon as a worker has greeted."""
+        if self._server is None:
+            raise RuntimeError("nobody has greeted this server yet")
+        return self._server
+
+    @property
+    def ledger(self) -> Ledger:
+        """Its books."""
+        return self.server.ledger
+
+    @property
+    def busy_until(self) -> float:
+        """When it will have handled everything that has reached it so far."""
+        return max(self._free, self._engine.now)
+
+    def greet(self, greeting: Greeting) -> None:
+        """A worker introduces itself; the first one sets the server up."""
+        if self._server is None or self._greeted is None:
+            limits = greeting.limits if self.shard == 0 else replace(greeting.limits, seconds=math.inf)
+            ledger = Ledger(greeting.slots, greeting.synchronous, limits)
+            rule = make_rule(greeting.rule, greeting.options)
+            clock = lambda: self._engine.now  # noqa: E731
+            self._server = ParameterServer(greeting.layout(), ledger, rule, greeting.private, clock)
+            self._greeted = greeting
+        self._server.join(greeting.rank, greeting.nonce)
+        if differences := self._greeted.differences(greeting):
+            reason = f"worker {greeting.rank} does not match worker {self._greeted.rank}: {'; '.join(differences)}"
+            self._server.ledger.abort(reason)
+
+    def occupy(self, messages: int, size: float, then: Callable[[], None]) -> None:
+        """Handle messages that have just arrived, after those before them; then call a function, from an event."""
+        self._free = self.busy_until + self.model.cost(messages, size)
+        self._engine.call_at(self._free, then)
+
+    def take(self, pushes: Iterable[Push]) -> None:
+        """What has been handled: as ps-lite does it, the first value of a key is kept without asking."""
+        for key, values in pushes:
+            if key in self._stored:
+                self.server.push(key, values, self._stored[key])
+            else:
+                self._stored[key] = values.copy()
+
+    def say(self, message: Any) -> None:
+        """A message of a worker (wire.MESSAGE) has been handled."""
+        elements = wire.message_elements(self.ledger.slots)
+        key = self.shard  # see `layout.Layout.status_key`
+        if key not in self._stored:
+            self._stored[key] = np.zeros(elements, np.float32)
+        self.server.push(key, wire.pack(message, elements), self._stored[key])
+
+    def weights(self, bucket: Bucket) -> np.ndarray:
+        """What it holds of a bucket right now, as all workers would pull it."""
+        return self._stored[self.server.layout.key(bucket)][wire.HEADER_ELEMENTS :]
+
+    def values(self, key: int) -> np.ndarray:
+        """What a pull of this key is answered with, header included: a copy, because transfers take time.
+
+        All who pull the same version get the same copy, which is not to be changed.
+        """
+        version, copy = self._copies.get(key, (-1, None))
+        if copy is None or version != self.ledger.version:
+            copy = self._stored[key].copy()
+            self._copies[key] = (self.ledger.version, copy)
+        return copy
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much goes over the wire in one exchange, by the real protocol, to or from each server.
+
+    Attributes:
+        pushed: shard → bytes of a payload with statistics; without.
+        buckets: shard → messages of a payload with statistics; without.
+        status: bytes of one look at the status, both directions together.
+    """
+
+    pushed: tuple[tuple[float, ...], tuple[float, ...]]
+    buckets: tuple[tuple[int, ...], tuple[int, ...]]
+    status: float
+
+    @classmethod
+    def of(cls, layout: Layout, slots: int) -> "Sizes":
+        """Count them."""
+        pushed, buckets = [], []
+        for statistics in (True, False):
+            chosen = [bucket for bucket in layout.buckets if statistics or not bucket.statistics]
+            shards = range(layout.servers)
+            buckets.append(tuple(sum(bucket.shard == shard for bucket in chosen) for shard in shards))
+            pushed.append(
+                tuple(
+                    float(
+                        sum(
+                            4 * (wire.HEADER_ELEMENTS + bucket.stop - bucket.start) + config.SIMULATE_MESSAGE_BYTES
+                            for bucket in chosen
+                            if bucket.shard == shard
+                        )
+                    )
+                    for shard in shards
+                )
+            )
+        status = 4.0 * wire.message_elements(slots) + 2 * config.SIMULATE_MESSAGE_BYTES
+        return cls((pushed[0], pushed[1]), (buckets[0], buckets[1]), status)

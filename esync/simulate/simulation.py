@@ -1,0 +1,244 @@
+"""One simulation: every worker of a modelled cluster runs the worker program's own loop, in virtual time."""
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from .. import config
+from ..progress import Reporter
+from ..roundlog import RoundLog
+from ..rounds import RoundKeeper
+from ..training import train
+from ..worker import choose_algorithm, make_limits, run_facts
+from .cluster import ClusterModel
+from .coordination import StateServer
+from .engine import Engine, Task
+from .evaluation import SimulatedExaminer
+from .exchange import ServerSide
+from .network import Network
+from .servers import ServerNode
+from .tally import Tally, WorkerTally
+from .timing import SIZES, TimedIteration, TimedTrainer
+from .world import SimulatedWorld, WorkerModel
+
+
+class Numerics(Protocol):
+    """What a worker computes with; see `gradients.Gradients` and `Timing`.
+
+    Attributes:
+        samples: size of the training set.
+        evaluates: whether it has a method `accuracy` of (weights, statistics).
+        wire: weights and statistics of the network whose bytes go over the wire, where the model that is exchanged only
+            stands for it.
+    """
+
+    samples: int
+    evaluates: bool
+    wire: tuple[int, int] | None
+
+    def start(self, rank: int, world: SimulatedWorld) -> tuple[Any, Any]:
+        """A new trainer and its iterations."""
+
+
+class Timing:
+    """Numerics none.
+
+    Args:
+        options: the worker's flags.
+        samples: size of the training set that epochs are counted by.
+    """
+
+    evaluates = False
+
+    def __init__(self, options: argparse.Namespace, samples: int) -> None:
+        self._options, self.samples = options, samples
+        self.wire: tuple[int, int] | None = SIZES[options.network]
+
+    def start(self, rank: int, world: SimulatedWorld) -> tuple[TimedTrainer, TimedIteration]:
+        """See `Numerics`."""
+        limits = make_limits(self._options, self.samples)
+        trainer = TimedTrainer(choose_algorithm(self._options), world, limits, world.simulated.step_time)
+        return trainer, TimedIteration(self._options.batch_size)
+
+
+@dataclass(frozen=True)
+class Examined:
+    """One evaluation: of which round's weights, from what time, and what came out."""
+
+    round: int
+    time: float
+    accuracy: float
+
+
+@dataclass
+class Simulation:
+    """A modelled cluster and what it trains.
+
+    Args:
+        cluster: the models.
+        options: the worker's flags, parsed.
+        numerics: what the workers compute with.
+        log_dir: where each worker's rounds are written, {log_dir}/{host}/{device}; None: nowhere.
+        watch: called after each worker's rounds, with (simulation, trainer).
+        leases: whether workers keep leases on the state server's answers.
+        bucket_elements: the most values in one message.
+        delay: seconds that a message takes besides; see `network.Network`.
+
+    Attributes:
+        engine: virtual time.
+        workers: what was added up, by rank.
+        accuracies: in the order of their times.
+    """
+
+    cluster: ClusterModel
+    options: argparse.Namespace
+    numerics: Numerics
+    log_dir: Path | None = None
+    watch: Callable[["Simulation", Any], None] | None = None
+    leases: bool = True
+    bucket_elements: int = config.BUCKET_ELEMENTS
+    delay: Callable[[], float] | None = None
+    accuracies: list[Examined] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.engine = Engine()
+        self.network = Network(self.engine, self.cluster.link, self.delay)
+        nodes = [ServerNode(self.engine, model, shard) for shard, model in enumerate(self.cluster.servers)]
+        self.side = ServerSide(
+            self.engine, self.network, nodes, len(self.cluster.workers), self.numerics.wire, self.bucket_elements
+        )
+        self.state_server = StateServer(self.engine, self.cluster.state_server)
+        self.workers = [WorkerTally(worker) for worker in self.cluster.workers]
+        self._keepers: dict[int, RoundKeeper] = {}
+
+    @property
+    def rounds(self) -> int:
+        """Rounds completed, as server 0 counts them (mode local: as the worker does)."""
+        return self.side.nodes[0].ledger.round if self.side.here else self.workers[0].rounds
+
+    @property
+    def samples(self) -> int:
+        """Of all workers, in those rounds."""
+        if self.side.here:
+            return self.side.nodes[0].ledger.samples
+        return self.workers[0].iterations * self.options.batch_size
+
+    def run(self) -> None:
+        """Run it to its end.
+
+        Raises:
+            DeadlockError: the workers wait for one another for ever.
+            ExpectedError: whatever ends a worker in the real program, too.
+        """
+        try:
+            for sums in self.workers:
+                self._spawn(sums)
+            self.engine.run()
+        finally:
+            for keeper in self._keepers.values():
+                keeper.close()
+
+    # --- the workers ----------------------------------------------------------------------------------------------
+
+    def _spawn(self, sums: WorkerTally, delay: float = 0.0) -> None:
+        worker, life = sums.worker, len(sums.worlds)
+        world = SimulatedWorld(self.engine, self.side, self.state_server, worker, self.options.seed, life, self.leases)
+        sums.worlds.append(world)
+        task = self.engine.spawn(f"worker {worker.rank} ({worker.name})", lambda: self._live(sums, world), delay)
+        if life < len(worker.crashes):
+            at, restart_after = worker.crashes[life]
+            if at >= self.engine.now + delay:
+                self.engine.call_at(at, self._crash, sums, world, task, restart_after)
+
+    def _crash(self, sums: WorkerTally, world: SimulatedWorld, task: Task, restart_after: float) -> None:
+        if task.done:
+            return
+        for each in (task, *world.helpers):
+            self.engine.crash(each)
+        self.network.drop(world)
+        self._spawn(sums, restart_after)
+
+    def _live(self, sums: WorkerTally, world: SimulatedWorld) -> None:
+        """What the worker program does, from its start to its end."""
+        rank = sums.worker.rank
+        try:
+            trainer, iteration = self.numerics.start(rank, world)
+            trainer.start()
+            if len(sums.worlds) == 1:
+                sums.began = self.engine.now
+            tally = Tally(sums, self.engine_now, self._keeper(sums, trainer), self._watch_rounds)
+            train(trainer, iteration, tally)
+            trainer.close()
+        finally:
+            sums.left = self.engine.now
+
+    def engine_now(self) -> float:
+        """Virtual time."""
+        return self.engine.now
+
+    def _watch_rounds(self, trainer: Any) -> None:
+        if self.watch is not None:
+            self.watch(self, trainer)
+
+    # --- logs and evaluation ----------------------------------------------------------------------------------------
+
+    def _keeper(self, sums: WorkerTally, trainer: Any) -> RoundKeeper | None:
+        """Writes this worker's logs, in all its lives, and evaluates on rank 0."""
+        worker, options = sums.worker, self.options
+        if worker.rank in self._keepers:
+            return self._keepers[worker.rank]
+        examiner = None
+        if worker.rank == 0 and self.numerics.evaluates and not options.no_evaluation:
+            examiner = SimulatedExaminer(self.engine, self.cluster.evaluation_time, self._examine)
+        if self.log_dir is None and examiner is None:
+            return None
+        logs: Any = NoLog()
+        if self.log_dir is not None:
+            logs = RoundLog(self.log_dir / worker.host, worker.folder, options.overwrite)
+        keeper = RoundKeeper(
+            logs,
+            Reporter(quiet=True, machine=False),
+            self._facts(worker, trainer),
+            examiner,
+            options.eval_duration,
+            options.target_accuracy,
+            self.engine_now,
+            traffic=sums,
+        )
+        self._keepers[worker.rank] = keeper
+        return keeper
+
+    def _examine(self, weights: Any, statistics: Any) -> float:
+        accuracy = self.numerics.accuracy(weights, statistics)  # type: ignore[attr-defined]
+        sums = self.workers[0]
+        self.accuracies.append(Examined(sums.rounds, sums.ended - sums.began, accuracy))
+        return float(accuracy)
+
+    def _facts(self, worker: WorkerModel, trainer: Any) -> dict[str, Any]:
+        """What run.json says, as the worker program writes it; nothing in it depends on when or where this runs."""
+        return {
+            **run_facts(self.options, trainer),
+            "host": worker.host,
+            "device": worker.folder,
+            "step_time": worker.device.mean,
+            "started": 0.0,
+            "simulated": True,
+        }
+
+
+class NoLog:
+    """Takes the place of a `roundlog.RoundLog` where nothing is to be written."""
+
+    def run(self, facts: dict[str, Any]) -> None:
+        """Not written."""
+
+    def round(self, number: int, entry: dict[str, Any], keep: bool = False) -> None:
+        """Not written."""
+
+    def accuracy(self, number: int, accuracy: float) -> None:
+        """Not written."""
+
+    def close(self) -> None:
+        """Nothing to close."""

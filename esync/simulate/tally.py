@@ -1,0 +1,88 @@
+"""What a simulation adds up while it runs: rounds, waits, computing and traffic of every worker, and accuracies."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .world import SimulatedWorld, WorkerModel
+
+
+@dataclass
+class WorkerTally:
+    """One worker's sums, in seconds of virtual time.
+
+    Attributes:
+        worker: which one.
+        began: when its first round began.
+        ended: when its newest round ended.
+        left: when it had nothing more to do.
+        rounds: that it has completed.
+        iterations: local iterations in them.
+        waits: sum of what it waited for the others' commits.
+        longest_wait: the longest of them.
+        transfers: what its exchanges took besides.
+        worlds: one for each life, with the device, the connections and the questions.
+    """
+
+    worker: WorkerModel
+    began: float = 0.0
+    ended: float = 0.0
+    left: float = 0.0
+    rounds: int = 0
+    iterations: int = 0
+    waits: float = 0.0
+    longest_wait: float = 0.0
+    transfers: float = 0.0
+    worlds: list[SimulatedWorld] = field(default_factory=list)
+
+    def take(self) -> tuple[int, int]:
+        """Bytes sent and received since the last call, over all its lives; see `rounds.Traffic`."""
+        taken = [world.take() for world in self.worlds]
+        return sum(sent for sent, _ in taken), sum(received for _, received in taken)
+
+
+class Tally:
+    """Takes the place of the worker program's `rounds.RoundKeeper`, and passes everything on to one.
+
+    Args:
+        sums: of this worker.
+        now: virtual clock.
+        keeper: writes logs and evaluates; None for neither.
+        watch: called after each round with the trainer.
+    """
+
+    def __init__(
+        self,
+        sums: WorkerTally,
+        now: Callable[[], float],
+        keeper: Any = None,
+        watch: Callable[[Any], None] | None = None,
+    ) -> None:
+        self._sums, self._now, self._keeper, self._watch = sums, now, keeper, watch
+
+    def done(self, trainer: Any) -> None:
+        """A round is over."""
+        sums, result = self._sums, trainer.algorithm.result
+        sums.rounds += 1
+        sums.iterations += trainer.local_iterations
+        sums.ended = self._now()
+        if result is not None:
+            sums.waits += result.wait
+            sums.longest_wait = max(sums.longest_wait, result.wait)
+            sums.transfers += result.transfer
+        if self._keeper is not None:
+            self._keeper.done(trainer)
+        else:
+            trainer.world.recorder.take()
+        if self._watch is not None:
+            self._watch(trainer)
+
+    def poll(self, trainer: Any) -> None:
+        """Between iterations."""
+        if self._keeper is not None:
+            self._keeper.poll(trainer)
+
+    def end(self, trainer: Any) -> None:
+        """The run is over."""
+        if self._keeper is not None:
+            self._keeper.end(trainer)

@@ -1,0 +1,172 @@
+"""Numerics none: the same algorithms and the same loop, but no gradients; only times, waits and bytes come out of it.
+
+Needs no MXNet. The model has one weight, which is exchanged like any other; what goes over the modelled wire is as
+large as the network that it stands for.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from ..algorithms import Algorithm, Hyper, Surroundings, World
+from ..exchange.ledger import Limits
+from ..measure import Recorder
+
+#: Network → trained values, and values that are averaged only (the same for all data sets with ten classes).
+SIZES = {
+    "alexnet": (57_029_322, 0),
+    "resnet18-v1": (11_175_370, 9_600),
+    "resnet50-v1": (23_541_130, 53_120),
+    "resnet50-v2": (23_514_698, 45_572),
+    "mobilenet-v1": (3_216_650, 21_888),
+    "mobilenet-v2": (2_236_096, 34_112),
+    "inception-v3": (21_805_482, 34_432),
+    "lenet": (61_706, 0),
+}
+#: As sent over the wire where no gradients are computed.
+STAND_IN = 1
+
+
+class _Vector:
+    """A flat vector; see `exchange.Source`."""
+
+    def __init__(self, size: int) -> None:
+        self.values = np.zeros(size, np.float32)
+        self.size = size
+
+    def read(self, start: int, stop: int, out: np.ndarray) -> None:
+        """See `exchange.Source`."""
+        out[:] = self.values[start:stop]
+
+
+class TimedReplica:
+    """A model with one weight; see `algorithms.base.ReplicaOfModel`."""
+
+    def __init__(self) -> None:
+        self.weights, self.statistics = _Vector(STAND_IN), _Vector(0)
+        self.size = STAND_IN
+
+    def open(self) -> None:
+        """Nothing to wait for."""
+
+    def close(self) -> None:
+        """Nothing to hand back."""
+
+    def keep_anchor(self) -> None:
+        """Nothing to remember."""
+
+    def gradient(self, factor: float) -> _Vector:
+        """The weight itself."""
+        return self.weights
+
+    def update(self) -> _Vector:
+        """The weight itself."""
+        return self.weights
+
+    def local_step(self, batch_size: int) -> None:
+        """Nothing is learnt."""
+
+    def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
+        """Nothing is kept."""
+
+
+class TimedTrainer:
+    """Has what `training.train` and `rounds.RoundKeeper` use of a `Trainer`.
+
+    Args:
+        algorithm: a new one.
+        world: the seams.
+        limits: what ends the run.
+        capability: seconds of an iteration, as a trial would have found.
+        replica: the model.
+    """
+
+    def __init__(
+        self, algorithm: Algorithm, world: World, limits: Limits, capability: float, replica: Any = None
+    ) -> None:
+        self.algorithm, self.world = algorithm, world
+        self.replica = replica or TimedReplica()
+        self._limits, self._capability = limits, capability
+
+    @property
+    def rank(self) -> int:
+        """This worker's slot."""
+        return self.algorithm.exchange.rank if self.algorithm.exchange is not None else 0
+
+    @property
+    def workers(self) -> int:
+        """Number of slots."""
+        return self.algorithm.exchange.workers if self.algorithm.exchange is not None else 1
+
+    @property
+    def round(self) -> int:
+        """Rounds completed."""
+        return self.algorithm.round
+
+    @property
+    def local_iterations(self) -> int:
+        """Local iterations of the round."""
+        return self.algorithm.local_iterations
+
+    @property
+    def exchanged(self) -> bool:
+        """Whether the last step ended in an exchange."""
+        return self.algorithm.exchanged
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Ranks that take part in the rounds."""
+        result = self.algorithm.result
+        return result.members if result is not None and result.members else tuple(range(self.workers))
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the last step left its gradients unused."""
+        return self.algorithm.abandoned
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run is over."""
+        return self.algorithm.finished
+
+    def start(self) -> None:
+        """Find the other workers."""
+        self.algorithm.start(
+            Surroundings(
+                replica=self.replica,
+                world=self.world,
+                hyper=lambda: Hyper(1.0, 0.0, 0.0, 1.0),
+                capability=lambda: self._capability,
+                limits=self._limits,
+            )
+        )
+        self.world.device.begin_iteration()
+
+    def step(self, batch_size: int) -> None:
+        """One iteration is done."""
+        self.algorithm.step(batch_size)
+        if not self.abandoned:
+            self.world.recorder.samples += batch_size
+        self.world.device.begin_iteration()
+
+    def stop(self) -> None:
+        """End the run after the round under way."""
+        self.algorithm.stop()
+
+    def close(self) -> None:
+        """Leave."""
+        self.algorithm.close()
+
+
+class TimedIteration:
+    """Takes the place of `training.Iteration`: the time is the device's affair, and there is nothing else."""
+
+    def __init__(self, batch_size: int) -> None:
+        self._batch_size = batch_size
+
+    def run(self, recorder: Recorder) -> int:
+        """The number of samples."""
+        return self._batch_size
+
+    def give_back(self) -> None:
+        """There was no batch."""

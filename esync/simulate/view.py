@@ -1,0 +1,121 @@
+"""What a simulation shows while it runs: how far it is in real time, and what time it is in virtual time."""
+
+import sys
+import time
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from .. import config
+from ..launch.rows import clock
+from .simulation import Simulation
+
+#: Seconds of real time between two updates of a bar on a terminal.
+_EVERY = 0.2
+
+
+class View(Protocol):
+    """Shows one simulation."""
+
+    def watch(self, simulation: Simulation, trainer: Any) -> None:
+        """Called after each worker's round."""
+
+    def close(self) -> None:
+        """The simulation is over."""
+
+
+class Silent:
+    """Shows nothing."""
+
+    def watch(self, simulation: Simulation, trainer: Any) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+class _Paced:
+    """Shows something every so often.
+
+    Args:
+        title: what is simulated.
+        every: seconds of real time.
+    """
+
+    def __init__(self, title: str, every: float) -> None:
+        self._title, self._every = title, every
+        self._shown = time.monotonic()
+
+    def watch(self, simulation: Simulation, trainer: Any) -> None:
+        """Show how far it is, if the last time was long ago."""
+        now = time.monotonic()
+        if now - self._shown >= self._every:
+            self._shown = now
+            accuracy = simulation.accuracies[-1].accuracy if simulation.accuracies else None
+            told = "" if accuracy is None else f", accuracy {accuracy:.3f}"
+            self.show(share(simulation), f"round {trainer.round}, virtual {clock(simulation.engine.now)}{told}")
+
+    def show(self, done: float | None, state: str) -> None:
+        """How far, 0 to 1 (None where nobody can tell), and what there is to say."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Nothing is left open."""
+
+
+class Lines(_Paced):
+    """For an output that is no terminal."""
+
+    def __init__(self, title: str) -> None:
+        super().__init__(title, config.LAUNCH_LINE_EVERY)
+
+    def show(self, done: float | None, state: str) -> None:
+        """A line."""
+        print(f"{self._title}: {state}{'' if done is None else f' ({done:.0%})'}", file=sys.stderr, flush=True)
+
+
+class Bar(_Paced):
+    """For a terminal."""
+
+    def __init__(self, title: str) -> None:
+        super().__init__(title, _EVERY)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[state]}"),
+            console=Console(stderr=True),
+        )
+        self._task = self._progress.add_task(title, total=None, state="")
+        self._progress.start()
+
+    def show(self, done: float | None, state: str) -> None:
+        """Move the bar."""
+        self._progress.update(self._task, total=None if done is None else 1.0, completed=done or 0.0, state=state)
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        self._progress.stop()
+
+
+def choose(title: str, quiet: bool) -> View:
+    """What fits the output."""
+    if quiet:
+        return Silent()
+    return Bar(title) if sys.stderr.isatty() else Lines(title)
+
+
+def share(simulation: Simulation) -> float | None:
+    """How much of the run is done, 0 to 1, by the limit that is nearest; None where only an accuracy ends it."""
+    options, first = simulation.options, simulation.workers[0]
+    shares = []
+    if options.rounds:
+        shares.append(simulation.rounds / options.rounds)
+    if options.epochs:
+        shares.append(simulation.samples / (options.epochs * simulation.numerics.samples))
+    if options.max_time:
+        shares.append((simulation.engine.now - first.began) / options.max_time)
+    return min(1.0, max(shares)) if shares else None

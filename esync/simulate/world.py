@@ -1,0 +1,110 @@
+"""The simulated side of the seams, for one worker; see `algorithms.base.World`."""
+
+from dataclasses import dataclass
+
+from .. import config
+from ..coordination import Coordination
+from ..device import Device
+from ..exchange import Service
+from ..measure import Recorder
+from .coordination import DelayedCoordination, SimulatedCoordination, StateServer
+from .devices import DeviceModel, SimulatedDevice
+from .engine import Engine, Task
+from .exchange import ServerSide, SimulatedExchange
+
+
+@dataclass(frozen=True)
+class WorkerModel:
+    """One worker of a modelled cluster.
+
+    Attributes:
+        rank: its slot.
+        host: the machine that it runs on.
+        folder: of its logs below its host's.
+        device: how fast it is.
+        crashes: (seconds at which its machine crashes, seconds until another one takes over its slot).
+    """
+
+    rank: int
+    host: str
+    folder: str
+    device: DeviceModel
+    crashes: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Host and device."""
+        return f"{self.host}/{self.folder}"
+
+
+class SimulatedWorld:
+    """Makes the simulated seams of one worker.
+
+    Args:
+        engine: whose time.
+        side: servers and network.
+        state_server: None where the mode needs none.
+        worker: which one this is.
+        seed: of its device's jitter.
+        life: 0; 1 for the one that takes over its slot after a crash, and so on.
+        leases: whether it keeps leases.
+
+    Attributes:
+        simulated: the device, with what it has added up.
+        connections: to the servers, with the bytes that went over them.
+        questions: to the state server.
+        helpers: tasks of this worker besides its own.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        side: ServerSide,
+        state_server: StateServer,
+        worker: WorkerModel,
+        seed: int,
+        life: int = 0,
+        leases: bool = True,
+    ) -> None:
+        self.simulated = SimulatedDevice(engine, worker.device, (seed, worker.rank, life))
+        self.device: Device = self.simulated
+        self.recorder = Recorder(self.device.now)
+        self.connections: list[SimulatedExchange] = []
+        self.questions: list[SimulatedCoordination] = []
+        self.helpers: list[Task] = []
+        self._taken = (0, 0)
+        self._engine, self._side, self._state_server = engine, side, state_server
+        self._worker, self._leases = worker, leases
+
+    def exchange(self, service: Service) -> SimulatedExchange:
+        """Connect to the modelled servers."""
+        exchange = SimulatedExchange(service, self._side, self._worker.host, self._worker.rank, self)
+        self.connections.append(exchange)
+        return exchange
+
+    def coordination(
+        self, address: str | None, rank: int, job: str = config.JOB, delayed: bool = False
+    ) -> Coordination:
+        """Connect to the modelled state server; there is only one, with one job."""
+        latency = self._side.network.latency(self._worker.host, self._state_server.model.host)
+        client = SimulatedCoordination(self._state_server, self._engine, latency, rank, self._leases)
+        self.questions.append(client)
+        if not delayed:
+            return client
+        background = DelayedCoordination(client, self._engine, f"worker {rank} ({self._worker.name})")
+        self.helpers.append(background.task)
+        return background
+
+    def take(self) -> tuple[int, int]:
+        """Bytes sent and received since the last call; takes the place of `sockets.TrafficMeter`."""
+        totals = self.traffic
+        before, self._taken = self._taken, totals
+        return totals[0] - before[0], totals[1] - before[1]
+
+    @property
+    def traffic(self) -> tuple[int, int]:
+        """Bytes sent and received so far."""
+        return (
+            round(sum(each.sent for each in self.connections)),
+            round(sum(each.received for each in self.connections)),
+        )

@@ -1,0 +1,71 @@
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from esync.simulate.devices import JITTERS, DeviceModel, Pace, Pause, SimulatedDevice
+from esync.simulate.engine import Engine
+
+
+@pytest.mark.parametrize("distribution", JITTERS)
+def test_jitter_keeps_the_mean_and_has_the_deviation(distribution):
+    model = DeviceModel(step_time=2.0, jitter=0.2, distribution=distribution)
+    works = np.array(list(islice(model.works([1]), 20_000)))
+    assert works.mean() == pytest.approx(2.0, rel=0.02)
+    assert works.std() == pytest.approx(0.4, rel=0.05)
+    assert works.min() > 0
+    assert works.tolist() == list(islice(model.works([1]), 20_000))
+    assert works.tolist() != list(islice(model.works([2]), 20_000))
+
+
+def test_a_trace_is_repeated_and_sets_the_mean():
+    model = DeviceModel(step_time=9.0, jitter=0.5, trace=(1.0, 2.0, 6.0))
+    assert list(islice(model.works([0]), 5)) == [1.0, 2.0, 6.0, 1.0, 2.0]
+    assert model.mean == 3.0
+
+
+@pytest.mark.parametrize(
+    ("begun", "work", "ends"),
+    [
+        (0.0, 5.0, 5.0),
+        (9.0, 2.0, 11.0 + 2.0),  # one second of work before the pause of two seconds, one after it
+        (10.0, 1.0, 13.0),
+        (11.5, 1.0, 13.0),
+        (19.0, 2.0, 22.0),  # half speed from 20 on: the second half takes twice as long
+        (25.0, 1.0, 27.0),
+    ],
+)
+def test_speed_and_pauses(begun, work, ends):
+    pace = Pace(speed=[(20.0, 0.5)], pauses=[Pause(10.0, 2.0)])
+    assert pace.ends(begun, work) == pytest.approx(ends)
+
+
+def test_pauses_that_come_back():
+    pace = Pace(speed=[], pauses=[Pause(1.0, 0.5, every=2.0)])
+    assert pace.ends(0.0, 0.9) == pytest.approx(0.9)
+    assert pace.ends(0.0, 3.0) == pytest.approx(4.0)  # pauses from 1.0 and from 3.0 on
+    assert pace.ends(100.0, 3.0) == pytest.approx(104.0)
+
+
+def test_a_device_that_stops_for_ever_is_refused():
+    with pytest.raises(ValueError, match="never finishes"):
+        Pace(speed=[(1.0, 0.0)], pauses=[])
+
+
+def test_an_iteration_takes_its_time_from_its_beginning():
+    engine = Engine()
+    device = SimulatedDevice(engine, DeviceModel(step_time=2.0), (0,))
+
+    def work():
+        device.begin_iteration()
+        device.sleep(0.5)  # loading the batch is part of the iteration
+        assert device.end_iteration() == 2.0
+        assert device.now() == 2.0
+        device.sleep(1.0)  # a question is not
+        device.begin_iteration()
+        assert device.end_iteration() == 2.0
+        assert device.now() == 5.0
+        assert (device.iterations, device.computing, device.step_time) == (2, 4.0, 2.0)
+
+    engine.spawn("worker", work)
+    engine.run()

@@ -1,0 +1,159 @@
+import pytest
+
+from esync.handles import NotDoneError
+from esync.simulate.engine import CrashError, DeadlockError, Engine, Later
+
+
+def test_tasks_meet_in_virtual_time():
+    engine, seen = Engine(), []
+    arrived = engine.event()
+
+    def early():
+        engine.pass_time(1)
+        engine.settle()
+        seen.append(("early", engine.now))
+        assert engine.wait(arrived, "the late one") == "hello"
+        seen.append(("early again", engine.now))
+
+    def late():
+        engine.pass_time(2.5)
+        engine.settle()
+        seen.append(("late", engine.now))
+        arrived.succeed("hello")
+        engine.pass_time(1)
+        engine.settle()
+        seen.append(("late again", engine.now))
+
+    engine.spawn("late", late)
+    engine.spawn("early", early)
+    engine.run()
+    assert seen == [("early", 1.0), ("late", 2.5), ("early again", 2.5), ("late again", 3.5)]
+
+
+def test_a_task_computes_ahead_without_any_event():
+    engine = Engine()
+
+    def work():
+        for _ in range(1000):
+            engine.pass_time(0.25)
+        assert engine.now == 250
+
+    engine.spawn("worker", work)
+    engine.run()
+    assert engine.events < 5
+
+
+def test_waiting_catches_up_first():
+    """A task that is ahead does not see what was ready long ago before its own time."""
+    engine, seen = Engine(), []
+    ready = engine.event()
+
+    def work():
+        engine.pass_time(5)
+        engine.wait(ready, "what has been there since 1 s")
+        seen.append(engine.now)
+
+    engine.spawn("worker", work)
+    engine.call_at(1.0, ready.succeed)
+    engine.run()
+    assert seen == [5.0]
+
+
+def test_a_deadlock_names_who_waits_and_for_what():
+    engine = Engine()
+    engine.spawn("worker 1", lambda: engine.wait(engine.event(), "the other one"))
+    engine.spawn("worker 2", lambda: None)
+    with pytest.raises(DeadlockError, match=r"0\.000 s.*worker 1 waits for the other one$"):
+        engine.run()
+
+
+def test_an_error_in_a_task_ends_the_simulation():
+    engine = Engine()
+
+    def work():
+        engine.pass_time(1)
+        engine.settle()
+        raise ValueError("broken")
+
+    engine.spawn("worker", work)
+    with pytest.raises(ValueError, match="broken"):
+        engine.run()
+
+
+def test_a_failed_event_is_raised_where_it_is_waited_for():
+    engine, event = Engine(), None
+    event = engine.event()
+
+    def work():
+        with pytest.raises(ValueError, match="broken"):
+            engine.wait(event, "it")
+
+    engine.spawn("worker", work)
+    engine.call_at(1.0, event.fail, ValueError("broken"))
+    engine.run()
+
+
+def test_a_crash_ends_a_task_where_it_waits_and_later_events_do_not_wake_it():
+    engine, seen = Engine(), []
+    ready = engine.event()
+
+    def work():
+        try:
+            engine.wait(ready, "it")
+            seen.append("woken")
+        except CrashError:
+            seen.append(("crashed", engine.now))
+            raise
+
+    task = engine.spawn("worker", work)
+    engine.call_at(1.0, engine.crash, task)
+    engine.call_at(2.0, ready.succeed)
+    engine.run()
+    assert seen == [("crashed", 1.0)]
+    assert task.done
+    assert task.crashed
+
+
+def test_a_crash_finds_a_task_that_is_ahead():
+    engine, seen = Engine(), []
+
+    def work():
+        engine.pass_time(10)
+        engine.settle()
+        seen.append("told others")
+
+    task = engine.spawn("worker", work)
+    engine.call_at(1.0, engine.crash, task)
+    engine.run()
+    assert seen == []
+
+
+def test_tasks_start_others():
+    engine, seen = Engine(), []
+    engine.spawn("first", lambda: engine.spawn("second", lambda: seen.append(engine.now), delay=2.0))
+    engine.run()
+    assert seen == [2.0]
+
+
+def test_only_a_task_can_wait():
+    engine = Engine()
+    with pytest.raises(RuntimeError, match="only a task can wait"):
+        engine.settle()
+
+
+def test_a_result_whose_time_is_known():
+    engine = Engine()
+
+    def work():
+        later = Later(engine, 3.0, "value")
+        assert not later.done()
+        with pytest.raises(NotDoneError):
+            later.result()
+        engine.pass_time(2)
+        assert later.wait() == "value"
+        assert engine.now == 3
+        assert later.done()
+        assert later.result() == "value"
+
+    engine.spawn("worker", work)
+    engine.run()

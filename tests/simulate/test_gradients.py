@@ -1,0 +1,67 @@
+"""Real gradients on a modelled cluster."""
+
+import numpy as np
+import pytest
+
+from esync.data import find_data_dir
+from esync.simulate.gradients import Gradients
+from esync.simulate.simulation import Simulation
+
+from .modelling import cluster, options
+
+WORDS = ("--network=lenet", "--batch-size=16", "--partition=contiguous", "--no-evaluation")
+
+
+def trained(modelled, *words, rounds=3):
+    """The final weights on every worker."""
+    chosen = options(*WORDS, f"--data-dir={find_data_dir(None, 'fashion-mnist')}", *words, rounds=rounds)
+    numerics = Gradients(chosen, len(modelled.workers))
+    Simulation(modelled, chosen, numerics).run()
+    return [
+        np.concatenate([p.data().asnumpy().ravel() for _, p in sorted(numerics._nets[rank].collect_params().items())])
+        for rank in range(len(modelled.workers))
+    ]
+
+
+def test_all_workers_end_with_the_same_weights_and_the_speeds_do_not_matter_to_synchronous_sgd():
+    slow = trained(cluster(0.1, 2.0, 0.7), "--mode=sync")
+    fast = trained(cluster(0.3, 0.1, 0.1), "--mode=sync")
+    for weights in [*slow[1:], *fast]:
+        np.testing.assert_array_equal(weights, slow[0])
+
+
+def test_one_synchronous_worker_is_sequential_sgd():
+    (alone,) = trained(cluster(0.1), "--mode=local")
+    for words in (["--mode=sync"], ["--mode=async"], ["--mode=esync", "--local-iterations=1"]):
+        (weights,) = trained(cluster(0.1), *words)
+        np.testing.assert_allclose(weights, alone, rtol=1e-4, atol=1e-6)
+
+
+def test_esync_with_one_local_iteration_is_synchronous_sgd():
+    esync = trained(cluster(0.1, 0.5), "--mode=esync", "--local-iterations=1")
+    sync = trained(cluster(0.1, 0.5), "--mode=sync")
+    np.testing.assert_allclose(esync[0], sync[0], rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(esync[0], esync[1])
+
+
+def test_schedules_matter_to_asynchronous_sgd():
+    one, other = trained(cluster(0.1, 0.25), "--mode=async"), trained(cluster(0.25, 0.1), "--mode=async")
+    assert np.abs(one[0] - other[0]).max() > 0
+
+
+def test_evaluation_takes_virtual_time_and_its_accuracy_is_real():
+    chosen = options(
+        "--network=lenet",
+        "--batch-size=16",
+        "--mode=sync",
+        f"--data-dir={find_data_dir(None, 'fashion-mnist')}",
+        rounds=5,
+    )
+    numerics = Gradients(chosen, 1, test_images=200)
+    simulation = Simulation(cluster(0.4), chosen, numerics)
+    simulation.run()
+    # An evaluation takes 1 s of virtual time: rounds that end meanwhile are skipped, the last weights never are.
+    assert [each.round for each in simulation.accuracies] == [1, 4, 5]
+    assert [each.time for each in simulation.accuracies] == pytest.approx([0.4, 1.6, 2.0])
+    assert all(0 <= each.accuracy <= 1 for each in simulation.accuracies)
+    assert numerics.gradients == 5

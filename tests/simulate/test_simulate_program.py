@@ -1,0 +1,168 @@
+"""python -m esync.simulate."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from esync.data import find_data_dir
+from esync.models import MODELS, build
+from esync.simulate.__main__ import main
+from esync.simulate.timing import SIZES
+
+DESCRIPTION = """
+scheduler: {host: near}
+servers: [{host: near}]
+state_server: {host: near}
+workers:
+  - {host: near, device: cpu, step_time: 0.1, simulate: {jitter: 0.1}}
+  - {host: far, device: gpu0, step_time: 0.5, simulate: {pauses: [{at: 1, lasting: 0.5, every: 3}], speed: [[2, 0.5]]}}
+network: {bandwidth: 1Gbit, latency: 0.2ms, hosts: {far: {bandwidth: 100Mbit, latency: 5ms}}}
+simulate: {evaluation_time: 0.5}
+train: {mode: esync, network: lenet, batch_size: 16, rounds: 4}
+"""
+
+
+@pytest.fixture
+def described(tmp_path):
+    path = tmp_path / "cluster.yaml"
+    path.write_text(DESCRIPTION)
+    return path
+
+
+def run(described, *words, code=0):
+    logs = described.parent / "logs"
+    assert main([str(described), "--quiet", f"--log-dir={logs}", *words]) == code
+    return logs
+
+
+def test_twice_the_same_files_with_real_gradients(described, capsys):
+    data = f"--data-dir={find_data_dir(None, 'fashion-mnist')}"
+    contents = []
+    for number in range(2):
+        path = described.parent / f"result-{number}.json"
+        logs = run(described, data, "--test-images=100", "--overwrite", f"--json={path}")
+        rounds = sorted(logs.rglob("iter-*.txt")) + sorted(logs.rglob("run.json"))
+        contents.append([path.read_bytes(), *(file.read_bytes() for file in rounds)])
+        assert json.loads(path.with_suffix(".real.json").read_text())["computed_gradients"] > 8
+    assert contents[0] == contents[1]
+    assert len(contents[0]) == 1 + 2 * 4 + 2
+    out = json.loads(contents[0][0])
+    assert (out["rounds"], out["workers"], out["numerics"]) == (4, 2, "real")
+    assert out["accuracies"][-1][2] == out["final_accuracy"]
+    assert "test accuracy" in capsys.readouterr().out
+
+
+def test_the_log_tools_read_the_logs(described):
+    logs = run(described, "--numerics=none")
+    from logs_tools import summarize
+
+    assert summarize.main(["-b", str(logs), "-n", "lenet", "-m", "esync"]) == 0
+    summary = json.loads((logs / "lenet" / "esync" / "ESync.json").read_text())
+    assert {"near", "far"} <= set(summary)
+    entry = json.loads((logs / "lenet" / "esync" / "far" / "gpu0" / "iter-2.txt").read_text())
+    assert entry["num_samples"] == 16
+    assert entry["bytes_sent"] == pytest.approx(4 * 61706, rel=0.02)
+    assert entry["time"]["0"]["forward and backward"] >= 0.5
+
+
+def test_no_mxnet_is_needed_without_gradients(described):
+    code = (
+        "import sys; from esync.simulate.__main__ import main; "
+        f"code = main([{str(described)!r}, '--numerics=none', '--no-logs', '--quiet']); "
+        "assert 'mxnet' not in sys.modules, 'mxnet was imported'; sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "esync, 2 workers: 4 rounds" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["--target-accuracy=0.8", "--numerics=none"], 2, "--target-accuracy: with --numerics none nothing"),
+        (["--mode=sync", "--local-lr=0.1"], 2, "--local-lr makes no sense with --mode sync"),
+        (["--sweep=network.bandwidth"], 2, "expected KEY=A,B,C"),
+        (["--sweep=workers.9.step_time=1,2", "--numerics=none"], 2, "workers.9.step_time: there is no such place"),
+        (["--data-dir=/nowhere"], 1, "/nowhere"),
+    ],
+)
+def test_mistakes_are_named(described, capsys, words, code, message):
+    run(described, *words, code=code)
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("step_time: 0.5, ", "", "workers[1].simulate.step_time: a simulation needs it"),
+        (", rounds: 4", "", "nothing ends this run"),
+        ("jitter: 0.1", "jitter: 0.1, trace: nowhere", "workers[0].simulate.trace"),
+        ("lasting: 0.5", "lasting: 5", "never ends"),
+        ("[[2, 0.5]]", "[[2, 0]]", "speed"),
+    ],
+)
+def test_mistakes_in_the_description(described, capsys, before, after, message):
+    described.write_text(DESCRIPTION.replace(before, after))
+    run(described, "--numerics=none", code=2)
+    assert message in capsys.readouterr().err
+
+
+def test_a_measured_run_is_a_trace(described):
+    rounds = described.parent / "measured"
+    rounds.mkdir()
+    for number, seconds in ((1, 0.3), (2, 0.4), (10, 0.5)):
+        entry = {"time": {"0": {"forward and backward": seconds}}}
+        (rounds / f"iter-{number}.txt").write_text(json.dumps(entry))
+    described.write_text(DESCRIPTION.replace("jitter: 0.1", "trace: measured"))
+    path = described.parent / "out.json"
+    run(described, "--numerics=none", "--mode=local", "--rounds=4", f"--json={path}")
+    assert json.loads(path.read_text())["seconds"] == pytest.approx(0.3 + 0.4 + 0.5 + 0.3)
+
+
+def test_many_machines_of_one_kind(described):
+    text = DESCRIPTION.replace("{host: near, device: cpu, step_time", "{host: edge, count: 30, device: cpu, step_time")
+    described.write_text(text.replace("hosts: {far:", "hosts: {edge: {latency: 10ms}, far:"))
+    path = described.parent / "out.json"
+    run(described, "--numerics=none", f"--json={path}")
+    out = json.loads(path.read_text())
+    assert out["workers"] == 31
+    assert [device["host"] for device in out["devices"]][:2] == ["edge-0", "edge-1"]
+
+
+def test_a_sweep(described, capsys):
+    path = described.parent / "table.json"
+    words = ["--sweep=network.bandwidth=10Mbit,1Gbit", "--sweep=mode=sync,async", "--numerics=none"]
+    run(described, *words, f"--json={path}")
+    rows = json.loads(path.read_text())
+    assert [row["sweep"] for row in rows] == [
+        {"network.bandwidth": bandwidth, "mode": mode}
+        for bandwidth in ("10Mbit", "1Gbit")
+        for mode in ("sync", "async")
+    ]
+    assert rows[0]["seconds"] > rows[2]["seconds"]
+    assert "efficiency" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("network", ["lenet", "mobilenet-v2"])
+def test_the_sizes_of_networks(network):
+    from esync.engine import mx
+
+    parameters = build(network, 10, mx.cpu(), 0, hybridize=False).collect_params().values()
+    counted = [
+        sum(p.data().size for p in parameters if (p.grad_req == "null") == averaged) for averaged in (False, True)
+    ]
+    assert SIZES[network] == tuple(counted)
+    assert set(SIZES) == set(MODELS)
+
+
+def test_the_descriptions_that_come_with_the_package(capsys):
+    folder = Path(__file__).parents[2] / "clusters"
+    for path in sorted(folder.glob("*.yaml")):
+        if path.stem in ("edge",):
+            continue  # a thousand workers take a while
+        assert main([str(path), "--numerics=none", "--no-logs", "--quiet", "--rounds=2"]) == 0, path

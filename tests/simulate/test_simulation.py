@@ -1,0 +1,128 @@
+"""What a modelled cluster does, against what can be worked out by hand."""
+
+import pytest
+
+from esync.simulate.network import Link
+from esync.simulate.result import result
+
+from .modelling import cluster, simulate
+
+SPEED = 125e6 * 0.94
+
+
+def test_synchronous_sgd_takes_the_slowest_device_and_the_transfers():
+    simulation = simulate(cluster(0.1, 0.2, 1.0, link=Link(SPEED)), "--mode=sync", "--network=resnet18-v1", rounds=10)
+    out = result(simulation, "test")
+    size = simulation.side.sizes.pushed[0][0]
+    assert size == pytest.approx(4 * (11_175_370 + 9_600), rel=1e-4)
+    # The two fast workers send while the slow one computes: only its own push is waited for, and then all pull.
+    assert out["seconds"] / 10 == pytest.approx(1.0 + size / SPEED + 3 * size / SPEED, rel=0.01)
+    assert [device["rounds"] for device in out["devices"]] == [10] * 3
+    fast, _, slow = out["devices"]
+    assert slow["wait"]["max"] == 0
+    # From 0.1 s on it has the port for itself, from 0.2 s on half of it.
+    done = 0.2 + 2 * (size / SPEED - 0.1)
+    assert fast["wait"]["mean"] == pytest.approx(1.0 + size / SPEED - done, abs=0.02)
+    assert slow["bytes_received"] == pytest.approx(11 * size, rel=1e-3)  # the initial model, too
+    assert out["traffic"]["s0"]["received"] == pytest.approx(30 * size, rel=1e-3)
+
+
+def test_esync_on_a_network_that_costs_nothing_uses_nearly_all_of_the_devices():
+    paper = cluster(0.03, 0.03, 3.5, 0.03, 0.03, 3.5)
+    out = result(simulate(paper, "--mode=esync", "--epsilon=0.001", rounds=20), "test")
+    assert out["efficiency"] >= 0.97
+    assert [round(device["iterations"] / 20) for device in out["devices"]] == [116, 116, 1, 116, 116, 1]
+
+
+def test_leases_save_questions():
+    with_leases = simulate(cluster(0.03, 3.5), "--mode=esync", rounds=10)
+    without = simulate(cluster(0.03, 3.5), "--mode=esync", rounds=10, leases=False)
+    assert with_leases.state_server.questions < without.state_server.questions / 2
+    assert with_leases.workers[0].iterations == pytest.approx(without.workers[0].iterations, rel=0.05)
+
+
+def test_iterations_within_a_lease_are_no_events():
+    simulation = simulate(cluster(0.001, 3.5), "--mode=esync", rounds=5)
+    assert simulation.workers[0].iterations > 10_000
+    assert simulation.engine.events < simulation.workers[0].iterations / 1.5
+
+
+def test_the_round_trip_of_questions_counts():
+    far = cluster(0.03, 3.5, link=Link(latency=0.01))
+    near = simulate(cluster(0.03, 3.5), "--mode=esync", rounds=10, leases=False)
+    asking = simulate(far, "--mode=esync", rounds=10, leases=False)
+    share = asking.workers[0].iterations / near.workers[0].iterations
+    assert share == pytest.approx(0.03 / 0.07, rel=0.05)  # 40 ms there and back after every iteration of 30 ms
+
+
+def test_asynchronous_workers_do_not_wait():
+    out = result(simulate(cluster(0.1, 0.4, 1.0), "--mode=async", rounds=30), "test")
+    assert [device["wait"]["max"] for device in out["devices"]] == [0.0] * 3
+    assert out["efficiency"] == pytest.approx(1.0, abs=0.03)
+    assert out["rounds"] == 30
+    assert out["samples"] == 90 * 64
+
+
+def test_asynchronous_workers_are_limited_by_the_port_of_the_server():
+    simulation = simulate(cluster(*[0.03] * 6, link=Link(SPEED)), "--mode=async", "--network=resnet18-v1", rounds=20)
+    out = result(simulation, "test")
+    limit = 64 * SPEED / simulation.side.sizes.pushed[1][0]
+    # They push together and pull together, so each direction is idle half of the time.
+    assert 0.45 * limit < out["throughput"] < 1.05 * limit
+
+
+def test_two_servers_halve_the_transfers():
+    one, two = (
+        simulate(cluster(0.01, 0.01, 0.01, link=Link(SPEED), servers=count), "--mode=sync", rounds=5)
+        for count in (1, 2)
+    )
+    ratio = result(one, "")["seconds"] / result(two, "")["seconds"]
+    assert 1.2 < ratio <= 2  # the workers' own ports limit it
+
+
+def test_the_cost_of_messages_on_the_server():
+    cheap, dear = (simulate(cluster(0.1, 0.1, message_time=cost), "--mode=sync", rounds=10) for cost in (0.0, 0.01))
+    messages = 2 * (sum(dear.side.sizes.buckets[0]) * 2 + 1)
+    more = result(dear, "")["seconds"] - result(cheap, "")["seconds"]
+    assert more == pytest.approx(
+        10 * (0.01 * messages - 0.1), rel=0.1
+    )  # one computes while the other is handed its model
+
+
+@pytest.mark.parametrize("mode", ["sync", "async", "esync"])
+def test_a_crashed_worker_is_replaced_and_the_run_goes_on(mode):
+    crashed = cluster(0.1, 0.2, 0.3, crashes=[(1, 1.05, 2.0), (1, 4.0, 1.0)])
+    simulation = simulate(crashed, f"--mode={mode}", rounds=20)
+    out = result(simulation, "test")
+    assert [device["crashes"] for device in out["devices"]] == [0, 2, 0]
+    assert out["rounds"] == 20
+    if mode == "sync":
+        assert out["seconds"] == pytest.approx(20 * 0.3 + 3.0, abs=0.7)  # the others wait for the newcomer
+        assert out["devices"][0]["wait"]["max"] > 1.9
+
+
+def test_a_worker_may_crash_before_it_begins_and_after_it_has_ended():
+    simulation = simulate(cluster(0.1, 0.1, crashes=[(0, 0.0, 1.0), (1, 1000.0, 1.0)]), "--mode=sync", rounds=3)
+    assert [len(sums.worlds) for sums in simulation.workers] == [2, 1]
+    assert simulation.rounds == 3
+
+
+def test_limits_in_virtual_seconds_and_samples():
+    timed = simulate(cluster(0.1, 0.1), "--mode=sync", "--max-time=2", rounds=1000)
+    assert timed.rounds == pytest.approx(20, abs=1)
+    counted = simulate(cluster(0.1, 0.1), "--mode=sync", "--epochs=0.05", rounds=1000)
+    assert counted.samples == pytest.approx(3000, abs=128)
+
+
+def test_the_same_seed_gives_the_same_result_and_another_one_another():
+    def out(seed):
+        jittery = cluster(0.1, 0.5, 1.0, jitter=0.2)
+        return result(simulate(jittery, f"--seed={seed}", "--mode=esync", rounds=10), "test")
+
+    assert out(1) == out(1)
+    assert out(1)["seconds"] != out(2)["seconds"]
+
+
+def test_local_mode():
+    out = result(simulate(cluster(0.5), "--mode=local", rounds=10), "test")
+    assert (out["seconds"], out["rounds"], out["samples"]) == (5.0, 10, 640)
