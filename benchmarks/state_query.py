@@ -1,7 +1,7 @@
 """How fast does the state server answer? `python benchmarks/state_query.py [--seconds 4] [--json FILE]`.
 
 Starts the state server as a process on a fresh port of this machine and asks it as workers do, on connections that are
-kept open: one caller with the HTTP client of a worker, for the time of one query; then 1, 10 and 100
+kept open: first with the HTTP client of a worker, whose own time is in the figures; then 1, 10 and 100
 callers at once, each of which asks again as soon as it is answered, from one other process. Django's runserver, which
 answers the published call, stands beside it. On a machine that does other things, too, compare the two; the load is
 printed.
@@ -225,7 +225,7 @@ def main() -> int:
     for kind in ours:
         print(f"{kind:12}  {ours[kind].per_second / theirs[kind].per_second:.1f} times as many queries per second")
     reached = {
-        "p50 of one query": ours["one worker"].p50,
+        "p50 of one query": ours["1 caller"].p50,
         "queries per second": max(figure.per_second for figure in ours.values()),
         "p99 of 100 callers": ours["100 callers"].p99,
     }
