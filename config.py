@@ -42,6 +42,10 @@ EVAL_DURATION = 1  # evaluate every that many rounds, on rank 0
 EVAL_BATCH_SIZE = 500  # images of one forward pass of the evaluation
 LOG_DIR = "logs"
 
+# --- checkpoints ------------------------------------------------------------------------------------------------
+CHECKPOINT_EVERY = 100  # rounds
+KEEP_CHECKPOINTS = 3  # older ones are deleted
+
 # --- state server ---------------------------------------------------------------------------------------------
 STATE_SERVER_IP = ""
 STATE_SERVER_PORT = "10010"

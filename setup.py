@@ -40,7 +40,10 @@ EXTRAS = {
         "dj-database-url>=2.1,<4",  # reads DATABASE_URL, where the history is not to be a SQLite file
         "psycopg[binary]>=3.1,<4",  # Django's way to PostgreSQL
     ],
+    "onnx": ["onnx>=1.17,<1.19"],  # the final model as ONNX; MXNet's exporter uses a module that 1.19 has dropped
     "dev": [
+        "onnx>=1.17,<1.19",  # as above
+        "onnxruntime>=1.17,<2",  # does what was exported compute the same?
         "pytest>=8,<10",  # the test runner
         "pytest-timeout>=2.3,<3",  # no test may hang the suite
         "hypothesis>=6.100,<7",  # properties of partitions, rules and the coordinator

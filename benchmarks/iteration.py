@@ -39,6 +39,7 @@ class NoExchange:
     """Stands where the parameter servers would: this benchmark never exchanges."""
 
     rank, workers, replacement, exchanges = 0, 2, False, 0
+    job, resume_at = 1, -1
 
     def join(self, *terms: Any) -> None:
         """Nobody to join."""
@@ -94,7 +95,8 @@ def worker(images: np.ndarray, labels: np.ndarray, port: int) -> Callable[[], No
     trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.03}, algorithm=ESync(), world=World(port))
     trainer.start()
     batches = Batches(images, labels, np.arange(len(labels)), BATCH_SIZE, seed=0)
-    iteration = Iteration(net, mx.gluon.loss.SoftmaxCrossEntropyLoss(), batches, 28, mx.cpu())
+    loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()
+    iteration = Iteration(net, loss, batches, 28, mx.cpu(), lambda: esync.reseed(trainer, 0))
 
     def iterate() -> None:
         trainer.step(iteration.run(trainer.world.recorder))

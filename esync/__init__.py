@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 from . import numpy_aliases
 
 if TYPE_CHECKING:
+    from .checkpoint import Checkpoints
     from .exchange.ledger import Limits
+    from .randomness import reseed
     from .trainer import Trainer
 
 __version__ = "0.1.0"
-__all__ = ["Limits", "Trainer", "__version__"]
+__all__ = ["Checkpoints", "Limits", "Trainer", "__version__", "reseed"]
 
 numpy_aliases.install()
 
@@ -25,6 +27,14 @@ def __getattr__(name: str) -> Any:
         from .trainer import Trainer
 
         return Trainer
+    if name == "Checkpoints":
+        from .checkpoint import Checkpoints
+
+        return Checkpoints
+    if name == "reseed":
+        from .randomness import reseed
+
+        return reseed
     if name == "Limits":
         from .exchange.ledger import Limits
 

@@ -202,8 +202,26 @@ def build_parser(
     )
     add("--no-evaluation", action="store_true", help="never evaluate")
     add("-ld", "--log-dir", default=config.LOG_DIR, help="(default: %(default)s)")
-    add("--overwrite", action="store_true", help="delete the logs of an earlier run instead of moving them aside")
+    add("--overwrite", action="store_true", help="delete an earlier run's logs (else moved aside) and checkpoints")
     add("--quiet", action="store_true", help="no progress lines")
+
+    checkpoints = parser.add_argument_group("checkpoints")
+    add = checkpoints.add_argument
+    add("--checkpoint-dir", help="folder for checkpoints, best one that all workers see (default: no checkpoints)")
+    add(
+        "--checkpoint-every",
+        type=count,
+        default=config.CHECKPOINT_EVERY,
+        help="rounds from one checkpoint to the next (default: %(default)s)",
+    )
+    add(
+        "--keep-checkpoints",
+        type=count,
+        default=config.KEEP_CHECKPOINTS,
+        help="how many are kept; older ones are deleted (default: %(default)s)",
+    )
+    add("--resume", action="store_true", help="go on from the newest checkpoint; from the beginning if there is none")
+    add("--no-export", action="store_true", help="do not write the final model")
 
     coordination = parser.add_argument_group("coordination (mode esync)")
     add = coordination.add_argument
@@ -279,6 +297,11 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> a
     needless = typed & {"lease", "redistribute"}
     if needless and not options.elastic:
         parser.error(f"--{min(needless)} needs --elastic")
+    needless = typed & {"checkpoint_every", "keep_checkpoints", "resume"}
+    if needless and not options.checkpoint_dir:
+        parser.error(f"--{min(needless).replace('_', '-')} needs --checkpoint-dir")
+    if options.resume and options.overwrite:
+        parser.error("--resume goes on with an earlier run, --overwrite deletes it")
     options.partition = options.partition or ("class" if options.split_by_class else config.PARTITION)
     return options
 

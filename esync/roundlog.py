@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import queue
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, TextIO
 from .errors import ExpectedError
 
 RUN_FILE = "run.json"
+MODEL_FOLDER = "model"  # the final model of rank 0
 LOCK_FILE = ".lock"
 
 
@@ -67,14 +69,16 @@ def claim(log_dir: Path, device: str, overwrite: bool, rounds: int = 0, rank: in
             for later in [path for path in folder.glob("iter-*.txt") if _number(path) > rounds]:
                 later.unlink()
             return folder, lock
-        earlier = [*folder.glob("iter-*.txt"), *folder.glob(RUN_FILE)]
+        earlier = [*folder.glob("iter-*.txt"), *folder.glob(RUN_FILE), *folder.glob(MODEL_FOLDER)]
         if earlier and not overwrite:
             aside = folder / time.strftime("earlier-%Y%m%dT%H%M%S")
             while aside.exists():
                 aside = aside.with_name(aside.name + "+")
             aside.mkdir()
         for path in earlier:
-            if overwrite:
+            if overwrite and path.is_dir():
+                shutil.rmtree(path)
+            elif overwrite:
                 path.unlink()
             else:
                 path.rename(aside / path.name)
@@ -115,7 +119,7 @@ class RoundLog:
     ) -> None:
         self.folder, self._lock = claim(Path(log_dir), device, overwrite, rounds, rank)
         self._rounds: dict[int, dict[str, Any]] = {}  # those that may still get an accuracy
-        self._queue: queue.SimpleQueue[tuple[Path, str] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[Path, str] | threading.Event | None] = queue.SimpleQueue()
         self._failure: OSError | None = None
         self._thread = threading.Thread(target=self._write, name="round log", daemon=True)
         self._thread.start()
@@ -138,6 +142,14 @@ class RoundLog:
         self._put(self._path(number), {**entry, "accuracy": accuracy})
         for older in [other for other in self._rounds if other < number]:
             del self._rounds[older]
+
+    def flush(self) -> None:
+        """Wait until everything so far is written; raises LogDirectoryError if something could not be."""
+        done = threading.Event()
+        self._queue.put(done)
+        while not done.wait(0.1) and self._thread.is_alive():
+            pass
+        self._check()
 
     def close(self) -> None:
         """Wait until everything is written; raises LogDirectoryError if something could not be."""
@@ -168,6 +180,9 @@ class RoundLog:
 
     def _write(self) -> None:
         while (item := self._queue.get()) is not None:
+            if isinstance(item, threading.Event):
+                item.set()
+                continue
             try:
                 write_atomically(*item)
             except OSError as error:

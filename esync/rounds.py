@@ -118,6 +118,10 @@ class RoundKeeper:
             )
         )
 
+    def flush(self) -> None:
+        """What is logged by now is on the disk when this returns."""
+        self._logs.flush()
+
     def poll(self, trainer: "Trainer") -> None:
         """File an accuracy that has arrived."""
         if self._pending is None or not self._pending[1].done():

@@ -88,6 +88,22 @@ class DelayCompensatedSGD:
         return weights, (velocity, mean_square)
 
 
+#: How many vectors a rule may remember, each as long as the weights; 0 where it is not named here.
+STATE_VECTORS = {"sgd": 1, "delay_compensated_sgd": 2}
+
+
+def take_apart(state: Any) -> list[Array | None]:
+    """The vectors that a rule remembers."""
+    return list(state) if isinstance(state, tuple) else [state]
+
+
+def put_together(vectors: list[Array | None]) -> Any:
+    """A rule's state from its vectors; the inverse of `take_apart`."""
+    if all(vector is None for vector in vectors):
+        return None
+    return tuple(vectors) if len(vectors) > 1 else vectors[0]
+
+
 #: Name in the workers' greeting → makes the rule from its options (a dict with JSON values).
 RULES: dict[str, Callable[..., Rule]] = {
     "sgd": lambda: sgd,

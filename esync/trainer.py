@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .algorithms import Algorithm, Hyper, Surroundings, World, make
+from .algorithms import Algorithm, Hyper, NoPast, Surroundings, World, make
+from .checkpoint import Checkpoints
 from .engine import mx
 from .exchange.ledger import Limits
 from .replica import Replica
@@ -43,9 +44,11 @@ class Trainer(GluonTrainer):
         agreement: more that must be the same on all workers, name → value (a string or a number); differences are
             reported by name at the start.
         world: how this worker reaches the others; by default as the DMLC_* variables and ESYNC_STATE_SERVER say.
+        checkpoints: where to write checkpoints, and whether to go on from one; call its `save_if_due` after each step.
 
     Attributes:
         algorithm: the algorithm object.
+        checkpoints: as given.
         world: the seams, with the phases of the round in `world.recorder`.
 
     Raises:
@@ -65,6 +68,7 @@ class Trainer(GluonTrainer):
         limits: Limits | None = None,
         agreement: dict[str, Any] | None = None,
         world: World | None = None,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         for name, value in (
             ("kvstore", kvstore),
@@ -78,6 +82,7 @@ class Trainer(GluonTrainer):
         if self.algorithm.server_sgd:
             self._check_server_sgd(optimizer_params or {})
         self.world: World = RealWorld() if world is None else world
+        self.checkpoints = checkpoints
         self._limits = limits or Limits()
         self._agreement = dict(agreement or {})
         self._capability = 0.0
@@ -152,6 +157,9 @@ class Trainer(GluonTrainer):
             return
         self.replica = Replica(self._params, self._local_step)
         shapes = [list(parameter.shape) for parameter in self._params]
+        agreement = {"algorithm": self.algorithm.name, "parameter shapes": _digest(shapes), **self._agreement}
+        if self.checkpoints is not None:
+            self.checkpoints.bind(self, agreement)
         self.algorithm.start(
             Surroundings(
                 replica=self.replica,
@@ -159,9 +167,12 @@ class Trainer(GluonTrainer):
                 hyper=self._hyper,
                 capability=lambda: self._capability,
                 limits=self._limits,
-                agreement={"algorithm": self.algorithm.name, "parameter shapes": _digest(shapes), **self._agreement},
+                agreement=agreement if self.checkpoints is None else {**agreement, **self.checkpoints.terms},
+                past=self.checkpoints or NoPast(),
             )
         )
+        if self.checkpoints is not None:
+            self.checkpoints.begun()
         self._started = True
         self.world.device.begin_iteration()
 

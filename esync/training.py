@@ -1,6 +1,7 @@
 """The training loop of the worker program: batches in, rounds out, until the run is over."""
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -10,7 +11,10 @@ from .errors import ExpectedError
 from .measure import COMPUTE, GET_BATCH, Recorder
 
 if TYPE_CHECKING:  # the loop itself needs no MXNet: a simulation without gradients runs it too
+    from .checkpoint import Checkpoints
     from .trainer import Trainer
+
+log = logging.getLogger(__name__)
 
 
 class DivergedError(ExpectedError):
@@ -39,14 +43,23 @@ class Iteration:
         batches: the stream of this worker's batches.
         size: height and width of the network's input.
         context: the MXNet device.
+        seed: called before each iteration: seeds the random numbers that it draws.
 
     Attributes:
         batches: as given; may be exchanged for another stream between iterations.
     """
 
-    def __init__(self, net: Any, loss: Callable[[Any, Any], Any], batches: Batches, size: int, context: Any) -> None:
+    def __init__(
+        self,
+        net: Any,
+        loss: Callable[[Any, Any], Any],
+        batches: Batches,
+        size: int,
+        context: Any,
+        seed: Callable[[], None] | None = None,
+    ) -> None:
         self._net, self._loss, self.batches = net, loss, batches
-        self._size, self._context = size, context
+        self._size, self._context, self._seed = size, context, seed
 
     def run(self, recorder: Recorder) -> int:
         """Do it; the number of samples.
@@ -57,6 +70,8 @@ class Iteration:
         from .data.resize import resize
         from .engine import mx
 
+        if self._seed is not None:
+            self._seed()
         with recorder.phase(GET_BATCH):
             self._before = self.batches.state()
             images, labels = next(self.batches)
@@ -80,6 +95,17 @@ class Iteration:
         """The batch of the last `run` has not been used: the next one gets it."""
         self.batches.restore(self._before)
 
+    def state(self) -> dict[str, int]:
+        """The place among the batches, for a checkpoint."""
+        return {**self.batches.state(), "samples": self.batches.samples}
+
+    def restore(self, state: Mapping[str, int]) -> None:
+        """Go back to there; with a share of another size, the batches begin anew."""
+        if state["samples"] == self.batches.samples:
+            self.batches.restore(state)
+        else:
+            log.warning("the share of this worker was another one at the checkpoint: its batches begin anew")
+
 
 def warm_up(trainer: "Trainer", iteration: Iteration) -> None:
     """Build the network's graph, then measure one iteration; model and optimizer stay as they were."""
@@ -94,6 +120,7 @@ def train(
     iteration: Iteration,
     rounds: Rounds,
     batches: Callable[[tuple[int, ...]], Batches] | None = None,
+    checkpoints: "Checkpoints | None" = None,
 ) -> None:
     """Train until the run is over on all workers; the trainer has been started.
 
@@ -102,6 +129,7 @@ def train(
         iteration: what is done again and again.
         rounds: what is done about finished rounds.
         batches: this worker's batches, given the ranks that are there, where they depend on those.
+        checkpoints: those of the trainer, where there are any.
 
     Raises:
         DivergedError: see `Iteration.run`.
@@ -114,8 +142,12 @@ def train(
             iteration.give_back()
         if trainer.exchanged:
             rounds.done(trainer)
+            if checkpoints is not None:
+                checkpoints.save_if_due()
             if batches is not None and trainer.members != members:
                 members = trainer.members
                 iteration.batches = batches(members)
         rounds.poll(trainer)
+    if checkpoints is not None:
+        checkpoints.save()  # the run can be made longer later
     rounds.end(trainer)

@@ -12,6 +12,8 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import __version__, config, program, progress
@@ -22,6 +24,7 @@ from .watchdog import Watchdog
 
 if TYPE_CHECKING:
     from .algorithms import Algorithm, World
+    from .checkpoint import Checkpoints
     from .coordination.reports import Reports
     from .exchange.ledger import Limits
     from .trainer import Trainer
@@ -109,6 +112,21 @@ def _reports(options: argparse.Namespace, rank: int) -> "Reports | None":
     return Reports(*state_server_address(_state_server(options)), rank, options.job)
 
 
+def choose_checkpoints(options: argparse.Namespace) -> "Checkpoints | None":
+    """Where the flags want checkpoints."""
+    from .checkpoint import Checkpoints
+
+    if not options.checkpoint_dir:
+        return None
+    return Checkpoints(
+        options.checkpoint_dir,
+        options.checkpoint_every,
+        options.keep_checkpoints,
+        resume=options.resume,
+        overwrite=options.overwrite,
+    )
+
+
 def make_limits(options: argparse.Namespace, samples: int) -> "Limits":
     """What ends the run; `samples` is the size of the training set."""
     import math
@@ -122,7 +140,9 @@ def make_limits(options: argparse.Namespace, samples: int) -> "Limits":
     )
 
 
-def make_trainer(net: Any, options: argparse.Namespace, world: "World", samples: int) -> "Trainer":
+def make_trainer(
+    net: Any, options: argparse.Namespace, world: "World", samples: int, checkpoints: "Checkpoints | None" = None
+) -> "Trainer":
     """The trainer that the flags describe; `samples` is the size of the training set."""
     from .engine import mx
     from .trainer import Trainer
@@ -154,6 +174,7 @@ def make_trainer(net: Any, options: argparse.Namespace, world: "World", samples:
             limits=make_limits(options, samples),
             agreement=agreement,
             world=world,
+            checkpoints=checkpoints,
         )
     except (ValueError, TypeError) as error:  # TypeError: MXNet's optimizer does not know an option
         raise ExpectedError(str(error)) from None
@@ -171,6 +192,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     from .exchange import JobAbortedError, SlotLostError
     from .models import MODELS, build
     from .progress import VARIABLE, Reporter
+    from .randomness import reseed
     from .roundlog import RoundLog
     from .rounds import RoundKeeper
     from .training import Iteration, train, warm_up
@@ -186,13 +208,15 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     net = build(options.network, dataset.classes, context, options.seed, not options.no_hybridize)
     lease = options.lease if options.elastic else math.inf
     world = RealWorld(options.step_time, watchdog, options.start_timeout, options.round_timeout, lease)
-    trainer = make_trainer(net, options, world, len(dataset.train_labels))
+    checkpoints = choose_checkpoints(options)
+    trainer = make_trainer(net, options, world, len(dataset.train_labels), checkpoints)
 
     def batches(indices: np.ndarray, seed: tuple[int, ...]) -> Batches:
         return Batches(dataset.train_images, dataset.train_labels, indices, options.batch_size, seed)
 
     def iteration(batches: Batches) -> Iteration:
-        return Iteration(net, mx.gluon.loss.SoftmaxCrossEntropyLoss(), batches, MODELS[options.network].size, context)
+        loss, size = mx.gluon.loss.SoftmaxCrossEntropyLoss(), MODELS[options.network].size
+        return Iteration(net, loss, batches, size, context, lambda: reseed(trainer, options.seed))
 
     joined = False
     try:
@@ -208,13 +232,18 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
             return batches(present.shares[trainer.rank], (options.seed, trainer.rank))
 
         folder = os.environ.get(FOLDER_VARIABLE, device)
-        # A replacement goes on with the logs of the dead worker. (A checkpoint of that one could be taken up here.)
-        logged = trainer.round if trainer.replacement else 0
+        resumed = checkpoints.resumed if checkpoints is not None else None
+        # A replacement goes on with the logs of the dead worker, a resumed run with its own.
+        logged = trainer.round if trainer.replacement or resumed is not None else 0
         logs = RoundLog(options.log_dir, folder, options.overwrite, logged, trainer.rank)
         reporter = Reporter(options.quiet, machine=os.environ.get(VARIABLE) == "json")
         reporter.say(f"worker {trainer.rank} of {trainer.workers} on {device}, logs in {logs.folder}")
         if trainer.replacement:
             reporter.say(f"takes the place of a worker that is gone, after round {trainer.round}")
+        if resumed is not None:
+            reporter.say(f"going on from the checkpoint of round {resumed} in {options.checkpoint_dir}")
+        elif options.resume and not trainer.replacement:
+            reporter.say(f"no checkpoint in {options.checkpoint_dir} yet: beginning from the beginning")
         examiner = None
         if trainer.rank == 0 and not options.no_evaluation:
             examiner = EvaluationProcess(options.network, options.dataset, str(data_dir), trainer.replica.size)
@@ -222,7 +251,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         rounds = RoundKeeper(
             logs,
             reporter,
-            {**run_facts(options, trainer), "device": device},
+            {**run_facts(options, trainer), "device": device, "resumed": resumed},
             examiner,
             options.eval_duration,
             options.target_accuracy,
@@ -233,7 +262,10 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         )
         try:
             own = iteration(share(trainer.members))
-            train(trainer, own, rounds, share if options.redistribute else None)
+            if checkpoints is not None:
+                checkpoints.track("batches", own)
+                checkpoints.before(rounds.flush)
+            train(trainer, own, rounds, share if options.redistribute else None, checkpoints)
             if reports and trainer.rank == 0:
                 reports.end(f"done after {trainer.round} rounds")
         finally:
@@ -253,7 +285,21 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         raise
     trainer.close()
     reporter.say(f"done after {trainer.round} rounds")
+    if trainer.rank == 0 and not options.no_export:
+        _export(net, options, logs.folder, context, reporter.say)
     return 0
+
+
+def _export(net: Any, options: argparse.Namespace, log_folder: Path, context: Any, say: Callable[[str], None]) -> None:
+    """Write the final model beside the checkpoints, or beside the logs where there are none."""
+    from . import finalmodel
+    from .models import MODELS
+    from .roundlog import MODEL_FOLDER
+
+    folder = Path(options.checkpoint_dir or log_folder) / MODEL_FOLDER
+    size = MODELS[options.network].size
+    finalmodel.save(net, folder, (1, 1, size, size), context, say)
+    say(f"final model in {folder}")
 
 
 def run_facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]:

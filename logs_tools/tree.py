@@ -12,9 +12,10 @@ from logs_tools.rounds import ROUND_FILE, Category
 #: earlier run that were moved aside must not be counted as a worker of this one.
 DEVICE_FOLDER = re.compile(r"(cpu|gpu[0-9]+)(-[0-9]+)?")
 
-#: What a worker writes into its device's folder beside the rounds: facts of the run, and a folder into which it moved
-#: the logs of an earlier one. Its lock and files half written are hidden.
+#: What a worker writes into its device's folder beside the rounds: facts of the run, the final model, and a folder into
+#: which it moved the logs of an earlier run. Its lock and files half written are hidden.
 RUN_FILE = "run.json"
+MODEL_FOLDER = "model"
 EARLIER_PREFIX = "earlier-"
 
 
@@ -79,7 +80,7 @@ def _list_device(host: str, folder: Path) -> DeviceFolder:
         match = ROUND_FILE.fullmatch(name)
         if match:
             rounds.append((int(match[1]), folder / name))
-        elif name != RUN_FILE and not name.startswith((".", EARLIER_PREFIX)):
+        elif name not in (RUN_FILE, MODEL_FOLDER) and not name.startswith((".", EARLIER_PREFIX)):
             foreign.append(Skipped(folder / name, "foreign", "not named iter-N.txt"))
     return DeviceFolder(
         host,

@@ -8,8 +8,9 @@ import numpy as np
 
 from esync.algorithms import Algorithm, Hyper, Surroundings
 from esync.coordination import Decision
-from esync.exchange import Exchange, Payload, Result, Service
+from esync.exchange import NO_OFFERS, Exchange, Payload, Result, Service
 from esync.exchange.ledger import Limits
+from esync.exchange.resumption import Offers
 from esync.handles import Completed
 from esync.measure import Recorder
 
@@ -98,6 +99,7 @@ class ScriptedExchange(Exchange):
     def __init__(self, service: Service, rank: int, answers: list[tuple[list[float], bool, bool]]) -> None:
         self.service, self.rank, self.workers = service, rank, 3
         self.replacement, self.exchanges = False, 0
+        self.job, self.resume_at = 7, -1
         self.answers = answers
         self.log: list[Any] = []
         self.sent: list[Sent] = []
@@ -105,7 +107,9 @@ class ScriptedExchange(Exchange):
         self.members: tuple[int, ...] = ()
         self.beginning: Sequence[float] = [1.0, 2.0]
 
-    def join(self, weights: int, statistics: int, limits: Limits, agreement: dict[str, Any]) -> None:
+    def join(
+        self, weights: int, statistics: int, limits: Limits, agreement: dict[str, Any], offers: Offers = NO_OFFERS
+    ) -> None:
         self.sizes = weights, statistics
         self.log.append(("join", weights, statistics, limits, agreement))
 

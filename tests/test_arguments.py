@@ -40,6 +40,11 @@ DEFAULTS = {
     "max_time": None,
     "target_accuracy": None,
     "local_iterations": None,
+    "checkpoint_dir": None,
+    "checkpoint_every": config.CHECKPOINT_EVERY,
+    "keep_checkpoints": config.KEEP_CHECKPOINTS,
+    "resume": False,
+    "no_export": False,
     "no_hybridize": False,
     "no_evaluation": False,
     "overwrite": False,
@@ -208,6 +213,9 @@ def test_a_default_value_that_was_typed_counts_as_given(capsys):
         (["--local-iterations", "3", "--slowest-iterations", "2"], ["--local-iterations", "state server"]),
         (["--no-evaluation", "--target-accuracy", "0.8"], ["--no-evaluation", "--target-accuracy"]),
         (["--no-evaluation", "-e", "5"], ["--no-evaluation", "--eval-duration"]),
+        (["--resume"], ["--resume needs --checkpoint-dir"]),
+        (["--checkpoint-every", "5"], ["--checkpoint-every needs --checkpoint-dir"]),
+        (["--checkpoint-dir", "x", "--resume", "--overwrite"], ["--resume", "--overwrite"]),
     ],
 )
 def test_flags_that_contradict_each_other(capsys, arguments, said):

@@ -122,6 +122,40 @@ def test_logs_of_an_earlier_run_are_moved_aside(tmp_path):
     }
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_run_that_goes_on_keeps_its_rounds_and_drops_those_after_the_checkpoint(tmp_path, overwrite):
+    log = RoundLog(tmp_path, "cpu")
+    for number in range(1, 13):
+        log.round(number, {"life": 1})
+    log.run({"life": 1})
+    log.close()
+    (tmp_path / "cpu" / "model").mkdir()
+    log = RoundLog(tmp_path, "cpu", overwrite, rounds=9)
+    log.round(10, {"life": 2})
+    log.close()
+    lives = {path.name: read(path)["life"] for path in (tmp_path / "cpu").glob("iter-*.txt")}
+    assert lives == {**{f"iter-{number}.txt": 1 for number in range(1, 10)}, "iter-10.txt": 2}
+    assert read(tmp_path / "cpu" / "run.json") == {"life": 1}
+
+
+def test_flushed_is_on_the_disk(tmp_path):
+    log = RoundLog(tmp_path, "cpu")
+    for number in range(1, 30):
+        log.round(number, {"filling": "x" * 10_000})
+    log.flush()
+    assert len(list((tmp_path / "cpu").glob("iter-*.txt"))) == 29
+    log.close()
+
+
+def test_the_final_model_of_an_earlier_run_is_not_taken_for_this_ones(tmp_path):
+    for overwrite in (False, True):
+        (tmp_path / "cpu" / "model").mkdir(parents=True)
+        (tmp_path / "cpu" / "model" / "model.params").write_text("earlier")
+        RoundLog(tmp_path, "cpu", overwrite).close()
+        assert not (tmp_path / "cpu" / "model").exists()
+        assert len(list((tmp_path / "cpu").glob("earlier-*/model/model.params"))) == 1
+
+
 def test_overwriting_deletes_them(tmp_path):
     for run in (1, 2):
         log = RoundLog(tmp_path, "cpu", overwrite=True)

@@ -119,6 +119,13 @@ def test_what_is_logged_of_a_round(run):
     }
 
 
+def test_flushed_is_on_the_disk(run):
+    run.round()
+    run.keeper.flush()
+    assert (run.logs.folder / "iter-1.txt").exists()
+    run.end()
+
+
 def test_the_facts_of_the_run(run):
     run.round()
     run.end()

@@ -120,7 +120,7 @@ def test_a_run_leaves_its_logs(data_dir, tmp_path):
     run = json.loads((tmp_path / "cpu" / "run.json").read_text())
     assert (run["finished"], run["rounds"], run["mode"], run["iterations"]) == (True, 3, "local", 3)
     assert "round    3" in result.stdout
-    assert result.stdout.endswith("done after 3 rounds\n")
+    assert result.stdout.splitlines()[-2] == "done after 3 rounds"
 
 
 @pytest.mark.parametrize(("flags", "count"), [(["--epochs", "0.5"], 3), (["--max-time", "1e-9"], 1)])
@@ -178,3 +178,60 @@ def test_a_signal_ends_a_run(data_dir, tmp_path, number):
         _, errors = worker.communicate(timeout=20)
         assert (worker.returncode, errors) == (1, f"worker: ended by {number.name}\n")
     assert 1 in rounds(tmp_path)
+
+
+# --- checkpoints and the final model --------------------------------------------------------------------------------
+
+
+def said(result) -> str:
+    """The one line of an error."""
+    assert result.returncode == 1
+    assert "Traceback" not in result.stderr
+    (line,) = [line for line in result.stderr.splitlines() if "error" in line]
+    return line
+
+
+def test_a_run_goes_on_where_it_was_killed(data_dir, tmp_path):
+    """Rounds 1 to 4 and a checkpoint of round 4 are of the first life; the second drops what the first did after it."""
+    whole, logs, kept = tmp_path / "whole", tmp_path / "logs", tmp_path / "checkpoints"
+    flags = ["--momentum", "0.9", "-l", "0.001", "--quiet", "--no-evaluation"]
+    assert child.run(*local(data_dir, whole, *flags, "--rounds", "7")).returncode == 0
+    every = [*flags, "--checkpoint-dir", str(kept), "--checkpoint-every", "2", "--resume"]
+    slow = local(data_dir, logs, *every, "--step-time", "0.3")
+    slow.remove("--quiet")
+    with child.started(*slow, until=f"no checkpoint in {kept} yet: beginning from the beginning") as worker:
+        while not (kept / "round-4" / "worker-0.json").exists() or 5 not in rounds(logs):
+            assert worker.poll() is None
+        worker.kill()
+    first = rounds(logs)
+    result = child.run(*local(data_dir, logs, *every, "--rounds", "7"))
+    assert (result.returncode, result.stderr) == (0, "")
+    logged = rounds(logs)
+    assert list(logged) == list(range(1, 8))
+    resumed = json.loads((logs / "cpu" / "run.json").read_text())["resumed"]
+    assert resumed >= 4
+    for number in range(1, resumed + 1):
+        assert logged[number] == first[number]
+    times = [entry["total_time"] for entry in logged.values()]
+    assert times == sorted(times)
+    assert times[-1] > 0.3 * resumed
+    theirs, ours = whole / "cpu" / "model" / "model.params", kept / "model" / "model.params"
+    assert ours.read_bytes() == theirs.read_bytes()
+    differing = child.run(*local(data_dir, logs, *every, "--rounds", "9", "--seed", "1", "--optimizer", "nag"))
+    assert "optimizer sgd instead of nag; seed 0 instead of 1" in said(differing)
+    forgotten = child.run(*local(data_dir, logs, *every[:-1], "--rounds", "9"))
+    assert "go on with --resume, delete them with --overwrite, or choose another directory" in said(forgotten)
+    assert list(rounds(logs)) == list(range(1, 8))
+
+
+def test_the_final_model_is_left_behind_unless_not_wanted(data_dir, tmp_path):
+    flags = ["--rounds", "2", "--no-evaluation"]
+    result = child.run(*local(data_dir, tmp_path / "with", *flags))
+    folder = tmp_path / "with" / "cpu" / "model"
+    assert result.stdout.endswith(f"final model in {folder}\n")
+    assert {"model.params", "model-symbol.json", "model-0000.params"} <= {path.name for path in folder.iterdir()}
+    child.run(*local(data_dir, tmp_path / "without", *flags, "--no-export"))
+    assert not (tmp_path / "without" / "cpu" / "model").exists()
+    child.run(*local(data_dir, tmp_path / "with", *flags, "--no-export"))
+    assert list((tmp_path / "with" / "cpu").glob("earlier-*/model/model.params"))
+    assert not folder.exists()

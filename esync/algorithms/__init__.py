@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from .asgd import ASGD
-from .base import Algorithm, Hyper, Surroundings, World
+from .base import Algorithm, Hyper, NoPast, Surroundings, World
 from .dcasgd import DCASGD
 from .esync import ESync
 from .local import Local
@@ -18,6 +18,7 @@ __all__ = [
     "ESync",
     "Hyper",
     "Local",
+    "NoPast",
     "Surroundings",
     "World",
     "make",

@@ -12,8 +12,9 @@ from typing import Any, Protocol
 from .. import config
 from ..coordination import Coordination
 from ..device import Device
-from ..exchange import Exchange, Model, Result, Service, Source
+from ..exchange import NO_OFFERS, Exchange, Model, Result, Service, Source
 from ..exchange.ledger import Limits
+from ..exchange.resumption import Offers, Progress
 from ..measure import Recorder
 
 
@@ -70,6 +71,37 @@ class Hyper:
     rescale: float  # multiplies the gradient
 
 
+class Past(Protocol):
+    """The checkpoints of this worker, as far as an algorithm has to do with them; see `checkpoint.Checkpoints`."""
+
+    def offers(self, rank: int, workers: int) -> Offers:
+        """What this worker could go on from, as holder of slot `rank` of so many."""
+
+    def settle(self, rank: int, job: int, resume_at: int, replacement: bool) -> Progress | None:
+        """The workers have met: go back to the checkpoint that they have chosen.
+
+        Args:
+            rank: of this worker.
+            job: number of this job.
+            resume_at: round of the checkpoint; −1: the run begins from the beginning.
+            replacement: whether this worker has taken over the slot of a dead one in a job that runs.
+
+        Returns:
+            How far this worker had come; None where there is nothing to go back to.
+        """
+
+
+class NoPast:
+    """There are no checkpoints."""
+
+    def offers(self, rank: int, workers: int) -> Offers:
+        """Nothing."""
+        return NO_OFFERS
+
+    def settle(self, rank: int, job: int, resume_at: int, replacement: bool) -> None:
+        """Nothing to go back to."""
+
+
 @dataclass(frozen=True)
 class Surroundings:
     """What an algorithm is given when it starts.
@@ -81,6 +113,7 @@ class Surroundings:
         capability: seconds that one iteration takes on this device, 0 while that is not known.
         limits: what ends the run.
         agreement: what must be the same on all workers; name → value.
+        past: checkpoints to go on from.
     """
 
     replica: ReplicaOfModel
@@ -89,6 +122,7 @@ class Surroundings:
     capability: Callable[[], float]
     limits: Limits = field(default_factory=Limits)
     agreement: dict[str, Any] = field(default_factory=dict)
+    past: Past = field(default_factory=NoPast)
 
 
 class Algorithm(ABC):
@@ -155,7 +189,12 @@ class Algorithm(ABC):
         surroundings, replica = self.surroundings, self.replica
         exchange = surroundings.world.exchange(service)
         self.exchange = exchange
-        exchange.join(replica.weights.size, replica.statistics.size, surroundings.limits, surroundings.agreement)
+        offers = surroundings.past.offers(exchange.rank, exchange.workers)
+        sizes = replica.weights.size, replica.statistics.size
+        exchange.join(*sizes, surroundings.limits, surroundings.agreement, offers)
+        progress = surroundings.past.settle(exchange.rank, exchange.job, exchange.resume_at, exchange.replacement)
+        if progress is not None:
+            exchange.resume(progress)
         return exchange
 
     def _begin(self, exchange: Exchange) -> None:

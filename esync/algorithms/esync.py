@@ -74,9 +74,9 @@ class ESync(Algorithm):
                 self._coordination.init(exchange.workers, self._epsilon, self._slowest_iterations)
         self._begin(exchange)
         if self._coordination is not None and self.result is not None and not self.result.finished:
-            self._coordination.round = self.round + 1
+            self._coordination.round = self._round_of_job()
             if exchange.replacement:
-                self._coordination.reset(self.round + 1, rejoin=True, members=self._members(self.result))
+                self._coordination.reset(self._round_of_job(), rejoin=True, members=self._members(self.result))
             self._coordination.ask(0, surroundings.capability()).wait()
 
     def step(self, batch_size: int) -> None:
@@ -149,7 +149,7 @@ class ESync(Algorithm):
         self._samples = 0
         self._unasked = []
         if self._coordination is not None and not result.finished:
-            self._coordination.reset(self.round + 1, members=self._members(result))
+            self._coordination.reset(self._round_of_job(), members=self._members(result))
 
     def close(self) -> None:
         """Leave."""
@@ -162,3 +162,8 @@ class ESync(Algorithm):
         complete = self.exchange is None or len(result.members) in (0, self.exchange.workers)
         changed, self._complete = not (complete and self._complete), complete
         return result.members if changed else None
+
+    def _round_of_job(self) -> int:
+        """The round that begins, as the state server counts: from 1, also where a run goes on from a checkpoint."""
+        before = max(self.exchange.resume_at, 0) if self.exchange is not None else 0
+        return self.round - before + 1

@@ -1,9 +1,13 @@
 """Sequential SGD on one device: what the distributed algorithms' accuracy is compared with."""
 
-from ..exchange import Result
+from ..exchange import ExchangeError, Result
 from ..exchange.ledger import Ledger
+from ..exchange.resumption import choose
 from ..measure import COMPUTE, LOCAL_UPDATE
 from .base import Algorithm, Surroundings
+
+#: Number of the job: there is no other worker whose parts could be mixed up with this one's.
+JOB = 1
 
 
 class Local(Algorithm):
@@ -19,7 +23,15 @@ class Local(Algorithm):
         """Open the books."""
         super().start(surroundings)
         self._ledger = Ledger(1, True, surroundings.limits)
-        self._ledger.join(0, 1, self.device.now())
+        self._ledger.join(0, JOB, self.device.now())
+        try:
+            resume_at = choose({0: surroundings.past.offers(0, 1)})
+        except ValueError as error:
+            raise ExchangeError(str(error)) from None
+        progress = surroundings.past.settle(0, JOB, resume_at, replacement=False)
+        if progress is not None and progress.books is not None:
+            self._ledger.resume(progress.books, self.device.now())
+            self._report(used=False)
 
     def step(self, batch_size: int) -> None:
         """One local step."""
@@ -28,13 +40,18 @@ class Local(Algorithm):
         with self.recorder.phase(COMPUTE):
             self.device.end_iteration()
         self._ledger.count(batch_size, self.device.now())
-        books = self._ledger
-        used = bool(books.used[0])
-        self.result = Result(books.round, books.version, books.samples, 0.0, 0.0, books.finished, used)
-        self.round = books.round
+        self.exchanged = bool(self._ledger.used[0])
+        self._report(self.exchanged)
         self.local_iterations = 1
-        self.exchanged = used
 
     def stop(self) -> None:
         """End after this iteration."""
         self._ledger.stop()
+
+    def _report(self, used: bool) -> None:
+        """What the books say."""
+        books = self._ledger
+        self.round = books.round
+        self.result = Result(
+            books.round, books.version, books.samples, 0.0, 0.0, books.finished, used, elapsed=books.elapsed
+        )

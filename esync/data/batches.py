@@ -47,6 +47,11 @@ class Batches(Iterator[tuple[np.ndarray, np.ndarray]]):
             chosen = np.concatenate([chosen, self._take(self._batch_size - len(chosen))])
         return as_floats(self._images.take(chosen, axis=0)), self._labels.take(chosen).astype(np.float32)
 
+    @property
+    def samples(self) -> int:
+        """Samples of the share."""
+        return len(self._indices)
+
     def state(self) -> dict[str, int]:
         """Return the position in the stream as plain numbers: the epoch, and how many of its samples were given out."""
         return {"epoch": self._epoch, "position": self._position}

@@ -14,6 +14,9 @@ import numpy as np
 from ..errors import ExpectedError
 from ..handles import Handle
 from .ledger import Limits
+from .resumption import Books, Offers, Progress
+
+NO_OFFERS = Offers()
 
 
 class Source(Protocol):
@@ -94,6 +97,11 @@ class Result:
     elapsed: float = 0.0
     members: tuple[int, ...] = ()
 
+    @property
+    def books(self) -> Books:
+        """How far the run has come with it."""
+        return Books(self.round, self.version, self.samples, self.elapsed)
+
 
 class ExchangeError(ExpectedError):
     """The exchange failed; the message says why and what to look at."""
@@ -117,14 +125,25 @@ class Exchange(Protocol):
         workers: number of slots.
         replacement: whether this worker has taken over the slot of a dead one (known after `join`).
         exchanges: how many exchanges of this slot have been used so far (known after `join`).
+        job: number of this job (known after `join`).
+        resume_at: the round of the checkpoint that the workers go on from; −1: from the beginning (known after `join`).
     """
 
     rank: int
     workers: int
     replacement: bool
     exchanges: int
+    job: int
+    resume_at: int
 
-    def join(self, weights: int, statistics: int, limits: Limits, agreement: dict[str, Any]) -> None:
+    def join(
+        self,
+        weights: int,
+        statistics: int,
+        limits: Limits,
+        agreement: dict[str, Any],
+        offers: Offers = NO_OFFERS,
+    ) -> None:
         """Introduce this worker to the others.
 
         Args:
@@ -132,11 +151,16 @@ class Exchange(Protocol):
             statistics: number of values that are averaged only.
             limits: what ends the run.
             agreement: what must be the same on all workers; name → value.
+            offers: checkpoints that this worker could go on from.
 
         Raises:
             JobAbortedError: this worker and another one do not match, in what the message names.
         """
         ...
+
+    def resume(self, progress: Progress) -> None:
+        """Go on from a checkpoint; before `begin`, which then takes rank 0's weights from there."""
+        raise RuntimeError("there are no checkpoints here")
 
     def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
         """Write the common model into `model`: rank 0's initial one, or the current one of a running job.
@@ -151,6 +175,14 @@ class Exchange(Protocol):
 
     def heartbeat(self) -> None:
         """Called now and then between exchanges: this worker is alive."""
+
+    def rule_state(self) -> list[np.ndarray | None]:
+        """What the rule on the other side remembers now: flat vectors, as many values as weights (see `Progress`)."""
+        raise RuntimeError("there are no checkpoints here")
+
+    def version(self) -> int:
+        """Commits that have gone into the weights by now."""
+        raise RuntimeError("there are no checkpoints here")
 
     def stop(self) -> None:
         """Ask for the run to end after the round under way, on all workers."""

@@ -14,6 +14,40 @@ from .. import __version__
 from . import wire
 from .layout import Layout
 from .ledger import Limits
+from .resumption import Books, Offers
+
+#: The number of both commands: MXNet's servers keep 1 to 5 for themselves.
+COMMAND = 0
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """A worker's word that it has gone back to a checkpoint: the second command, in jobs that go on from one.
+
+    Attributes:
+        rank: its slot.
+        nonce: as in its greeting.
+        exchanges: of this slot that were used before the checkpoint.
+        books: of the run, from rank 0 only.
+    """
+
+    rank: int
+    nonce: int
+    exchanges: int
+    books: Books | None
+
+    def encode(self) -> str:
+        """As JSON text."""
+        return json.dumps({"resumed": asdict(self)})
+
+    @classmethod
+    def decode(cls, text: str | bytes) -> "Resumed | None":
+        """Read what `encode` wrote; None where it is something else."""
+        fields = json.loads(text).get("resumed")
+        if fields is None:
+            return None
+        books = fields.pop("books")
+        return cls(**fields, books=None if books is None else Books(**books))
 
 
 @dataclass(frozen=True)
@@ -36,6 +70,7 @@ class Greeting:
         lease: seconds of silence after which the servers go on without a worker; infinite: they wait.
         address: where this worker listens, host:port; "" where that is not known.
         aside: it steps back: it is not to be waited for until it greets again.
+        offers: the checkpoints that this worker could go on from.
     """
 
     rank: int
@@ -54,6 +89,7 @@ class Greeting:
     lease: float = math.inf
     address: str = ""
     aside: bool = False
+    offers: Offers = field(default_factory=Offers)
     protocol: int = wire.PROTOCOL
     version: str = __version__
 
@@ -71,6 +107,7 @@ class Greeting:
         try:
             fields = json.loads(text)
             fields["limits"] = Limits(**fields["limits"])
+            fields["offers"] = Offers.decode(fields["offers"])
             return cls(**fields)
         except (TypeError, KeyError, ValueError) as error:
             raise ValueError(f"not a greeting of a worker of this version: {error}") from None
@@ -87,7 +124,7 @@ class Greeting:
     def _terms(self) -> dict[str, Any]:
         terms = asdict(self)
         agreement = terms.pop("agreement")
-        for name in ("rank", "nonce", "address", "aside"):
+        for name in ("rank", "nonce", "address", "aside", "offers"):
             del terms[name]
         return {name.replace("_", " "): value for name, value in {**terms, **agreement}.items()}
 

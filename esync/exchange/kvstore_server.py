@@ -18,7 +18,7 @@ from ..memory import host_view
 from ..program import leave
 from ..rules import make_rule
 from .departures import Departures
-from .greeting import Greeting
+from .greeting import Greeting, Resumed
 from .inbox import Memory
 from .ledger import Ledger
 from .parameter_server import ParameterServer
@@ -49,7 +49,14 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
 
     def _controller(self) -> Callable[[int, bytes, Any], None]:
         """MXNet's hook for commands; `run` installs it."""
-        return _or_exit(lambda head, body, _: self._on_greeting(Greeting.decode(body)))
+        return _or_exit(lambda head, body, _: self._on_command(body))
+
+    def _on_command(self, body: bytes) -> None:
+        resumed = Resumed.decode(body)
+        if resumed is None:
+            self._on_greeting(Greeting.decode(body))
+        elif self._server is not None:
+            self._server.resume(resumed.rank, resumed.nonce, resumed.exchanges, resumed.books)
 
     def _on_greeting(self, greeting: Greeting) -> None:
         if self._server is None or self._greeted is None:
@@ -67,7 +74,7 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
         if greeting.aside:
             self._server.drop(greeting.rank)
             return
-        self._server.join(greeting.rank, greeting.nonce)
+        self._server.join(greeting.rank, greeting.nonce, greeting.offers)
         if self._departures is not None:
             self._departures.arrived(greeting.rank, greeting.address)
         differences = self._greeted.differences(greeting)

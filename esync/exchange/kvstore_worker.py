@@ -19,15 +19,15 @@ from .. import config
 from ..engine import mx
 from ..environment import SLOT_VARIABLE, Cluster
 from ..memory import host_view
+from ..rules import STATE_VECTORS
 from ..watchdog import Watchdog
-from . import Exchange, JobAbortedError, Model, Payload, Result, Service, SlotLostError, Source, wire
-from .greeting import Greeting
+from . import NO_OFFERS, Exchange, JobAbortedError, Model, Payload, Result, Service, SlotLostError, Source, wire
+from .greeting import COMMAND, Greeting, Resumed
 from .layout import Bucket
 from .ledger import Limits
 from .peers import Peers, own_address
 from .pending import LONGEST_PAUSE, PendingExchange
-
-GREETING_COMMAND = 0
+from .resumption import Offers, Progress
 
 
 class KVStoreExchange(Exchange):
@@ -74,12 +74,21 @@ class KVStoreExchange(Exchange):
         self._sequence = 0
         self.exchanges = 0
         self.replacement = False
+        self.job, self.resume_at = 0, -1
+        self._mailboxes: list[Any] = []
         self._message_elements = wire.message_elements(self.workers)
         self._status_type = wire.status_type(self.workers)
         self._status_array = mx.nd.zeros((self._message_elements,), ctx=mx.cpu())
         self._closed = False
 
-    def join(self, weights: int, statistics: int, limits: Limits, agreement: dict[str, Any]) -> None:
+    def join(
+        self,
+        weights: int,
+        statistics: int,
+        limits: Limits,
+        agreement: dict[str, Any],
+        offers: Offers = NO_OFFERS,
+    ) -> None:
         """See `Exchange.join`."""
         service = self._service
         greeting = Greeting(
@@ -98,6 +107,7 @@ class KVStoreExchange(Exchange):
             agreement=agreement,
             lease=self._lease,
             address=own_address(),
+            offers=offers,
         )
         self._layout = greeting.layout()
         sizes = [wire.HEADER_ELEMENTS + bucket.stop - bucket.start for bucket in self._layout.buckets]
@@ -114,6 +124,7 @@ class KVStoreExchange(Exchange):
         # half done is over.
         over = service.synchronous and len({int(status["round"]) for status in statuses}) == 1
         self.exchanges = self._sequence = max(acknowledged) if over else min(acknowledged)
+        self.job, self.resume_at = int(statuses[0]["job"]), int(statuses[0]["resume_at"])
 
     def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
         """See `Exchange.begin`."""
@@ -181,6 +192,71 @@ class KVStoreExchange(Exchange):
             mx.nd.waitall()
         mx.base.check_call(mx.base._LIB.MXKVStoreSetBarrierBeforeExit(self._kv.handle, ctypes.c_int(0)))
 
+    # --- checkpoints ------------------------------------------------------------------------------------------------
+
+    def resume(self, progress: Progress) -> None:
+        """See `Exchange.resume`."""
+        self.exchanges = self._sequence = progress.exchanges
+        resumed = Resumed(self.rank, self._nonce, progress.exchanges, progress.books)
+        with self.patience("the checkpoint's books to"):
+            self._kv._send_command_to_servers(COMMAND, resumed.encode())
+        for place, vector in enumerate(progress.state):
+            for bucket in self._trained:
+                if vector is not None:
+                    self._put_state(bucket, place, len(progress.state), vector)
+
+    def rule_state(self) -> list[np.ndarray | None]:
+        """See `Exchange.rule_state`; one bucket after the other, through the servers' mailboxes."""
+        return [self._vector(place) for place in range(self._state_vectors)]
+
+    def version(self) -> int:
+        """See `Exchange.version`."""
+        return int(self.status(0)["version"])
+
+    @property
+    def _state_vectors(self) -> int:
+        return STATE_VECTORS.get(self._service.rule, 0)
+
+    @property
+    def _trained(self) -> list[Bucket]:
+        return [bucket for bucket in self._layout.buckets if not bucket.statistics]
+
+    def _set_up_mailboxes(self) -> None:
+        """One bucket's room on every server whose rule remembers anything."""
+        if not self._state_vectors:
+            return
+        shards = range(self.servers)
+        sizes = [wire.HEADER_ELEMENTS + self._layout.mailbox_elements(shard) for shard in shards]
+        self._mailboxes = [mx.nd.zeros((size,), ctx=mx.cpu()) for size in sizes]
+        keys = [self._layout.mailbox_key(shard) for shard in shards]
+        self._kv.init(keys, self._mailboxes)
+        if self.rank == 0:
+            self._kv.push(keys, self._mailboxes)  # shows the servers where they are
+
+    def _vector(self, place: int) -> np.ndarray | None:
+        vector = np.empty(self._layout.weights, np.float32)
+        for bucket in self._trained:
+            mailbox = self._mailboxes[bucket.shard]
+            with self.patience("what the rule remembers from"):
+                self._say_to(bucket.shard, wire.FETCH, buckets=bucket.index, place=place)
+                mx.nd.waitall()
+                self._kv.pull(self._layout.mailbox_key(bucket.shard), mailbox)
+                values = mailbox.asnumpy()
+            if wire.header_of(values)["kind"] == wire.NOTHING:
+                return None
+            vector[bucket.start : bucket.stop] = values[wire.HEADER_ELEMENTS :][: bucket.stop - bucket.start]
+        return vector
+
+    def _put_state(self, bucket: Bucket, place: int, count: int, vector: np.ndarray) -> None:
+        values = np.zeros(self._mailboxes[bucket.shard].size, np.float32)
+        header = wire.header_of(values)
+        header["kind"], header["rank"], header["nonce"] = wire.STATE, self.rank, self._nonce
+        header["bucket"], header["place"], header["sequence"] = bucket.index, place, count
+        values[wire.HEADER_ELEMENTS :][: bucket.stop - bucket.start] = vector[bucket.start : bucket.stop]
+        with self.patience("what the rule remembers to"):
+            self._kv.push(self._layout.mailbox_key(bucket.shard), mx.nd.array(values, dtype=np.float32))
+            mx.nd.waitall()
+
     # --- what PendingExchange uses -----------------------------------------------------------------------------
 
     def status(self, shard: int) -> Any:
@@ -242,10 +318,11 @@ class KVStoreExchange(Exchange):
     def _greet(self, greeting: Greeting) -> list[Any]:
         """Tell all servers who this is; their statuses."""
         with self.patience("the greeting of"):
-            self._kv._send_command_to_servers(GREETING_COMMAND, greeting.encode())
+            self._kv._send_command_to_servers(COMMAND, greeting.encode())
             if not self._met:
                 keys = [self._layout.status_key(shard) for shard in range(self.servers)]
                 self._kv.init(keys, [mx.nd.zeros((self._message_elements,)) for _ in keys])
+                self._set_up_mailboxes()
                 self._peers.look(time.monotonic())  # now all of them are there
                 self._met = True
             self._say(wire.NOTHING)
@@ -269,7 +346,7 @@ class KVStoreExchange(Exchange):
                     self.heartbeat()
                     statuses = self._statuses()
                 elif self._lease < math.inf and len({int(status["round"]) for status in statuses}) > 1:
-                    self._kv._send_command_to_servers(GREETING_COMMAND, replace(greeting, aside=True).encode())
+                    self._kv._send_command_to_servers(COMMAND, replace(greeting, aside=True).encode())
                     time.sleep(LONGEST_PAUSE)
                     statuses = self._greet(greeting)
                 else:

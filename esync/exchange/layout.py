@@ -6,7 +6,8 @@ turn. A bucket never mixes the two, because they follow different rules.
 
 Keys. MXNet puts a small array on the server `key · 9973 mod S` of S, so all keys that are equal modulo S share a
 server. `key = slot · S + shard` therefore names a slot on a server: slot 0 carries messages one way and the status the
-other, the slots after it carry buckets. A *channel* is one set of bucket keys: channel 0 is shared by all workers;
+other, slot 1 is a mailbox for one bucket of what the rule remembers (checkpoints), the slots after it carry buckets. A
+*channel* is one set of bucket keys: channel 0 is shared by all workers;
 where the server's answer is a different one for every worker, worker r uses channel r + 1.
 """
 
@@ -73,14 +74,22 @@ class Layout:
         """The key that carries messages to server `shard` and its status back."""
         return shard
 
+    def mailbox_key(self, shard: int) -> int:
+        """The key that carries what the rule of server `shard` remembers, one bucket at a time, either way."""
+        return self.servers + shard
+
+    def mailbox_elements(self, shard: int) -> int:
+        """Values in the mailbox of server `shard`, without the header; 1 where that server has no bucket."""
+        return max((bucket.stop - bucket.start for bucket in self.buckets if bucket.shard == shard), default=1)
+
     def key(self, bucket: Bucket, channel: int = 0) -> int:
         """The key of a bucket in a channel (0: shared by all; r + 1: of worker r alone)."""
-        return (1 + channel * self._slots + bucket.slot) * self.servers + bucket.shard
+        return (2 + channel * self._slots + bucket.slot) * self.servers + bucket.shard
 
     def locate(self, key: int) -> tuple[int, Bucket]:
-        """The channel and bucket of a key other than a status key; KeyError for a key that is none of this layout."""
+        """The channel and bucket of a key of a bucket; KeyError for a key that is none of this layout."""
         slot, shard = divmod(key, self.servers)
-        channel, position = divmod(slot - 1, self._slots)
+        channel, position = divmod(slot - 2, self._slots)
         return channel, self._places[shard, position]
 
 

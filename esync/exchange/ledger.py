@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import wire
+from .resumption import Books
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Ledger:
         round: rounds completed; asynchronous: commits applied ÷ slots, rounded down.
         version: commits that have gone into the weights.
         samples: training samples behind them.
+        resume_at: the round of the checkpoint that the run goes on from; −1: from the beginning.
         stop_at: the run is over when `round` reaches it; None while that is not known.
         failure: why the run was aborted, "" while it was not.
     """
@@ -56,6 +58,7 @@ class Ledger:
     round: int = 0
     version: int = 0
     samples: int = 0
+    resume_at: int = -1
     stop_at: int | None = None
     failure: str = ""
 
@@ -63,6 +66,7 @@ class Ledger:
         if self.limits.rounds < math.inf:
             self.stop_at = int(self.limits.rounds)
         self.nonce = np.zeros(self.slots, np.int64)  # who holds a slot; 0: nobody
+        self.job = 0
         self.arrivals = np.zeros(self.slots, np.int32)
         self.member = np.zeros(self.slots, bool)
         self.acknowledged = np.zeros(self.slots, np.int64)
@@ -72,6 +76,11 @@ class Ledger:
         self._started: float | None = None
         self._elapsed = 0.0
         self._left: set[int] = set()
+
+    @property
+    def started(self) -> bool:
+        """Whether all workers have been there."""
+        return self._started is not None
 
     @property
     def elapsed(self) -> float:
@@ -94,10 +103,18 @@ class Ledger:
         self.nonce[rank] = nonce
         self.member[rank] = True
         self._left.discard(rank)
+        if rank == 0 and not self.job:
+            self.job = nonce
         if self._started is None and self.member.all():
             self._started = now
         elif self._started is not None:
             self._elapsed = now - self._started  # for a newcomer's clock
+
+    def resume(self, books: Books, now: float) -> None:
+        """Go on where an earlier job had come to: limits count from the beginning of the whole run."""
+        self.round, self.version, self.samples = books.round, books.version, books.samples
+        self._elapsed, self._started = books.elapsed, now - books.elapsed
+        self._check_limits()
 
     def leave(self, rank: int) -> None:
         """A worker is done; the others' rounds no longer wait for it."""
@@ -135,8 +152,7 @@ class Ledger:
         self.samples += sum(int(self.pending[rank].message["samples"]) for rank in ranks)
         self.round = self.round + 1 if self.synchronous else self.version // self.slots
         self._acknowledge(ranks, now, used=True)
-        if self.samples >= self.limits.samples or self._elapsed >= self.limits.seconds:
-            self._stop_by(self.round)
+        self._check_limits()
 
     def count(self, samples: int, now: float) -> None:
         """A round of a run on one device is done; after the end of the run it does not count."""
@@ -156,6 +172,7 @@ class Ledger:
         record = np.zeros((), wire.status_type(self.slots))
         record["round"], record["version"], record["samples"] = self.round, self.version, self.samples
         record["elapsed"] = self._elapsed
+        record["job"], record["resume_at"] = self.job, self.resume_at
         record["stop_at"] = -1 if self.stop_at is None else self.stop_at
         record["aborted"] = bool(self.failure)
         record["synchronous"] = self.synchronous
@@ -174,6 +191,10 @@ class Ledger:
             self.used[rank] = used
         if self._started is not None:
             self._elapsed = now - self._started
+
+    def _check_limits(self) -> None:
+        if self.samples >= self.limits.samples or self._elapsed >= self.limits.seconds:
+            self._stop_by(self.round)
 
     def _stop_by(self, round_: int) -> None:
         self.stop_at = round_ if self.stop_at is None else min(self.stop_at, round_)

@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from ..rules import Rule, Step, replace_by_mean
+from ..rules import Rule, Step, put_together, replace_by_mean, take_apart
 from . import wire
 from .inbox import Array, HostMemory, Inbox, Memory, RankOrderedSum
 from .layout import Bucket, Layout
 from .ledger import Ledger
+from .resumption import Books, Offers, choose
 
 log = logging.getLogger(__name__)
 
@@ -75,16 +76,26 @@ class ParameterServer:
         self._shelves: dict[int, Shelf] = {}
         self._status: np.ndarray | None = None
         self.heard: dict[int, float] = {}  # when each worker's present holder was last heard
+        self._mailbox: np.ndarray | None = None
+        self._offers: dict[int, Offers] = {}
 
-    def join(self, rank: int, nonce: int) -> None:
-        """A worker takes slot `rank`.
+    def join(self, rank: int, nonce: int, offers: Offers | None = None) -> None:
+        """A worker takes slot `rank`; `offers` are the checkpoints that it could go on from.
 
-        What a former holder of the slot has left half done is thrown away; a payload that it has committed counts.
+        When all are there for the first time, it is settled which one they go on from. What a former holder of the
+        slot has left half done is thrown away; a payload that it has committed counts.
         """
         self._arriving.pop(rank, None)
         self._inbox.discard(rank)
+        begun = self.ledger.started
         self.ledger.join(rank, nonce, self._clock())
         self.heard[rank] = self._clock()
+        self._offers[rank] = offers or Offers()
+        if self.ledger.started and not begun:
+            try:
+                self.ledger.resume_at = choose(self._offers)
+            except ValueError as error:
+                self.ledger.abort(str(error))
         self._publish_status()
 
     def drop(self, rank: int) -> None:
@@ -96,6 +107,15 @@ class ParameterServer:
         self._apply(self.ledger.due())
         self._publish_status()
 
+    def resume(self, rank: int, nonce: int, exchanges: int, books: Books | None) -> None:
+        """A worker has gone back to a checkpoint: the exchanges that it has behind it, and the run (from rank 0)."""
+        if not self._is_current(rank, nonce):
+            return
+        self.ledger.acknowledged[rank] = exchanges
+        if books is not None:
+            self.ledger.resume(books, self._clock())
+        self._publish_status()
+
     def push(self, key: int, received: np.ndarray, stored: np.ndarray) -> None:
         """A push has arrived for `key`; `stored` is the memory that pulls of this key are answered from.
 
@@ -104,6 +124,10 @@ class ParameterServer:
         if key < self.layout.servers:
             self._status = stored
             self._on_message(wire.unpack(received, wire.MESSAGE))
+            return
+        if key < 2 * self.layout.servers:
+            self._mailbox = stored
+            self._take_state(received)
             return
         if self.ledger.failure:
             return  # the sender may be the one whose model does not fit
@@ -123,14 +147,43 @@ class ParameterServer:
 
     def _keep(self, channel: int, bucket: Bucket, stored: np.ndarray) -> None:
         """Remember where a key's values live; they are handed to us with every push and never move."""
-        shelf = self._shelves.get(bucket.index)
-        if shelf is None:
-            shelf = self._shelves[bucket.index] = Shelf(None, stored[:0], {})
+        shelf = self._shelf(bucket.index)
         if channel:
             shelf.replies[channel - 1] = stored
         elif shelf.weights is None:
             shelf.published = stored
             shelf.weights = self.memory.work_on(stored[wire.HEADER_ELEMENTS :])
+
+    def _shelf(self, index: int) -> Shelf:
+        """The shelf of a bucket, whatever comes first: its values, or a checkpoint's state of the rule."""
+        if index not in self._shelves:
+            self._shelves[index] = Shelf(None, np.empty(0, np.float32), {})
+        return self._shelves[index]
+
+    def _take_state(self, received: np.ndarray) -> None:
+        """One vector of what the rule remembers about a bucket has come from a checkpoint."""
+        header = wire.header_of(received)
+        if header["kind"] != wire.STATE or not self._is_current(int(header["rank"]), int(header["nonce"])):
+            return  # only shows where the mailbox is
+        bucket, place, count = self.layout.buckets[header["bucket"]], int(header["place"]), int(header["sequence"])
+        values = received[wire.HEADER_ELEMENTS :][: bucket.stop - bucket.start]
+        shelf = self._shelf(bucket.index)
+        vectors: list[Any] = take_apart(shelf.state) if shelf.state is not None else [None] * count
+        vectors[place] = self.memory.work_on(values.copy())
+        shelf.state = put_together(vectors)
+
+    def _give_state(self, index: int, place: int) -> None:
+        """Put that vector where it can be pulled; the kind is NOTHING where the rule does not remember one."""
+        if self._mailbox is None:
+            raise RuntimeError("a worker has asked for the rule's state before it has shown where the mailbox is")
+        state = self._shelf(index).state
+        vector = take_apart(state)[place] if state is not None else None
+        header = wire.header_of(self._mailbox)
+        header["kind"] = wire.NOTHING if vector is None else wire.STATE
+        header["bucket"], header["place"] = index, place
+        if vector is not None:
+            values = self.memory.fetch(vector)
+            self._mailbox[wire.HEADER_ELEMENTS :][: values.size] = values
 
     def _is_current(self, rank: int, nonce: int) -> bool:
         return 0 <= rank < self.ledger.slots and self.ledger.nonce[rank] == nonce
@@ -148,6 +201,8 @@ class ParameterServer:
                 self.ledger.stop()
             elif kind == wire.ABORT:
                 self.ledger.abort(message["text"].decode())
+            elif kind == wire.FETCH:
+                self._give_state(int(message["buckets"]), int(message["place"]))
         self._publish_status()
 
     def _on_commit(self, message: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 #: Changes whenever a worker and a server of different versions would misunderstand each other.
-PROTOCOL = 1
+PROTOCOL = 2
 
 #: float32 values that the header takes in front of every bucket.
 HEADER_ELEMENTS = 8
@@ -26,9 +26,11 @@ COMMIT = 3  # the payload of this sequence number is complete when all its bucke
 LEAVE = 4  # this worker is done and will not be heard again
 STOP = 5  # end the run after the round under way
 ABORT = 6  # end the run now, it has failed
+FETCH = 7  # put what the rule remembers about one bucket into the mailbox
+STATE = 8  # in the mailbox: what the rule remembers, on its way to a checkpoint or back from one
 
 HEADER = np.dtype(
-    [("kind", "<i4"), ("rank", "<i4"), ("nonce", "<i8"), ("sequence", "<i8"), ("bucket", "<i4"), ("unused", "<i4")]
+    [("kind", "<i4"), ("rank", "<i4"), ("nonce", "<i8"), ("sequence", "<i8"), ("bucket", "<i4"), ("place", "<i4")]
 )
 
 MESSAGE = np.dtype(
@@ -41,8 +43,8 @@ MESSAGE = np.dtype(
         ("momentum", "<f8"),
         ("weight_decay", "<f8"),
         ("samples", "<i8"),  # that went into this payload
-        ("buckets", "<i4"),  # of this payload on this server
-        ("unused", "<i4"),
+        ("buckets", "<i4"),  # of this payload on this server; FETCH: the index of the bucket
+        ("place", "<i4"),  # FETCH: which of the vectors that the rule remembers, from 0
         ("text", f"S{TEXT_BYTES}"),
     ]
 )
@@ -56,6 +58,8 @@ def status_type(slots: int) -> np.dtype:
             ("version", "<i8"),  # commits that have gone into the weights
             ("samples", "<i8"),  # of all workers
             ("elapsed", "<f8"),  # seconds from the last worker's greeting to the last change of this record
+            ("job", "<i8"),  # number of this job: the nonce of the first holder of slot 0
+            ("resume_at", "<i8"),  # the round that the workers go on from; -1: from the beginning
             ("stop_at", "<i8"),  # the run ends when this many rounds are done; -1: not known yet
             ("aborted", "<i4"),  # 1: the run has failed, for the reason in text
             ("synchronous", "<i4"),

@@ -114,7 +114,7 @@ def _launch(options: argparse.Namespace, typed: dict[str, Any]) -> int:
 
 
 def _run(job: Plan, agents: Agents, options: argparse.Namespace) -> int:
-    with closing(LogFolders(job.mode_folder, job.options.overwrite)) as folders:
+    with closing(LogFolders(job.mode_folder, job.options.overwrite, job.options.resume)) as folders:
         prepare(job, agents)
         title = f"{job.options.network}, {job.mode_folder.name}, {len(job.workers)} workers, {options.file}"
         screen = view.choose(title, options.quiet, options.follow)

@@ -77,9 +77,9 @@ class Agent:
             find_data_dir(*data)
         return {"ports": held.free(ports), "cores": len(os.sched_getaffinity(0))}
 
-    def do_prepare(self, folder: str, overwrite: bool) -> dict[str, Any]:
+    def do_prepare(self, folder: str, overwrite: bool, resume: bool) -> dict[str, Any]:
         """Take the folder of a host's logs: an earlier run's must not pass for this one's."""
-        self._held.enter_context(closing(HostFolder(Path(folder), overwrite)))
+        self._held.enter_context(closing(HostFolder(Path(folder), overwrite, resume)))
         return {}
 
     def do_listen(self, endpoints: list[tuple[str, str, int]]) -> dict[str, Any]:

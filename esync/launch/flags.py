@@ -25,6 +25,8 @@ REPLACES = {
     "split_by_class": {"partition"},
     "local_iterations": arguments.FOR_THE_STATE_SERVER,
     "no_evaluation": {"target_accuracy", "eval_duration"},
+    "resume": {"overwrite"},
+    "overwrite": {"resume"},
 }
 
 

@@ -31,6 +31,7 @@ class LogFolders:
     Args:
         mode_folder: {log_dir}/{network}/{mode}.
         overwrite: delete an earlier run's logs instead of moving them aside.
+        resume: the job may go on with that run: leave the devices' logs to the workers.
 
     Attributes:
         nonce: what stands in the file NONCE_FILE of `mode_folder` as long as the job runs: another machine that finds
@@ -41,7 +42,7 @@ class LogFolders:
         BusyLogsError: another job that still runs has them.
     """
 
-    def __init__(self, mode_folder: Path, overwrite: bool) -> None:
+    def __init__(self, mode_folder: Path, overwrite: bool, resume: bool = False) -> None:
         self.mode_folder = mode_folder
         self.processes = mode_folder / PROCESSES
         self.nonce = uuid.uuid4().hex
@@ -50,7 +51,8 @@ class LogFolders:
             self._lock.write(self.nonce)
             self._lock.flush()
             self._clear_processes(overwrite)
-            clear_devices(mode_folder.glob("*/*"), overwrite)
+            if not resume:
+                clear_devices(mode_folder.glob("*/*"), overwrite)
         except OSError as error:
             raise LogDirectoryError(f"cannot write logs to {mode_folder}: {error.strerror or error}") from None
 
@@ -77,16 +79,18 @@ class HostFolder:
     Args:
         folder: {log_dir}/{network}/{mode}/{host}.
         overwrite: delete an earlier run's logs instead of moving them aside.
+        resume: the job may go on with that run: leave the devices' logs to the workers.
 
     Raises:
         LogDirectoryError: the folder cannot be made or written.
         BusyLogsError: another job that still runs has it.
     """
 
-    def __init__(self, folder: Path, overwrite: bool) -> None:
+    def __init__(self, folder: Path, overwrite: bool, resume: bool = False) -> None:
         try:
             self._lock = take(folder, folder)
-            clear_devices(folder.glob("*"), overwrite)
+            if not resume:
+                clear_devices(folder.glob("*"), overwrite)
         except OSError as error:
             raise LogDirectoryError(f"cannot write logs to {folder}: {error.strerror or error}") from None
 

@@ -54,14 +54,14 @@ def survey(plan: Plan, agents: Agents, claims: dict[str | None, dict[str, int]],
 
 
 def prepare(plan: Plan, agents: Agents) -> None:
-    """Have the hosts of workers take their log folders, and move an earlier run's logs aside.
+    """Have the hosts of workers take their log folders, and move an earlier run's logs aside (not with --resume).
 
     Raises:
         RemoteHostError: they cannot, for instance because another job has them.
     """
-    overwrite = plan.options.overwrite
+    terms = {"do": "prepare", "overwrite": plan.options.overwrite, "resume": plan.options.resume}
     requests = {
-        spec.host.name: {"do": "prepare", "folder": str(plan.mode_folder / spec.host.name), "overwrite": overwrite}
+        spec.host.name: {**terms, "folder": str(plan.mode_folder / spec.host.name)}
         for spec in plan.workers
         if not spec.host.here
     }

@@ -9,6 +9,7 @@ import simpy
 
 from .. import config
 from ..exchange import (
+    NO_OFFERS,
     Exchange,
     ExchangeError,
     JobAbortedError,
@@ -24,6 +25,7 @@ from ..exchange.greeting import Greeting
 from ..exchange.layout import Bucket, Layout
 from ..exchange.ledger import Limits
 from ..exchange.pending import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH
+from ..exchange.resumption import Offers
 from ..handles import NotDoneError
 from .engine import Engine
 from .network import Network
@@ -83,6 +85,7 @@ class SimulatedExchange(Exchange):
         self._service, self.side, self.host, self._owner = service, side, host, owner
         self.rank, self.workers = rank, side.slots
         self.replacement, self.exchanges = False, 0
+        self.job, self.resume_at = 0, -1  # no checkpoints are written here
         self.sequence = 0
         side.nonces += 1
         self.nonce = side.nonces
@@ -92,7 +95,14 @@ class SimulatedExchange(Exchange):
 
     # --- beginning ----------------------------------------------------------------------------------------------
 
-    def join(self, weights: int, statistics: int, limits: Limits, agreement: dict[str, Any]) -> None:
+    def join(
+        self,
+        weights: int,
+        statistics: int,
+        limits: Limits,
+        agreement: dict[str, Any],
+        offers: Offers = NO_OFFERS,
+    ) -> None:
         """See `Exchange.join`."""
         side, service = self.side, self._service
         side.engine.settle()

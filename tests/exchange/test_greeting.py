@@ -4,8 +4,9 @@ from dataclasses import asdict, replace
 import pytest
 
 from esync.exchange import wire
-from esync.exchange.greeting import Greeting
+from esync.exchange.greeting import Greeting, Resumed
 from esync.exchange.ledger import Limits
+from esync.exchange.resumption import Books, Offer, Offers
 
 
 @pytest.fixture
@@ -24,6 +25,7 @@ def greeting() -> Greeting:
         private=True,
         limits=Limits(rounds=7),
         agreement={"network": "lenet", "seed": 0},
+        offers=Offers(True, (Offer(6, 2**61, 2, (0, 2)),), "no"),
     )
 
 
@@ -110,3 +112,14 @@ def test_a_greeting_with_other_fields_is_refused(greeting, surplus):
         del fields["slots"]
     with pytest.raises(ValueError, match="colour" if surplus else "slots"):
         Greeting.decode(json.dumps(fields))
+
+
+@pytest.mark.parametrize("books", [None, Books(3, 6, 384, 1.5)])
+def test_so_does_the_word_that_a_worker_has_gone_back_to_a_checkpoint(greeting, books):
+    resumed = Resumed(1, 2**62 + 1, 3, books)
+    assert Resumed.decode(resumed.encode()) == resumed
+    assert Resumed.decode(greeting.encode()) is None
+
+
+def test_what_a_worker_holds_need_not_be_the_same(greeting):
+    assert greeting.differences(replace(greeting, offers=Offers())) == []

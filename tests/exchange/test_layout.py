@@ -41,9 +41,10 @@ def test_buckets_are_spread_evenly(layout):
 
 @given(layouts, st.integers(0, 6))
 def test_keys_are_unique_and_lead_to_their_server(layout, workers):
-    keys = [layout.status_key(shard) for shard in range(layout.servers)]
-    for shard, key in enumerate(keys):
-        assert key % layout.servers == shard
+    shards = range(layout.servers)
+    keys = [key(shard) for key in (layout.status_key, layout.mailbox_key) for shard in shards]
+    for place, key in enumerate(keys):
+        assert key % layout.servers == place % layout.servers
     for channel in range(workers + 1):
         for bucket in layout.buckets:
             key = layout.key(bucket, channel)
@@ -83,8 +84,10 @@ def test_by_hand():
         (1, 1, 0, 2, True),
     ]
     assert [layout.status_key(shard) for shard in (0, 1)] == [0, 1]
-    assert [layout.key(b) for b in layout.buckets] == [2, 3, 4, 5]
-    assert [layout.key(b, channel=1) for b in layout.buckets] == [6, 7, 8, 9]
+    assert [layout.mailbox_key(shard) for shard in (0, 1)] == [2, 3]
+    assert [layout.mailbox_elements(shard) for shard in (0, 1)] == [2, 2]
+    assert [layout.key(b) for b in layout.buckets] == [4, 5, 6, 7]
+    assert [layout.key(b, channel=1) for b in layout.buckets] == [8, 9, 10, 11]
 
 
 def test_buckets_are_as_large_as_config_says():

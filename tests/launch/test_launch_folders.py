@@ -88,3 +88,10 @@ def test_a_port_in_use_is_named():
             ports.claim(port, "scheduler.port")
     with Ports() as ports:
         ports.claim(port, "scheduler.port")
+
+
+def test_a_run_that_may_go_on_keeps_its_rounds(tmp_path):
+    earlier_run(tmp_path)
+    LogFolders(tmp_path, overwrite=False, resume=True).close()
+    assert (tmp_path / "cloud1" / "cpu" / "iter-1.txt").read_text() == "old"
+    assert not (tmp_path / "processes" / "worker-0.log").exists()

@@ -65,6 +65,27 @@ def test_two_jobs_at_once_do_not_disturb_each_other(tmp_path, data_dir, launch: 
     assert (tmp_path / "base" / "lenet" / "esync" / "ESync.json").exists()
 
 
+def test_a_job_goes_on_from_its_checkpoint_after_its_parameter_server_was_killed(tmp_path, data_dir, launch: Start):
+    content = description([0.1, 0.25], local_lr=0.01, data_dir=str(data_dir), checkpoint_dir="kept", checkpoint_every=3)
+    file = write(tmp_path / "cluster.yaml", content)
+    folder, devices = tmp_path / "logs" / "lenet" / "esync", ("left/cpu", "right/cpu")
+    first = launch(file, "--resume")
+    first.until(lambda: (tmp_path / "kept" / "round-6" / "worker-0.json").exists())
+    (server,) = (number for number, command in first.processes().items() if "esync.server" in command)
+    os.kill(server, signal.SIGKILL)
+    assert first.wait() == 1
+    said = folder / "processes" / "worker-0.log"
+    assert "no checkpoint in kept yet: beginning from the beginning" in said.read_text()
+    earlier = [(folder / device / "iter-5.txt").read_bytes() for device in devices]
+
+    second = launch(file, "--resume", "--rounds", "12")
+    assert second.wait() == 0, second.output
+    assert re.search(r"going on from the checkpoint of round \d+ in kept", said.read_text())
+    assert [rounds(folder / device) for device in devices] == [list(range(1, 13))] * 2
+    assert [(folder / device / "iter-5.txt").read_bytes() for device in devices] == earlier
+    assert (tmp_path / "kept" / "model" / "model-symbol.json").exists()
+
+
 def test_a_worker_that_is_killed_and_one_that_diverges(tmp_path, data_dir, launch: Start):
     content = description([0.1, 0.1], max_time=300, data_dir=str(data_dir), learning_rate=0.001, mode="sync")
     file = write(tmp_path / "cluster.yaml", content)

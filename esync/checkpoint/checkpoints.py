@@ -1,0 +1,308 @@
+"""esync.Checkpoints: writes a worker's part of every checkpoint, and goes back to one at the start.
+
+Rank 0 writes the model and what the servers' rule remembers (momentum); every worker writes its own optimizer's state
+and whatever else it keeps track of, its place in the stream of batches for instance. In synchronous modes all workers
+do that after the same round, before the next one can begin. See docs/checkpoints.md.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from .. import __version__, config
+from ..engine import mx
+from ..exchange import Result
+from ..exchange.resumption import Books, Offer, Offers, Progress
+from .errors import CheckpointError
+from .store import Part, Store, Writer
+from .trees import OptimizerState
+
+if TYPE_CHECKING:
+    from ..trainer import Trainer
+
+log = logging.getLogger(__name__)
+
+MODEL_FILE = "model.params"
+SERVER_FILE = "server.npz"
+
+
+class Tracked(Protocol):
+    """Something that a checkpoint keeps for a worker; `data.Batches` is one."""
+
+    def state(self) -> dict[str, Any]:
+        """Where it stands now, as what JSON can hold."""
+        ...
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go back to there; ValueError where that is not possible."""
+        ...
+
+
+class Checkpoints:
+    """One worker's checkpoints; give it to `esync.Trainer`, and call `save_if_due` after every step.
+
+    Args:
+        directory: where they are; best one that all workers see.
+        every: rounds from one to the next.
+        keep: how many are kept (one more while the newest is not yet known to be there for all workers).
+        resume: go on from the newest that is whole; from the beginning where there is none.
+        overwrite: delete those of an earlier run, instead of refusing to begin.
+
+    Attributes:
+        resumed: the round that the run has gone on from; None where it began from the beginning.
+        newest: the part that this worker has written last.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path,
+        every: int = config.CHECKPOINT_EVERY,
+        keep: int = config.KEEP_CHECKPOINTS,
+        *,
+        resume: bool = False,
+        overwrite: bool = False,
+    ) -> None:
+        if every < 1 or keep < 1:
+            raise ValueError(f"every={every}, keep={keep}: both should be 1 or more")
+        self.directory = Path(directory)
+        self._every, self._keep = every, keep
+        self._resume, self._overwrite = resume, overwrite
+        self.resumed: int | None = None
+        self.newest: Part | None = None
+        self._tracked: dict[str, Tracked] = {}
+        self._found: dict[str, Any] = {}  # states of what has not been tracked yet
+        self._before: list[Callable[[], None]] = []
+        self._parts: list[Part] = []
+        self._job, self._ordinal, self._seen = 0, 0, 0
+        self._crowded = False
+
+    # --- for a training loop ----------------------------------------------------------------------------------------
+
+    def track(self, name: str, item: Tracked) -> None:
+        """Keep that too, from now on; after a resume it is put where it stood.
+
+        Raises:
+            CheckpointError: it cannot be put there.
+        """
+        self._tracked[name] = item
+        if name in self._found:
+            try:
+                item.restore(self._found.pop(name))
+            except ValueError as error:
+                raise CheckpointError(f"the checkpoint of round {self.resumed} does not fit: {error}") from None
+
+    def before(self, call: Callable[[], None]) -> None:
+        """From now on call that before a checkpoint is written: what it writes is then there, too."""
+        self._before.append(call)
+
+    def save_if_due(self) -> bool:
+        """Write a checkpoint where the last step has ended a round that should have one; whether it has."""
+        trainer = self._trainer
+        if not trainer.exchanged:
+            return False
+        if self._crowded:  # all workers have come here since the last one was written: it is there for all of them
+            self._store.keep(self._keep)
+            self._crowded = False
+        round_ = self._result().round
+        due = round_ // self._every > self._seen // self._every
+        if due:
+            self.save()
+        return due
+
+    def save(self) -> None:
+        """Write a checkpoint now. In synchronous modes all workers must do it after the same round.
+
+        Raises:
+            CheckpointError: it could not be written.
+        """
+        trainer, result = self._trainer, self._result()
+        if self.newest is not None and result.round <= self.newest.round:
+            return
+        for call in self._before:
+            call()
+        arrays: dict[str, np.ndarray] = {}
+        if trainer.algorithm.exchange is not None:
+            trainer.algorithm.exchange.heartbeat()
+        begun = time.perf_counter()
+        facts: dict[str, Any] = {
+            "version": __version__,
+            "job": self._job,
+            "ordinal": self._ordinal + 1,
+            "workers": trainer.workers,
+            "exchanges": trainer.round,
+            "agreement": self._agreement,
+            "optimizer": self._optimizer.save(arrays),
+            "tracked": {name: item.state() for name, item in self._tracked.items()},
+        }
+        writers: dict[str, Writer] = {}
+        if arrays:
+            writers[f"worker-{trainer.rank}.npz"] = lambda path: _save_arrays(path, arrays)
+        if trainer.rank == 0:
+            if not self._common(facts, writers):
+                return
+            facts["books"] = vars(result.books)
+        part = self._store.write(result.round, writers, facts)
+        self._ordinal, self._seen, self._crowded = self._ordinal + 1, result.round, True
+        self.newest = part
+        log.debug("checkpoint of round %d in %.2f s", result.round, time.perf_counter() - begun)
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """What all workers must have in common, beside what the trainer knows."""
+        return {"rounds between checkpoints": self._every}
+
+    # --- for esync.Trainer and its algorithm ------------------------------------------------------------------------
+
+    def bind(self, trainer: "Trainer", agreement: dict[str, Any]) -> None:
+        """Take care of this trainer from now on; `agreement` is what a checkpoint must have in common with it."""
+        self._trainer = trainer
+        self._agreement = {**agreement, "optimizer": type(trainer._optimizer).__name__.lower()}
+        self._optimizer = OptimizerState(trainer)
+
+    def offers(self, rank: int, workers: int) -> Offers:
+        """The whole parts of this worker; see `exchange.resumption`."""
+        self._agreement["workers"] = workers
+        self._store = Store(self.directory, rank)
+        try:
+            self._store.prepare()
+            self._parts = self._store.parts() if self._resume or not self._overwrite else []
+        except CheckpointError as error:
+            return Offers(self._resume, problem=str(error))
+        if self._parts and not self._resume:
+            return Offers(
+                problem=f"{self.directory} holds checkpoints of an earlier run (round {self._parts[0].round}): go on "
+                "with --resume, delete them with --overwrite, or choose another directory"
+            )
+        for part in self._parts:
+            if differences := self._differences(part):
+                return Offers(self._resume, problem=f"the checkpoint {part.folder} does not fit: {differences}")
+        return Offers(self._resume, [_offer(part) for part in self._parts])
+
+    def settle(self, rank: int, job: int, resume_at: int, replacement: bool) -> Progress | None:
+        """See `algorithms.base.Past`."""
+        self._job = job
+        if replacement:
+            self.take_over(resume_at)
+            return None
+        if resume_at < 0:
+            self._store.remove(lambda round_: True)
+            return None
+        self._store.remove(lambda round_: round_ > resume_at)
+        self.resumed = resume_at
+        part = next((part for part in self._parts if part.round <= resume_at), None)
+        if part is None:
+            log.warning("this worker has no part of the checkpoint of round %d: its batches begin anew", resume_at)
+            return Progress(0)
+        self._go_back(part)
+        self.newest = part if part.round == resume_at else None
+        if rank != 0:
+            return Progress(int(part.facts["exchanges"]))
+        _load_model(part, self._trainer)
+        return Progress(int(part.facts["exchanges"]), Books(**part.facts["books"]), _load_state(part))
+
+    def take_over(self, resume_at: int) -> bool:
+        """For a replacement in a running job: the dead worker's newest part of this run, where there is one.
+
+        The local optimizer's state and what is tracked go back to it; the model and the round are the job's. Parts up
+        to `resume_at`, where the job itself has gone on from, are of this run whoever wrote them. Returns whether there
+        was one.
+        """
+        try:
+            self._store.prepare()
+            parts = [part for part in self._store.parts() if part.facts["job"] == self._job or part.round <= resume_at]
+        except CheckpointError as error:
+            log.warning("this worker's optimizer begins anew: %s", error)
+            return False
+        if not parts:
+            return False
+        self._go_back(parts[0])
+        return True
+
+    def begun(self) -> None:
+        """The trainer has the common model: count rounds from here."""
+        result = self._trainer.algorithm.result
+        self._seen = result.round if result is not None else 0
+
+    # --- helpers ----------------------------------------------------------------------------------------------------
+
+    def _go_back(self, part: Part) -> None:
+        self._optimizer.load(part.facts["optimizer"], _load_arrays(part, f"worker-{self._store.rank}.npz"))
+        self._ordinal = int(part.facts["ordinal"])
+        self._found = dict(part.facts["tracked"])
+
+    def _result(self) -> Result:
+        """How the last exchange went."""
+        result = self._trainer.algorithm.result
+        if result is None:
+            raise RuntimeError("the trainer has not been started: there is nothing to write a checkpoint of")
+        return result
+
+    def _common(self, facts: dict[str, Any], writers: dict[str, Writer]) -> bool:
+        """What rank 0 adds: model, servers' state, and whose parts are needed; False where the job has moved on."""
+        trainer, exchange = self._trainer, self._trainer.algorithm.exchange
+        writers[MODEL_FILE] = lambda path: _save_model(path, trainer)
+        facts["needs"] = [0]
+        if exchange is None:
+            return True
+        state = exchange.rule_state()
+        if any(vector is not None for vector in state):
+            vectors = {f"vector-{place}": vector for place, vector in enumerate(state) if vector is not None}
+            writers[SERVER_FILE] = lambda path: _save_arrays(path, vectors)
+        facts["vectors"] = len(state)
+        if trainer.algorithm.synchronous:
+            facts["needs"] = list(trainer.members)
+            if exchange.version() != self._result().version:  # the others have not waited for this worker
+                log.warning("no checkpoint of round %d: the job has gone on meanwhile", self._result().round)
+                return False
+        return True
+
+    def _differences(self, part: Part) -> str:
+        theirs, mine = part.facts["agreement"], self._agreement
+        return "; ".join(
+            f"{name} {theirs.get(name)} instead of {mine.get(name)}"
+            for name in sorted({*theirs, *mine})
+            if theirs.get(name) != mine.get(name)
+        )
+
+
+def _offer(part: Part) -> Offer:
+    facts = part.facts
+    return Offer(part.round, int(facts["job"]), int(facts["ordinal"]), facts.get("needs", ()))
+
+
+def _save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    with open(path, "wb") as file:
+        np.savez(file, **arrays)
+
+
+def _load_arrays(part: Part, name: str) -> dict[str, np.ndarray]:
+    path = part.file(name)
+    if path is None:
+        return {}
+    with np.load(path, allow_pickle=False) as file:
+        return dict(file)
+
+
+def _load_state(part: Part) -> list[Any]:
+    """What the servers' rule remembered, in its places."""
+    vectors = _load_arrays(part, SERVER_FILE)
+    return [vectors.get(f"vector-{place}") for place in range(part.facts.get("vectors", 0))]
+
+
+def _save_model(path: Path, trainer: "Trainer") -> None:
+    """As Gluon saves parameters, by their full names."""
+    mx.nd.save(str(path), {parameter.name: parameter.data() for parameter in trainer._params})
+
+
+def _load_model(part: Part, trainer: "Trainer") -> None:
+    """By name, or in order where another prefix has been given to the same network."""
+    saved = mx.nd.load(str(part.folder / MODEL_FILE))
+    names: Sequence[str] = [parameter.name for parameter in trainer._params]
+    if set(names) != set(saved):
+        names = list(saved)
+    for parameter, name in zip(trainer._params, names, strict=True):
+        parameter.set_data(saved[name])

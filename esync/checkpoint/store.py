@@ -1,0 +1,235 @@
+"""Checkpoints on disk: folders `round-N` with one part per worker; a part is there as a whole, or it is not there.
+
+A part is some data files and `worker-R.json`, which says what the part is and has the size and the SHA-256 of each
+data file, and its own. It is written last. Every file is written beside, flushed to the disk and renamed. Workers on
+one file system share the folders, and each touches the files of its own part only; workers on different machines may
+each have folders of their own.
+"""
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .errors import CheckpointError
+
+log = logging.getLogger(__name__)
+
+#: Changes whenever parts that were written before cannot be read any more.
+FORMAT = 1
+CHUNK = 2**20  # bytes read at once for a checksum
+
+#: Writes one file, whose path it is given.
+Writer = Callable[[Path], None]
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one worker has written for one checkpoint.
+
+    Attributes:
+        folder: where it is.
+        facts: what its JSON file says.
+    """
+
+    folder: Path
+    facts: dict[str, Any]
+
+    @property
+    def round(self) -> int:
+        """The round that it is from."""
+        return int(self.facts["round"])
+
+    def file(self, name: str) -> Path | None:
+        """Where that data file is; None where the part has none of that name."""
+        return self.folder / name if name in self.facts["files"] else None
+
+    def damage(self) -> str:
+        """What is wrong with its data files; "" where nothing is."""
+        for name, expected in self.facts["files"].items():
+            path = self.folder / name
+            try:
+                if path.stat().st_size != expected["bytes"] or _digest(path) != expected["sha256"]:
+                    return f"{path} is not what was written"
+            except OSError as error:
+                return f"{path}: {error.strerror}"
+        return ""
+
+
+class Store:
+    """One worker's parts.
+
+    Args:
+        directory: holds the folders of all checkpoints.
+        rank: the worker.
+    """
+
+    def __init__(self, directory: Path, rank: int) -> None:
+        self.directory, self.rank = directory, rank
+        self._name = f"worker-{rank}.json"
+
+    def prepare(self) -> None:
+        """Make the directory where it is not there, and delete what a process that was killed has left half written.
+
+        Raises:
+            CheckpointError: the directory cannot be made or written.
+        """
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            probe = self.directory / f".worker-{self.rank}.{os.getpid()}"
+            probe.touch()
+        except OSError as error:
+            raise CheckpointError(f"cannot write checkpoints to {self.directory}: {error.strerror or error}") from None
+        for folder in [self.directory, *self._folders()]:
+            self._remove(folder, [name for name in self._own(folder) if name.startswith(".")])
+
+    def parts(self) -> list[Part]:
+        """All whole parts of this worker, the newest first; says which ones are damaged.
+
+        Raises:
+            CheckpointError: there are parts, but every one is damaged.
+        """
+        found, damages = [], []
+        for folder in self._folders():
+            if not (folder / self._name).exists():
+                continue  # another worker's, or one that was never finished
+            part = self._read(folder)
+            damage = part if isinstance(part, str) else part.damage()
+            if damage or isinstance(part, str):
+                damages.append(damage)
+                log.warning("a checkpoint is damaged and left out: %s", damage)
+            else:
+                found.append(part)
+        if damages and not found:
+            raise CheckpointError(f"every checkpoint is damaged: {'; '.join(damages)}")
+        return found
+
+    def write(self, round_: int, writers: Mapping[str, Writer], facts: Mapping[str, Any]) -> Part:
+        """Write a part: the files by name, then the facts about them.
+
+        Raises:
+            CheckpointError: it could not be written; earlier checkpoints are as they were.
+        """
+        folder = self.directory / f"round-{round_}"
+        try:
+            folder.mkdir(exist_ok=True)
+            _flush_directory(self.directory)
+            (folder / self._name).unlink(missing_ok=True)  # what replaces a part must not pass for it half written
+            files = {name: _write(folder / name, writer) for name, writer in writers.items()}
+            _flush_directory(folder)
+            content = {"format": FORMAT, "round": round_, **facts, "files": files}
+            _write(folder / self._name, lambda path: _write_text(path, json.dumps(_sealed(content), indent=1)))
+            _flush_directory(folder)
+        except OSError as error:
+            raise CheckpointError(f"cannot write a checkpoint to {folder}: {error.strerror or error}") from None
+        return Part(folder, content)
+
+    def remove(self, which: Callable[[int], bool]) -> None:
+        """Delete this worker's files of the rounds for which `which` is true, and folders that are empty then."""
+        for folder in self._folders():
+            if which(_round(folder)):
+                self._remove(folder, [self._name, *self._own(folder)])
+
+    def keep(self, count: int) -> None:
+        """Delete all parts of this worker but the newest `count`."""
+        rounds = [_round(folder) for folder in self._folders() if (folder / self._name).exists()]
+        if rounds[count:]:
+            self.remove(lambda round_: round_ <= rounds[count])
+
+    def _own(self, folder: Path) -> list[str]:
+        """This worker's files in a folder, half written ones included."""
+        prefixes = (f"worker-{self.rank}.", *(("model.", "server.") if self.rank == 0 else ()))
+        with suppress(FileNotFoundError):
+            return [path.name for path in folder.iterdir() if path.name.removeprefix(".").startswith(prefixes)]
+        return []
+
+    def _remove(self, folder: Path, names: list[str]) -> None:
+        """The facts go first: what is left of a part is then none."""
+        try:
+            for name in names:
+                (folder / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise CheckpointError(f"cannot delete {folder}: {error.strerror or error}") from None
+        if folder != self.directory:
+            with suppress(OSError):  # not empty: another worker's part is in there
+                folder.rmdir()
+
+    def _folders(self) -> list[Path]:
+        """All checkpoints, the newest first."""
+        folders = [path for path in self.directory.glob("round-*") if path.name[6:].isdecimal() and path.is_dir()]
+        return sorted(folders, key=_round, reverse=True)
+
+    def _read(self, folder: Path) -> Part | str:
+        """A part, or what is wrong with its JSON file."""
+        path = folder / self._name
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if content["format"] != FORMAT:
+                return f"{path} has format {content['format']}, this version of esync reads {FORMAT}"
+            seal = content.pop("sha256")
+            if _sealed(content)["sha256"] != seal or content["round"] != _round(folder):
+                return f"{path} is not what was written"
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            return f"{path}: {error}"
+        return Part(folder, content)
+
+
+def write_file(path: Path, writer: Writer) -> None:
+    """Write one file beside its place, flush it to the disk, rename it."""
+    _write(path, writer)
+
+
+def _round(folder: Path) -> int:
+    return int(folder.name.removeprefix("round-"))
+
+
+def _sealed(content: dict[str, Any]) -> dict[str, Any]:
+    """The content with a checksum of itself."""
+    text = json.dumps(content, sort_keys=True)
+    return {**content, "sha256": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def _write(path: Path, writer: Writer) -> dict[str, Any]:
+    """Write a file; its size and checksum."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        writer(beside)
+        facts = {"bytes": beside.stat().st_size, "sha256": _digest(beside)}
+        with open(beside, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    return facts
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for chunk in _chunks(file):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _chunks(file: Any) -> Iterator[bytes]:
+    while chunk := file.read(CHUNK):
+        yield chunk
+
+
+def _flush_directory(path: Path) -> None:
+    """Names are on the disk, too."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

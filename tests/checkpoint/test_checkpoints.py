@@ -1,0 +1,210 @@
+"""esync.Checkpoints around a trainer of one device; several workers are in tests/cluster/test_resume.py."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import esync
+from esync.checkpoint import CheckpointError
+from esync.engine import mx
+from esync.exchange import ExchangeError
+from esync.exchange.ledger import Limits
+from esync.exchange.resumption import Books
+
+from ..test_trainer import backward, make_net, values
+
+
+class Place:
+    """Something tracked."""
+
+    def __init__(self) -> None:
+        self.at = 0
+
+    def state(self) -> dict:
+        return {"at": self.at}
+
+    def restore(self, state: dict) -> None:
+        if state["at"] < 0:
+            raise ValueError("there is no such place")
+        self.at = state["at"]
+
+
+class Run:
+    """A run of algorithm local: two samples a step, of the batches with the numbers that `place` says."""
+
+    def __init__(self, directory: Path, prefix: str = "net_", rounds: float = 100, agreement=None, **options) -> None:
+        self.net = make_net(prefix)
+        self.checkpoints = esync.Checkpoints(directory, every=3, keep=2, **options)
+        self.trainer = esync.Trainer(
+            self.net.collect_params(),
+            "adam",
+            {"learning_rate": 0.01},
+            algorithm="local",
+            limits=Limits(rounds=rounds),
+            agreement={"network": "small", **(agreement or {})},
+            checkpoints=self.checkpoints,
+        )
+        self.trainer.start()
+        self.place = Place()
+        self.checkpoints.track("place", self.place)
+
+    def go(self, rounds: int) -> "Run":
+        for _ in range(rounds):
+            self.place.at += 1
+            backward(self.net, self.place.at)
+            self.trainer.step(2)
+            self.checkpoints.save_if_due()
+        return self
+
+
+def folders(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir()}
+
+
+def test_a_run_goes_on_as_if_nothing_had_been(tmp_path):
+    whole = Run(tmp_path / "a").go(10)
+    Run(tmp_path / "b").go(8)
+    resumed = Run(tmp_path / "b", resume=True)
+    assert (resumed.checkpoints.resumed, resumed.trainer.round, resumed.place.at) == (6, 6, 6)
+    resumed.go(4)
+    assert values(resumed.net) == values(whole.net)
+    assert resumed.trainer.algorithm.result.books.samples == 20
+
+
+def test_two_are_kept_once_the_newest_is_safe(tmp_path):
+    run = Run(tmp_path).go(9)
+    assert folders(tmp_path) == {"round-3", "round-6", "round-9"}
+    run.go(1)
+    assert folders(tmp_path) == {"round-6", "round-9"}
+
+
+def test_limits_are_those_of_the_whole_run(tmp_path):
+    Run(tmp_path).go(6)
+    run = Run(tmp_path, resume=True, rounds=8).go(1)
+    assert not run.trainer.finished
+    assert run.go(1).trainer.finished
+    assert Run(tmp_path, resume=True, rounds=6).trainer.finished
+
+
+def test_without_a_checkpoint_it_begins_from_the_beginning(tmp_path):
+    Run(tmp_path).go(2)
+    run = Run(tmp_path, resume=True)
+    assert (run.checkpoints.resumed, run.trainer.round) == (None, 0)
+
+
+def test_one_that_is_being_written_when_everything_ends_is_passed_over(tmp_path):
+    Run(tmp_path).go(6)
+    (tmp_path / "round-6" / "worker-0.json").unlink()
+    (tmp_path / "round-6" / ".worker-0.json.77").write_text("half")
+    run = Run(tmp_path, resume=True)
+    assert run.trainer.round == 3
+    assert folders(tmp_path) == {"round-3"}  # a later one would be another run's, once this one comes there
+
+
+def test_an_earlier_run_is_not_forgotten_by_mistake(tmp_path):
+    Run(tmp_path).go(6)
+    with pytest.raises(ExchangeError, match=r"holds checkpoints of an earlier run \(round 6\): go on with --resume"):
+        Run(tmp_path)
+    assert folders(tmp_path) == {"round-3", "round-6"}
+    Run(tmp_path, overwrite=True)
+    assert folders(tmp_path) == set()
+
+
+def test_what_does_not_fit_is_named(tmp_path):
+    Run(tmp_path, agreement={"seed": 0}).go(3)
+    with pytest.raises(ExchangeError, match=r"round-3 does not fit: network small instead of big; seed 0 instead of 1"):
+        Run(tmp_path, agreement={"network": "big", "seed": 1}, resume=True)
+    assert folders(tmp_path) == {"round-3"}
+
+
+def test_another_optimizer_algorithm_or_number_of_workers_does_not_fit(tmp_path):
+    run = Run(tmp_path).go(3)
+    run.checkpoints._agreement |= {"optimizer": "sgd", "algorithm": "sync", "workers": 2}
+    run.go(3)
+    said = "algorithm sync instead of local; optimizer sgd instead of adam; workers 2 instead of 1"
+    with pytest.raises(ExchangeError, match=said):
+        Run(tmp_path, resume=True)
+
+
+def test_what_is_tracked_may_refuse(tmp_path):
+    run = Run(tmp_path).go(2)
+    run.place.state = lambda: {"at": -1}
+    run.go(1)
+    with pytest.raises(CheckpointError, match="the checkpoint of round 3 does not fit: there is no such place"):
+        Run(tmp_path, resume=True)
+
+
+def test_the_same_network_under_another_prefix_fits(tmp_path):
+    first = Run(tmp_path).go(3)
+    assert values(Run(tmp_path, prefix="other_", resume=True).net) == values(first.net)
+
+
+def test_the_model_is_one_that_gluon_loads(tmp_path):
+    run = Run(tmp_path).go(3)
+    net = make_net()
+    net.initialize(mx.init.Zero(), force_reinit=True)
+    net.collect_params().load(str(tmp_path / "round-3" / "model.params"))
+    assert values(net) == values(run.net)
+
+
+def test_saving_without_a_step_is_a_mistake(tmp_path):
+    with pytest.raises(RuntimeError, match="has not been started"):
+        Run(tmp_path).checkpoints.save()
+
+
+@pytest.mark.parametrize("option", [{"every": 0}, {"keep": 0}])
+def test_numbers_that_make_no_sense(tmp_path, option):
+    with pytest.raises(ValueError, match="both should be 1 or more"):
+        esync.Checkpoints(tmp_path, **option)
+
+
+# --- with servers -------------------------------------------------------------------------------------------------
+
+
+def second_worker(directory: Path, job: int, resume: bool = True, workers: int = 2) -> tuple[Run, list]:
+    """Worker 1 in a job of two, without the job; with what it would say that it holds."""
+    run = Run(directory / "unused")
+    checkpoints = esync.Checkpoints(directory, every=3, resume=resume)
+    checkpoints.bind(run.trainer, {"network": "small"})
+    offers = checkpoints.offers(1, workers)
+    checkpoints._job = job
+    run.checkpoints = checkpoints
+    return run, [(part.round, part.job) for part in offers.parts]
+
+
+def test_a_replacement_takes_the_dead_workers_part_of_this_job(tmp_path):
+    dead, offers = second_worker(tmp_path, job=5)
+    assert offers == []
+    dead.trainer.algorithm.exchange = SimpleNamespace(rank=1, workers=2)
+    dead.checkpoints.track("place", dead.place)
+    dead.go(4)
+    for job, found in ((5, True), (6, False)):
+        replacement, _ = second_worker(tmp_path, job, resume=False)  # as the dead one was started
+        before = values(replacement.net)
+        assert replacement.checkpoints.settle(1, job, resume_at=-1, replacement=True) is None
+        place = Place()
+        replacement.checkpoints.track("place", place)
+        assert place.at == (3 if found else 0)
+        states = replacement.trainer._updaters[0].states
+        assert bool(states) == found
+        assert values(replacement.net) == before  # the model is the running job's
+
+
+def test_a_worker_without_a_part_of_an_asynchronous_run_begins_its_batches_anew(tmp_path, caplog):
+    late, _ = second_worker(tmp_path, job=5)
+    progress = late.checkpoints.settle(1, 5, resume_at=40, replacement=False)
+    assert (progress.exchanges, progress.books) == (0, None)
+    assert "no part of the checkpoint of round 40" in caplog.text
+
+
+def test_only_rank_0_brings_the_books_back(tmp_path):
+    run = Run(tmp_path).go(3)
+    again = esync.Checkpoints(tmp_path, resume=True)
+    again.bind(run.trainer, {"algorithm": "local", **run.trainer._agreement})
+    again._agreement = {**run.checkpoints._agreement}
+    assert [part.round for part in again.offers(0, 1).parts] == [3]
+    progress = again.settle(0, 1, 3, replacement=False)
+    assert progress.exchanges == 3
+    assert isinstance(progress.books, Books)
+    assert (progress.books.round, progress.books.version, progress.books.samples) == (3, 3, 6)
