@@ -41,7 +41,7 @@ class Call:
         text = self.text_option(name)
         if not text:
             return default
-        if not (text.isascii() and text.isdecimal() and len(text) <= 18 and least <= int(text) <= most):
+        if not (text.isascii() and text.isdecimal() and len(text) <= 19 and least <= int(text) <= most):
             raise InvalidError(f"{name} must be a whole number of {least} to {most}, not {text[:40]!r}")
         return int(text)
 
