@@ -31,8 +31,8 @@ from .replica import FlatArrays
 log = logging.getLogger(__name__)
 
 #: How much lower than normal the priority of the evaluating process is (nice): on a machine whose cores are all busy it
-#: still gets about a thirtieth of one, so that the accuracy arrives some day.
-NICENESS = 15
+#: still gets about a tenth of one, so that the accuracy arrives some day.
+NICENESS = 10
 #: Where Linux groups the processes of each session for a fair share of the processor, niceness only ranks them within
 #: their group; this is the file with the niceness of the group itself.
 GROUP_NICENESS = Path("/proc/self/autogroup")
