@@ -50,6 +50,7 @@ EXTRAS = {
         "schemathesis>=4,<5",  # makes requests out of the state server's own description
         "dj-database-url>=2.1,<4",  # the history on a real PostgreSQL
         "psycopg[binary]>=3.1,<4",
+        "playwright>=1.48,<2",  # drives the system's Chromium, which has to be there, through the dashboard
         "ruff>=0.6,<1",  # style and lint
         "mypy>=1.11,<3",  # types
     ],
@@ -63,7 +64,7 @@ setup(
     long_description_content_type="text/markdown",
     python_requires=">=3.10,<3.14",
     packages=find_packages(include=["esync", "esync.*", "SimpleStateServer", "SimpleStateServer.*", "logs_tools"]),
-    include_package_data=True,
+    package_data={"SimpleStateServer.server": ["dashboard/*", "dashboard/uplot/*"]},  # the dashboard's files
     install_requires=BASE,
     extras_require=EXTRAS,
 )

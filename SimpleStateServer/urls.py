@@ -10,6 +10,9 @@ urlpatterns = [
     path("apply/", views.call),
     path("reset/", views.call),
     path("api/<path:rest>", views.call),
+    path("dashboard", views.call),
+    path("dashboard/", views.call),
+    path("dashboard/<path:rest>", views.call),
 ]
 
 handler400 = views.bad_request

@@ -5,14 +5,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .coordination.reports import account
 from .handles import Handle
-from .measure import COMPUTE, GET_BATCH, GLOBAL_UPDATE, LOCAL_UPDATE
 from .progress import Progress, Reporter
 from .roundlog import RoundLog
 from .sockets import TrafficMeter
 
 if TYPE_CHECKING:
+    from .coordination.reports import Reports
     from .trainer import Trainer
 
 log = logging.getLogger(__name__)
@@ -51,7 +50,7 @@ class RoundKeeper:
         now: the clock, in seconds.
         round: the last round that is over, where this worker has come into a running job.
         elapsed: seconds that this job has lasted by now.
-        tell: gets the report of each round; see `coordination.reports`. Must not wait.
+        reports: where the state server is told; None where there is none.
         traffic: counts the bytes of this worker; None: all TCP connections of this process.
     """
 
@@ -66,18 +65,18 @@ class RoundKeeper:
         now: Callable[[], float] = time.perf_counter,
         round: int = 0,
         elapsed: float = 0.0,
-        tell: Callable[[dict[str, Any]], None] | None = None,
+        reports: "Reports | None" = None,
         traffic: Traffic | None = None,
     ) -> None:
         self._logs, self._reporter, self._facts = logs, reporter, facts
         self._examiner, self._every, self._target = examiner, every, target
+        self._reports = reports
         self._meter = traffic or TrafficMeter()
         self._pending: tuple[int, Handle[float]] | None = None
         self._accuracy: tuple[int, float] | None = None  # round, value
         self._round = round  # the last one logged
         self._examined = 0  # the last one whose weights went into an evaluation
-        self._now, self._tell = now, tell
-        self._told: dict[str, Any] = {}  # the newest report
+        self._now = now
         self._ended = self._wrote_facts = now()
         self._began = self._ended - elapsed
         self._logs.run({**facts, "rounds": round, "finished": False})
@@ -100,10 +99,11 @@ class RoundKeeper:
         }
         self._round = trainer.round
         self._logs.round(self._round, entry, keep=self._examiner is not None)
+        if self._reports is not None:
+            self._reports.round(self._round, entry, trainer.local_iterations, lasted)
         self._evaluate(trainer)
         if now - self._wrote_facts > FACTS_EVERY:
             self._write_facts(trainer)
-        self._report(entry, lasted, trainer)
         accuracy_round, accuracy = self._accuracy or (None, None)
         self._reporter.round(
             Progress(
@@ -132,6 +132,8 @@ class RoundKeeper:
         self._accuracy = (number, accuracy)
         self._logs.accuracy(number, accuracy)
         self._reporter.accuracy(number, accuracy)
+        if self._reports is not None:
+            self._reports.accuracy(number, accuracy)
         if self._target is not None and accuracy >= self._target and not trainer.finished:
             self._reporter.say(f"accuracy {accuracy:.3f} of round {number} reaches the target {self._target}: stopping")
             trainer.stop()
@@ -143,7 +145,6 @@ class RoundKeeper:
             self._pending[1].wait()
             self.poll(trainer)
             self._evaluate(trainer)
-        self._report_accuracy()
         self._write_facts(trainer, finished=True)
 
     def close(self) -> None:
@@ -151,24 +152,6 @@ class RoundKeeper:
         self._logs.close()
         if self._examiner is not None:
             self._examiner.close()
-
-    def _report(self, entry: dict[str, Any], seconds: float, trainer: "Trainer") -> None:
-        """Tell others what the log of the round says."""
-        if self._tell is None:
-            return
-        phases, exchange = (GET_BATCH, COMPUTE, LOCAL_UPDATE), (GLOBAL_UPDATE,)
-        place = {"device": self._facts["device"], "host": self._facts["host"]}
-        report = account(trainer.round, entry, seconds, trainer.local_iterations, phases, exchange)
-        self._told = {**report, **place}
-        if self._accuracy is not None:
-            self._told |= {"accuracy_round": self._accuracy[0], "accuracy": self._accuracy[1]}
-        self._tell(self._told)
-
-    def _report_accuracy(self) -> None:
-        """Tell the accuracy of the final weights, which came after the last round's report."""
-        if self._tell is None or self._accuracy is None or self._told.get("accuracy_round") == self._accuracy[0]:
-            return
-        self._tell({**self._told, "accuracy_round": self._accuracy[0], "accuracy": self._accuracy[1]})
 
     def _evaluate(self, trainer: "Trainer") -> None:
         """Start an evaluation where it is the round's turn; the final weights always are, in the end."""

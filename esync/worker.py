@@ -103,15 +103,6 @@ def _state_server(options: argparse.Namespace) -> str | None:
     return f"{options.state_server_ip}:{options.state_server_port}" if options.state_server_ip else None
 
 
-def _reports(options: argparse.Namespace, rank: int) -> "Reports | None":
-    """Where rounds are reported to, in the modes that have a state server."""
-    if options.mode != "esync" or options.local_iterations is not None:
-        return None
-    from .coordination.reports import Reports
-
-    return Reports(*state_server_address(_state_server(options)), rank, options.job)
-
-
 def choose_checkpoints(options: argparse.Namespace) -> "Checkpoints | None":
     """Where the flags want checkpoints."""
     from .checkpoint import Checkpoints
@@ -219,6 +210,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         return Iteration(net, loss, batches, size, context, lambda: reseed(trainer, options.seed))
 
     joined = False
+    reports = None
     try:
         warm_up(trainer, iteration(batches(np.arange(len(dataset.train_labels)), (options.seed,))))
         progress.tell(progress.READY)
@@ -247,7 +239,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         examiner = None
         if trainer.rank == 0 and not options.no_evaluation:
             examiner = EvaluationProcess(options.network, options.dataset, str(data_dir), trainer.replica.size)
-        reports = _reports(options, trainer.rank)
+        reports = make_reports(options, trainer, logs.folder.name)
         rounds = RoundKeeper(
             logs,
             reporter,
@@ -258,7 +250,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
             trainer.world.device.now,
             round=trainer.round,
             elapsed=trainer.elapsed,
-            tell=reports.round if reports else None,
+            reports=reports,
         )
         try:
             own = iteration(share(trainer.members))
@@ -266,13 +258,11 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
                 checkpoints.track("batches", own)
                 checkpoints.before(rounds.flush)
             train(trainer, own, rounds, share if options.redistribute else None, checkpoints)
-            if reports and trainer.rank == 0:
-                reports.end(f"done after {trainer.round} rounds")
         finally:
             rounds.close()
-            if reports:
-                reports.close()
-    except (JobAbortedError, SlotLostError):
+    except (JobAbortedError, SlotLostError) as error:
+        if isinstance(error, JobAbortedError):
+            _farewell(reports, str(error))
         trainer.close()
         raise
     except BaseException as error:
@@ -280,9 +270,12 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
             # The launcher starts a replacement; the others wait for that, or go on without this worker.
             log.exception("worker %d ends: %s", trainer.rank, error or type(error).__name__)
             program.leave(1)
-        trainer.abort(f"worker {trainer.rank}: {error or type(error).__name__}")
+        reason = f"worker {trainer.rank}: {error or type(error).__name__}"
+        trainer.abort(reason)
+        _farewell(reports, reason)
         trainer.close()
         raise
+    _farewell(reports, f"done after {trainer.round} rounds")
     trainer.close()
     reporter.say(f"done after {trainer.round} rounds")
     if trainer.rank == 0 and not options.no_export:
@@ -300,6 +293,26 @@ def _export(net: Any, options: argparse.Namespace, log_folder: Path, context: An
     size = MODELS[options.network].size
     finalmodel.save(net, folder, (1, 1, size, size), context, say)
     say(f"final model in {folder}")
+
+
+def _farewell(reports: "Reports | None", reason: str) -> None:
+    """Let the last reports reach the state server."""
+    if reports is not None:
+        reports.close(reason)
+
+
+def make_reports(options: argparse.Namespace, trainer: "Trainer", device: str) -> "Reports | None":
+    """What tells the state server's dashboard; None where no state server is known."""
+    from .coordination.reports import Reports
+
+    given = _state_server(options)
+    if not given and not os.environ.get("ESYNC_STATE_SERVER"):
+        return None
+    host, port = state_server_address(given)
+    asks = options.mode == "esync" and options.local_iterations is None
+    first = trainer.rank == 0
+    begin = trainer.workers if first and not asks and not trainer.replacement else None
+    return Reports(host, port, options.job, trainer.rank, device, begin, ends=first)
 
 
 def run_facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]:

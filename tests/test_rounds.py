@@ -227,3 +227,32 @@ def test_what_is_reported_of_a_round(run):
     assert (second.round, second.accuracy, second.accuracy_round) == (2, 0.01, 1)
     assert second.samples_per_second > 0
     assert second.elapsed > first.elapsed
+
+
+class Reports:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple] = []
+
+    def round(self, number: int, entry: dict, local_iterations: int, seconds: float) -> None:
+        self.told.append(("round", number, entry["num_samples"], local_iterations, seconds))
+
+    def accuracy(self, number: int, accuracy: float) -> None:
+        self.told.append(("accuracy", number, accuracy))
+
+
+def test_rounds_and_accuracies_are_reported(tmp_path):
+    reports = Reports()
+    clock = iter([0.0, 2.0, 5.0, 5.0, 5.0, 5.0])
+    run = Run(tmp_path, reports=reports, now=lambda: next(clock))
+    run.round(samples=128)
+    run.arrive()
+    run.round()
+    run.end()
+    assert reports.told == [
+        ("round", 1, 128, 3, 2.0),
+        ("accuracy", 1, 0.01),
+        ("round", 2, 64, 3, 3.0),
+        ("accuracy", 2, 0.02),
+    ]

@@ -33,11 +33,12 @@ class TooLargeError(RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Status, body and the headers that are not in JSON_HEADERS."""
+    """Status, body, the headers of this answer, and those that all answers of its kind have."""
 
     status: int = 200
     body: bytes = b""
     headers: tuple[tuple[str, str], ...] = ()
+    common: tuple[tuple[str, str], ...] = JSON_HEADERS
 
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps would make an encoder for each answer

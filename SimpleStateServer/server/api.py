@@ -23,7 +23,7 @@ def begin(service: Service, call: Call) -> Answer:
     """Begin a job."""
     wanted = _body(schema.Begin, call)
     job = service.jobs.begin(call.job, wanted.num_workers, wanted.epsilon, wanted.slowest_iterations, wanted.run)
-    return answers.model(schema.JobSummary(**live.summary(job)))
+    return answers.model(schema.JobSummary(**live.summary(live.Moment(job))))
 
 
 def query(service: Service, call: Call) -> Answer:
@@ -79,8 +79,18 @@ def rounds(service: Service, call: Call) -> Answer:
     after, limit = _page(call)
     from . import history_reader
 
-    rows = history_reader.rounds(_run(service, call), after, limit)
+    newest = call.option("newest", 0, 0, config.HISTORY_PAGE)
+    run = _run(service, call)
+    rows = history_reader.newest_rounds(run, newest) if newest else history_reader.rounds(run, after, limit)
     return answers.data({"rounds": rows, "next": rows[-1]["id"] if rows else after})
+
+
+def curves(service: Service, call: Call) -> Answer:
+    """Show throughput, traffic and accuracy of a whole run over time."""
+    points = call.option("points", config.CURVE_POINTS, 2, config.HISTORY_PAGE)
+    from . import curves
+
+    return answers.data({**curves.curves(_run(service, call), points)})
 
 
 def events(service: Service, call: Call) -> Answer:

@@ -49,7 +49,7 @@ class Front:
         except _Gone:
             return
         path, method = scope["path"], scope["method"]
-        found = operations.find(path)
+        found = operations.find(path, headers.get(b"accept", b""))
         operation = found[0].get(method) if found else None
         if found is None or (operation is not None and operation.database):
             if body is None:
@@ -57,7 +57,7 @@ class Front:
             else:
                 await self._django(scope, _Replay(body, receive), send)
             return
-        answer = self._service.gate.refuse(method, headers)
+        answer = self._service.gate.refuse(method, headers, public=operation is not None and operation.public)
         if answer is None:
             if body is None:
                 answer = answers.too_large()
@@ -87,11 +87,15 @@ async def _read(receive: Receive, headers: dict[bytes, bytes]) -> bytes | None:
 
 
 async def _send(send: Send, answer: Answer, method: str) -> None:
-    headers = [*_JSON_HEADERS, (b"content-length", str(len(answer.body)).encode())]
-    for name, value in answer.headers:
-        headers.append((name.lower().encode(), value.encode()))
+    headers = list(_JSON_HEADERS) if answer.common is JSON_HEADERS else _encoded(answer.common)
+    headers.append((b"content-length", str(len(answer.body)).encode()))
+    headers += _encoded(answer.headers)
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if method == "HEAD" else answer.body})
+
+
+def _encoded(headers: tuple[tuple[str, str], ...]) -> list[tuple[bytes, bytes]]:
+    return [(name.lower().encode(), value.encode()) for name, value in headers]
 
 
 class _Replay:

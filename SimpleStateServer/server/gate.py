@@ -33,8 +33,14 @@ class Gate:
         self._names = {name.lower() for name in names}
         self._is_known: Callable[[bytes], bool] = lru_cache(maxsize=256)(self._check_host)
 
-    def refuse(self, method: str, headers: Mapping[bytes, bytes]) -> Answer | None:
-        """Return why a request is not let in, or None if it is. `headers` has lower-case names."""
+    def refuse(self, method: str, headers: Mapping[bytes, bytes], public: bool = False) -> Answer | None:
+        """Return why a request is not let in, or None if it is.
+
+        Args:
+            method: of HTTP.
+            headers: by lower-case names.
+            public: what it asks for needs no token.
+        """
         host = headers.get(b"host", b"")
         if not self._is_known(host):
             return answers.error(
@@ -42,7 +48,7 @@ class Gate:
                 f"this server does not answer to the name {_text(host)!r}: start it with ESYNC_ALLOWED_HOSTS set to "
                 "that name, or use its address",
             )
-        if self._bearer and not self._knows_token(method, headers.get(b"authorization", b"")):
+        if self._bearer and not public and not self._knows_token(method, headers.get(b"authorization", b"")):
             return answers.error(
                 401,
                 "this state server wants its token: set ESYNC_TOKEN to what it was started with",

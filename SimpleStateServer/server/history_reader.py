@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django.db.models import Count, Max, Sum
+from django.db.models import Max, Sum
 
 from .models import Event, Round, Run
 
@@ -27,6 +27,11 @@ def rounds(run: int, after: int, limit: int) -> list[dict[str, Any]]:
     return list(Round.objects.filter(run=run, pk__gt=after).order_by("pk").values(*_ROUND)[:limit])
 
 
+def newest_rounds(run: int, limit: int) -> list[dict[str, Any]]:
+    """Return the rounds that arrived last, in the order of their arrival."""
+    return list(Round.objects.filter(run=run).order_by("-pk").values(*_ROUND)[:limit])[::-1]
+
+
 def events(run: int, after: int, limit: int) -> list[dict[str, Any]]:
     """Return events in the order of their arrival, behind the one whose id is `after`."""
     return list(Event.objects.filter(run=run, pk__gt=after).order_by("pk").values(*_EVENT)[:limit])
@@ -41,7 +46,7 @@ def runs(job: str, limit: int) -> list[dict[str, Any]]:
         for row in Round.objects.filter(run__in=[row.pk for row in rows])
         .values("run")
         .annotate(
-            rounds=Count("round", distinct=True),
+            rounds=Max("round"),
             last=Max("finished"),
             best_accuracy=Max("accuracy"),
             **{f"sum_{name}": Sum(name) for name in _SUMS},

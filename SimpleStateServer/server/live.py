@@ -5,14 +5,32 @@ from typing import Any
 
 from esync import config
 
+from . import insight
+from .insight import Pace
 from .jobs import Job
 from .schema import JobSummary, JobView, State, WorkerState, WorkerView
 
+#: A worker that says nothing for longer than so many of the slowest's iterations is shown as silent.
+_PATIENCE = 3
 
-def summary(job: Job) -> dict[str, Any]:
+
+class Moment:
+    """A job's coordinator as it is now, looked at once: with a thousand workers, looking takes its time."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.coordinator = job.coordinator.snapshot()
+        self.paces: dict[int, Pace] = {
+            rank: insight.pace(capability, job.reports.get(rank))
+            for rank, _, capability, _, _, _ in self.coordinator["records"]
+        }
+
+
+def summary(moment: Moment) -> dict[str, Any]:
     """Return the fields of a `JobSummary`."""
+    job, shown = moment.job, moment.coordinator
     heard = job.last_heard()
-    shown = job.coordinator.snapshot()
+    reported = max((report.round for report in job.reports.values()), default=0)
     return {
         "name": job.name,
         "id": job.key,
@@ -23,29 +41,39 @@ def summary(job: Job) -> dict[str, Any]:
         "ended": job.ended,
         "reason": job.reason,
         "num_workers": job.coordinator.num_workers,
-        "round": shown["t"],
+        "round": max(shown["t"], reported),
         "epsilon": shown["epsilon"],
         "slowest_iterations": job.coordinator.slowest_iterations,
-        "slowest": job.slowest,
+        "slowest": insight.slowest(moment.paces),
     }
 
 
 def view(job: Job, dropped: int) -> JobView:
     """Return the job with its workers; `dropped`: entries that the history has lost."""
-    return JobView(**summary(job), workers=workers(job), history_dropped=dropped)
+    moment = Moment(job)
+    return JobView(
+        **summary(moment),
+        now=time.time(),
+        workers=workers(moment),
+        totals=insight.totals(moment.paces, job.reports.values()),
+        history_dropped=dropped,
+    )
 
 
 def summaries(jobs: list[Job]) -> list[JobSummary]:
     """Return the jobs for a list."""
-    return [JobSummary(**summary(job)) for job in jobs]
+    return [JobSummary(**summary(Moment(job))) for job in jobs]
 
 
-def workers(job: Job) -> list[WorkerView]:
+def workers(moment: Moment) -> list[WorkerView]:
     """Return the workers by rank."""
-    shown = job.coordinator.snapshot()
+    job, shown, paces = moment.job, moment.coordinator, moment.paces
+    now = job.clock.now()
     records = shown["records"]
     absent = job.coordinator.absent
     all_ready = all(record[4] for record in records if record[0] not in absent)
+    # Whoever waits for the slowest says nothing meanwhile.
+    patience = max(config.ANNOUNCE_AFTER, _PATIENCE * max(pace.seconds for pace in paces.values()))
     views = []
     for rank, done, capability, _, ready, round in records:
         heard = job.heard[rank]
@@ -53,6 +81,10 @@ def workers(job: Job) -> list[WorkerView]:
             state: WorkerState = "dropped"
         elif heard is None:
             state = "not seen"
+        elif job.ended is not None:
+            state = "done"
+        elif now - heard > patience:
+            state = "silent"
         elif round < shown["t"] or (ready and all_ready):
             state = "exchanging"
         else:
@@ -67,6 +99,8 @@ def workers(job: Job) -> list[WorkerView]:
                 capability=capability,
                 epsilon=shown["epsilons"][rank],
                 heard=_moment(job, heard),
+                seconds_per_iteration=paces[rank].seconds,
+                speed=paces[rank].speed,
                 last_report=job.reports.get(rank),
             )
         )

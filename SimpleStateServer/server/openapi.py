@@ -25,6 +25,11 @@ _NAME = {"type": "string", "pattern": f"^{NAME.pattern}$"}
 _OPTIONS = {
     "after": ("only what came after the row of this id", {"type": "integer", "minimum": 0, "maximum": MOST_AFTER}),
     "limit": ("rows of the answer at most", {"type": "integer", "minimum": 1, "maximum": config.HISTORY_PAGE}),
+    "newest": (
+        "so many of those that came last, instead; 0: no",
+        {"type": "integer", "minimum": 0, "maximum": config.HISTORY_PAGE},
+    ),
+    "points": ("of a curve at most", {"type": "integer", "minimum": 2, "maximum": config.HISTORY_PAGE}),
     "run": ("id of a run; without it the newest", {"type": "string", "pattern": f"^{RUN.pattern}$"}),
     "job": ("only runs of this job", _NAME),
 }

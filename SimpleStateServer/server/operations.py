@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from esync.coordination.coordinator import RefusedError
 
-from . import answers, api, published, schema
+from . import answers, api, pages, published, schema
 from .answers import Answer
 from .call import Call
 from .service import Service
@@ -33,6 +33,7 @@ class Operation:
         refusals: statuses, beside 400 and 401, with which it may be refused.
         options: names behind the question mark.
         database: it reads the database, and so may take its time.
+        public: it tells nothing about jobs, and needs no token.
     """
 
     method: str
@@ -43,6 +44,7 @@ class Operation:
     refusals: tuple[int, ...] = ()
     options: tuple[str, ...] = ()
     database: bool = False
+    public: bool = False
 
     def run(self, service: Service, call: Call) -> Answer:
         """Answer a request, whatever happens."""
@@ -71,6 +73,8 @@ def _describe(service: Service, call: Call) -> Answer:
 
 
 _PAGE = ("after", "limit", "run")
+_ROUNDS = (*_PAGE, "newest")
+_CURVES = ("points", "run")
 
 PUBLISHED = (
     Operation("GET", "/", published.home),
@@ -86,16 +90,22 @@ API = (
     Operation("POST", _JOBS + "{job}/reset", api.reset, schema.Reset, schema.Nothing, (409, 413)),
     Operation("POST", _JOBS + "{job}/report", api.report, schema.Report, schema.Nothing, (409, 413)),
     Operation("POST", _JOBS + "{job}/end", api.end, schema.End, schema.Nothing, (404, 413)),
-    Operation("GET", _JOBS + "{job}/rounds", api.rounds, None, schema.Rounds, (404, 503), options=_PAGE, database=True),
+    Operation("GET", _JOBS + "{job}/rounds", api.rounds, None, schema.Rounds, (404, 503), _ROUNDS, database=True),
+    Operation("GET", _JOBS + "{job}/curves", api.curves, None, schema.Curves, (404, 503), _CURVES, database=True),
     Operation("GET", _JOBS + "{job}/events", api.events, None, schema.Events, (404, 503), options=_PAGE, database=True),
     Operation("GET", PREFIX + "runs", api.runs, None, schema.Runs, (503,), ("job", "limit"), database=True),
     Operation("GET", DESCRIPTION_PATH, _describe),
 )
 
+PAGES = (
+    Operation("GET", pages.HOME.rstrip("/"), pages.redirect, public=True),
+    *(Operation("GET", path, pages.show(path), public=True) for path in pages.assets()),
+)
+
 Methods = dict[str, Operation]
 _EXACT: dict[str, Methods] = {}
 _OF_JOB: dict[str, Methods] = {}
-for _operation in PUBLISHED + API:
+for _operation in PUBLISHED + API + PAGES:
     _head, _, _action = _operation.path.partition("{job}")
     _table, _key = (_OF_JOB, _action) if _head != _operation.path else (_EXACT, _operation.path)
     _table.setdefault(_key, {})[_operation.method] = _operation
@@ -103,8 +113,13 @@ for _operation in PUBLISHED + API:
         _table[_key]["HEAD"] = _operation
 
 
-def find(path: str) -> tuple[Methods, str] | None:
-    """Return the calls of a path by method, and the job that it names; None for an unknown path."""
+def find(path: str, accept: bytes = b"") -> tuple[Methods, str] | None:
+    """Return the calls of a path by method, and the job that it names; None for an unknown path.
+
+    A browser that opens / is sent to the dashboard: `accept` is the header of that name.
+    """
+    if path == "/" and pages.wants_page(accept):
+        path = pages.HOME.rstrip("/")
     methods = _EXACT.get(path)
     if methods is not None:
         return methods, ""

@@ -22,10 +22,11 @@ Count = Annotated[int, Field(ge=0, lt=10**9), _WHOLE]
 Positive = Annotated[int, Field(ge=1, lt=10**9), _WHOLE]
 Large = Annotated[int, Field(ge=0, lt=2**53), _WHOLE]  # what JSON numbers hold everywhere
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Duration = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]  # seconds, few enough to be added up
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Text = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 State = Literal["waiting for workers", "running", "silent", "ended"]
-WorkerState = Literal["not seen", "computing", "waiting", "exchanging", "dropped"]
+WorkerState = Literal["not seen", "computing", "waiting", "exchanging", "dropped", "silent", "done"]
 
 
 class Body(BaseModel):
@@ -80,10 +81,10 @@ class Report(Body):
     host: Text
     local_iterations: Count
     samples: Large
-    seconds: Seconds = Field(description="of the whole round")
-    compute: Seconds
-    wait: Seconds
-    exchange: Seconds
+    seconds: Duration = Field(description="of the whole round")
+    compute: Duration
+    wait: Duration
+    exchange: Duration
     bytes_sent: Large
     bytes_received: Large
     accuracy: Share | None = None
@@ -143,12 +144,29 @@ class WorkerView(BaseModel):
     capability: float = Field(description="seconds of an iteration, smoothed; 0 while unknown")
     epsilon: float = Field(description="seconds that guard READY for this worker")
     heard: float | None
+    seconds_per_iteration: float = Field(description="as the queries tell or, without any, the reports; 0: unknown")
+    speed: float = Field(description="samples per second while it computes; 0 while unknown")
     last_report: Report | None
+
+
+class Totals(BaseModel):
+    """All workers together, each in the last round that it has reported; speeds in samples per second."""
+
+    workers: int = Field(description="that have reported")
+    speed_limit: float = Field(description="sum of their speeds: what they would reach if nobody ever waited")
+    throughput: float = Field(description="what they reach")
+    efficiency: float | None = Field(description="throughput ÷ speed_limit")
+    lost_waiting: float = Field(description="what waiting for the slowest costs")
+    lost_exchanging: float
+    accuracy: float | None = Field(description="the newest")
+    accuracy_round: int | None
 
 
 class JobView(JobSummary):
     """A job with its workers."""
 
+    now: float
+    totals: Totals | None
     workers: list[WorkerView]
     history_dropped: int = Field(description="entries of all jobs that did not get into the database")
 
@@ -165,6 +183,25 @@ class Rounds(BaseModel):
 
     rounds: list[RoundRow]
     next: int
+
+
+class CurvePoint(BaseModel):
+    """An evaluation; `at` is in seconds since the run began, as in `Curves`."""
+
+    round: int
+    at: float
+    accuracy: float
+
+
+class Curves(BaseModel):
+    """A whole run over time: lists of the same length, values per second of all workers together."""
+
+    started: float
+    at: list[float]
+    samples: list[float]
+    bytes_sent: list[float]
+    bytes_received: list[float]
+    accuracy: list[CurvePoint]
 
 
 class EventRow(BaseModel):

@@ -7,7 +7,7 @@ from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, HttpResponse, UnreadablePostError
 
 from . import answers, operations, service
-from .answers import JSON_HEADERS, Answer
+from .answers import Answer
 from .call import Call
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
@@ -17,7 +17,11 @@ def gate(get_response: GetResponse) -> GetResponse:
     """Middleware: let in only whom the gate lets in."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
-        refusal = service.current().gate.refuse(request.method or "", _headers(request))
+        headers, method = _headers(request), request.method or ""
+        found = operations.find(request.path, headers.get(b"accept", b""))
+        operation = found[0].get(method) if found else None
+        public = operation is not None and operation.public
+        refusal = service.current().gate.refuse(method, headers, public)
         return get_response(request) if refusal is None else respond(refusal)
 
     return middleware
@@ -26,7 +30,8 @@ def gate(get_response: GetResponse) -> GetResponse:
 def call(request: HttpRequest, rest: str = "") -> HttpResponse:
     """Answer one of the calls."""
     arrived = time.monotonic()
-    found = operations.find(request.path)
+    headers = _headers(request)
+    found = operations.find(request.path, headers.get(b"accept", b""))
     if found is None:
         return respond(answers.not_found(request.path))
     methods, job = found
@@ -40,14 +45,14 @@ def call(request: HttpRequest, rest: str = "") -> HttpResponse:
     except UnreadablePostError:
         return respond(answers.error(400, "the connection ended before the body was complete"))
     query = request.META.get("QUERY_STRING", "")
-    return respond(operation.run(service.current(), Call(arrived, body, _headers(request), job, query)))
+    return respond(operation.run(service.current(), Call(arrived, body, headers, job, query)))
 
 
 def respond(answer: Answer) -> HttpResponse:
     """Turn an answer into Django's kind."""
     response = HttpResponse(answer.body, status=answer.status)
     response["Content-Length"] = str(len(answer.body))  # lets every server keep the connection open
-    for name, value in (*JSON_HEADERS, *answer.headers):
+    for name, value in (*answer.common, *answer.headers):
         if name != "Connection":  # not an application's business here
             response[name] = value
     return response

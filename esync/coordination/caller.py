@@ -52,7 +52,7 @@ class Caller:
         self.address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
         self.took = 0.0
         self._who, self._patience = who, patience
-        self._connection = _connection(host, int(port), timeout, authority)
+        self._connection = connect(host, int(port), timeout)
         token = os.environ.get("ESYNC_TOKEN", "")
         authorization = {"Authorization": f"Bearer {token}"} if token else {}
         self._headers = {"Content-Type": "application/json", **authorization}
@@ -159,8 +159,9 @@ class SecureConnection(Connection, http.client.HTTPSConnection):
     """The same over TLS."""
 
 
-def _connection(host: str, port: int, timeout: float, authority: str) -> Connection:
-    """Return a connection that is not open yet."""
+def connect(host: str, port: int, timeout: float) -> Connection:
+    """Return a connection that is not open yet; over TLS where ESYNC_STATE_SERVER_CA says how to trust the server."""
+    authority = os.environ.get(AUTHORITY_VARIABLE, "")
     if not authority:
         return Connection(host, port, timeout=timeout)
     try:

@@ -1,106 +1,220 @@
-"""Tells the state server what this worker did in each round, in the background: for people, never for decisions."""
+"""Tells the state server what this worker did in each round, for its dashboard; training never waits for that.
 
+A thread of its own sends the reports, at most one in REPORT_INTERVAL seconds: rounds that end faster are added up, and
+so are those that end while the state server is away. A report that comes twice counts once: it may be sent again.
+"""
+
+import http.client
+import json
 import logging
+import os
 import threading
-from collections import deque
+import time
+import uuid
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from .. import config
-from .caller import Caller, StateServerError
+from ..measure import COMPUTE, GET_BATCH, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE
+from .caller import connect
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
+
+_COMPUTING = (GET_BATCH, COMPUTE, LOCAL_UPDATE)
+_EXCHANGING = (GLOBAL_UPDATE, GLOBAL_AGGREGATE)
+
+
+@dataclass(frozen=True)
+class Report:
+    """One worker's round, or several added up; the fields of the state server's call of that name (seconds, bytes)."""
+
+    rank: int
+    round: int
+    device: str
+    host: str
+    local_iterations: int
+    samples: int
+    seconds: float
+    compute: float
+    wait: float
+    exchange: float
+    bytes_sent: int
+    bytes_received: int
+    accuracy: float | None = None
+    accuracy_round: int | None = None
+
+    def __add__(self, later: "Report") -> "Report":
+        """Both together, under the number of the later round."""
+        sums = ("local_iterations", "samples", "seconds", "compute", "wait", "exchange", "bytes_sent", "bytes_received")
+        return replace(later, **{name: getattr(self, name) + getattr(later, name) for name in sums})
+
+
+def shares(phases: Mapping[str, Mapping[str, float]], wait: float) -> dict[str, float]:
+    """Seconds of computing, waiting and exchanging of a round, from the phases of its iterations.
+
+    Args:
+        phases: as in the log files: iteration → phase → seconds.
+        wait: seconds from this worker's commit to the last one's; they are part of the exchange's phase.
+    """
+    compute = sum(phase.get(name, 0.0) for phase in phases.values() for name in _COMPUTING)
+    exchange = sum(phase.get(name, 0.0) for phase in phases.values() for name in _EXCHANGING)
+    wait = min(max(wait, 0.0), exchange)
+    return {"compute": compute, "wait": wait, "exchange": exchange - wait}
 
 
 class Reports:
-    """Sends reports from a thread of its own, so that the training never waits for them.
-
-    Where the state server is away, the newest config.REPORTS_WAITING of them wait; older ones are lost. A server that
-    refuses them gets no more.
+    """Sends one worker's reports.
 
     Args:
-        host: name or address of the state server.
+        host: of the state server.
         port: its port.
+        job: the name of the job there.
         rank: of this worker.
-        job: name of the training.
+        device: its name.
+        begin: how many workers there are, where this worker is to begin the job: nobody else does so in the modes that
+            ask no state server.
+        ends: this worker tells the end of the training.
+        interval: least number of seconds between two reports.
     """
 
-    def __init__(self, host: str, port: int | str, rank: int, job: str = config.JOB) -> None:
-        self._path = f"/api/v1/jobs/{job}"
-        self._who = f"the reports of rank {rank}"
-        self._caller = Caller(host, port, self._who, config.STATE_SERVER_TIMEOUT, config.STATE_SERVER_PATIENCE)
-        self._waiting: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=config.REPORTS_WAITING)
-        self._rank = rank
-        self._news = threading.Event()
-        self._closing = False
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        job: str,
+        rank: int,
+        device: str,
+        begin: int | None = None,
+        ends: bool = False,
+        interval: float = config.REPORT_INTERVAL,
+    ) -> None:
+        self._place, self._path = (host, port), f"/api/v1/jobs/{job}"
+        self._rank, self._device, self._interval, self._ends = rank, device[:200], interval, ends
+        self._machine = os.uname().nodename[:200]
+        self._token = os.environ.get("ESYNC_TOKEN", "")
+        self._begin = {"num_workers": begin, "run": uuid.uuid4().hex} if begin else None
+        self._wake = threading.Condition()
+        self._next: Report | None = None  # what is to be sent next; rounds that end meanwhile are added to it
+        self._again = False  # it has been sent before, and only the accuracy in it is new
+        self._last: Report | None = None
+        self._accuracy: tuple[float | None, int | None] = (None, None)
+        self._reason: str | None = None  # of the end, as soon as it has come
+        self._told_trouble = False
+        self._connection: http.client.HTTPConnection | None = None
+        self._deadline = float("inf")
         self._thread = threading.Thread(target=self._run, name="reports", daemon=True)
         self._thread.start()
 
-    def round(self, report: Mapping[str, Any]) -> None:
-        """Report a round: the fields of the call, but for the rank. Returns at once."""
-        self._send("/report", {"rank": self._rank, **report})
+    def round(self, number: int, entry: Mapping[str, Any], local_iterations: int, seconds: float) -> None:
+        """A round has ended; `entry` is what the log file says of it, `seconds` how long it took."""
+        accuracy, accuracy_round = self._accuracy
+        report = Report(
+            rank=self._rank,
+            round=number,
+            device=self._device,
+            host=self._machine,
+            local_iterations=local_iterations,
+            samples=entry["num_samples"],
+            seconds=seconds,
+            **shares(entry["time"], entry["wait"]),
+            bytes_sent=entry["bytes_sent"],
+            bytes_received=entry["bytes_received"],
+            accuracy=accuracy,
+            accuracy_round=accuracy_round,
+        )
+        with self._wake:
+            self._next = report if self._next is None or self._again else self._next + report
+            self._again = False
+            self._wake.notify()
 
-    def end(self, reason: str) -> None:
-        """Report that the whole training has ended. Returns at once."""
-        self._send("/end", {"reason": reason})
+    def accuracy(self, number: int, accuracy: float) -> None:
+        """The accuracy of the weights with which round `number` ended has arrived."""
+        with self._wake:
+            self._accuracy = accuracy, number
+            if self._next is None:
+                self._next, self._again = self._last, True
+            if self._next is not None:
+                self._next = replace(self._next, accuracy=accuracy, accuracy_round=number)
+            self._wake.notify()
 
-    def close(self) -> None:
-        """Send what still waits, as far as that is done in config.REPORTS_FAREWELL seconds."""
-        self._closing = True
-        self._news.set()
-        self._thread.join(config.REPORTS_FAREWELL)
-        self._caller.close()
+    def close(self, reason: str) -> None:
+        """The training has ended: send what is left, as far as that is done in REPORT_FAREWELL seconds."""
+        with self._wake:
+            if self._reason is not None:
+                return
+            self._reason = reason
+            self._deadline = time.monotonic() + config.REPORT_FAREWELL
+            self._wake.notify()
+        self._thread.join(config.REPORT_FAREWELL + 1)
 
-    def _send(self, call: str, fields: Mapping[str, Any]) -> None:
-        self._waiting.append((call, fields))
-        self._news.set()
+    # --- the thread ------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        try:
-            while True:
-                self._news.wait()
-                self._news.clear()
-                while self._waiting:
-                    call, fields = self._waiting.popleft()
-                    self._caller.call(self._path + call, fields)
-                if self._closing:
+        if self._begin is not None:
+            self._send("", self._begin)
+        while True:
+            with self._wake:
+                self._wake.wait_for(lambda: self._next is not None or self._reason is not None)
+                report, self._next = self._next, None
+                if report is not None:
+                    self._last, self._again = report, False
+            if report is None:
+                break
+            self._send("/report", asdict(report))
+            self._pause(self._interval)
+        if self._ends:
+            self._send("/end", {"reason": " ".join((self._reason or "").split())[:200]})
+        self._disconnect()
+
+    def _pause(self, seconds: float) -> None:
+        """Wait, but not beyond the end of the training."""
+        with self._wake:
+            self._wake.wait_for(lambda: self._reason is not None, seconds)
+
+    def _send(self, call: str, body: Mapping[str, Any]) -> None:
+        """Send until it has arrived or is refused for good."""
+        text = json.dumps(body).encode()
+        pause = config.STATE_SERVER_RETRY_PAUSE
+        while True:
+            try:
+                status, repeat, answer = self._post(self._path + call, text)
+            except (OSError, http.client.HTTPException) as error:
+                repeat, trouble = True, str(error) or type(error).__name__
+            else:
+                if status == 200:
+                    self._told_trouble = False
                     return
-        except StateServerError as error:
-            if not self._closing:
-                logger.warning("%s end here: %s", self._who, error)
+                trouble = f"status {status}: {answer[:300].decode(errors='replace')}"
+            if not self._told_trouble:
+                self._told_trouble = True
+                level = logging.INFO if repeat else logging.WARNING
+                log.log(level, "the dashboard lags behind: %s:%s answers a report: %s", *self._place, trouble)
+            if not repeat or time.monotonic() + pause > self._deadline:
+                return
+            if self._reason is None:
+                self._pause(pause)
+            else:
+                time.sleep(pause)
+            pause = min(2 * pause, config.STATE_SERVER_RETRY_PAUSE_MAX)
 
+    def _post(self, path: str, body: bytes) -> tuple[int, bool, bytes]:
+        """The status of the answer, whether trying again may help, and its text."""
+        if self._connection is None:
+            self._connection = connect(*self._place, timeout=config.REPORT_FAREWELL)
+        headers = {"Content-Type": "application/json"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        try:
+            self._connection.request("POST", path, body, headers)
+            response = self._connection.getresponse()
+            repeat = response.status >= 500 or response.getheader("Retry-After") is not None
+            return response.status, repeat, response.read()
+        except BaseException:
+            self._disconnect()
+            raise
 
-def account(
-    round: int,
-    entry: Mapping[str, Any],
-    seconds: float,
-    local_iterations: int,
-    phases: tuple[str, ...],
-    exchange: tuple[str, ...],
-) -> dict[str, Any]:
-    """Make a report out of what the log of a round says.
-
-    Args:
-        round: its number.
-        entry: the log's content.
-        seconds: that the round took.
-        local_iterations: in this round.
-        phases: names of the phases that count as computing.
-        exchange: names of the phases that exchange; the wait for the others is taken out of them.
-    """
-    spent: dict[str, float] = {}
-    for iteration in entry["time"].values():
-        for name, taken in iteration.items():
-            spent[name] = spent.get(name, 0.0) + taken
-    wait = entry["wait"]
-    return {
-        "round": round,
-        "local_iterations": local_iterations,
-        "samples": entry["num_samples"],
-        "seconds": seconds,
-        "compute": sum(spent.get(name, 0.0) for name in phases),
-        "wait": wait,
-        "exchange": max(0.0, sum(spent.get(name, 0.0) for name in exchange) - wait),
-        "bytes_sent": entry["bytes_sent"],
-        "bytes_received": entry["bytes_received"],
-    }
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

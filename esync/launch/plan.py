@@ -67,6 +67,7 @@ def plan(
         if options.mode == "esync" and options.local_iterations is None:
             address = _state_server_address(description, ground)
             services.append(_state_server(description, ground, address, mode_folder(options), token))
+            remarks.append("dashboard: http://{state_server_ip}:{state_server_port}/dashboard/".format(**address))
             settings |= address
     folder = mode_folder(options)
     specs = _workers(workers, ground, cluster, {**settings, "log_dir": folder})

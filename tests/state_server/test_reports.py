@@ -1,75 +1,157 @@
-"""Reports of rounds: sent in the background, to the real server and to one that is away or refuses them."""
+"""The reports of a worker, sent to a real state server."""
 
 import logging
 import socket
 import time
 
 import pytest
-from calling import begin, report, send
-from faulty_server import FaultyServer, refusal
+from calling import post, send
 
-from esync import config
-from esync.coordination.reports import Reports, account
-
-DONE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+from esync.coordination.reports import Reports, shares
+from SimpleStateServer.server import gate
 
 
-def told(rank: int, round: int) -> dict:
-    fields = report(rank, round)
-    del fields["rank"]
-    return fields
+def entry(samples: int = 64, wait: float = 0.25) -> dict:
+    """A round of one second, as the log file has it."""
+    phases = {"0": {"get_batch": 0.1, "forward and backward": 0.4, "check ready": 0.05, "global update": 0.4}}
+    return {"num_samples": samples, "time": phases, "wait": wait, "bytes_sent": 10, "bytes_received": 20}
 
 
-def test_reports_reach_the_server(url):
-    job = begin(url, "mine", [0.1, 1.1])
-    reports = Reports("127.0.0.1", url.rsplit(":", 1)[1], rank=1, job="mine")
-    for number in (1, 2, 3):
-        reports.round(told(1, number))
-    reports.end("done after 3 rounds")
-    reports.close()
+def until(condition, limit: float = 15) -> None:
+    end = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def newest(job: str, rank: int = 0) -> dict:
+    """The newest report of a worker that the server has."""
     shown = send(job)[1]
-    assert shown["workers"][1]["last_report"]["round"] == 3
-    assert (shown["state"], shown["reason"]) == ("ended", "done after 3 rounds")
+    return (shown["workers"][rank]["last_report"] if "workers" in shown else None) or {}
 
 
-def test_nobody_waits_for_a_server_that_is_away(monkeypatch):
-    monkeypatch.setattr(config, "REPORTS_WAITING", 5)
-    monkeypatch.setattr(config, "REPORTS_FAREWELL", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    reports = Reports("127.0.0.1", port, rank=0)
-    began = time.monotonic()
-    for number in range(1, 1000):
-        reports.round(told(0, number))
-    assert len(reports._waiting) <= 5
-    reports.close()
-    assert time.monotonic() - began < 20
-    reports._thread.join(20)
-    assert not reports._thread.is_alive()
+@pytest.fixture
+def reports(url):
+    """Makes senders of reports to job `mine`; they end with the test."""
+    made = []
+
+    def make(rank: int = 0, port: int | None = None, **options) -> Reports:
+        made.append(Reports("127.0.0.1", port or int(url.rsplit(":", 1)[1]), "mine", rank, "gpu0", **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close("the test is over")
 
 
-def test_a_server_that_refuses_reports_gets_no_more(caplog):
-    with FaultyServer(refusal(404, "no such path"), DONE) as server:
-        reports = Reports("127.0.0.1", server.port, rank=0)
-        reports.round(told(0, 1))
-        reports._thread.join(20)
-        reports.round(told(0, 2))
-        reports.close()
-        assert len(server.requests) == 1
-    assert [record.levelno for record in caplog.records] == [logging.WARNING]
-    assert "the reports of rank 0 end here" in caplog.text
+def test_a_round_becomes_shares_of_its_time():
+    phases = {"0": {"get_batch": 1.0, "forward and backward": 2.0}, "1": {"local update": 0.5, "global update": 2.0}}
+    assert shares(phases, wait=0.5) == {"compute": 3.5, "wait": 0.5, "exchange": 1.5}
+    assert shares(phases, wait=9.0) == {"compute": 3.5, "wait": 2.0, "exchange": 0.0}  # stamps of another clock
+    assert shares({}, wait=0.0) == {"compute": 0, "wait": 0, "exchange": 0}
 
 
-def test_what_a_report_says():
-    iteration = {"get_batch": 0.1, "forward and backward": 0.3, "local update": 0.1}
-    entry = {
-        "time": {"0": iteration, "1": iteration, "2": {"check ready": 0.01, "global update": 0.7}},
-        "num_samples": 128,
-        "wait": 0.5,
-        "bytes_sent": 10,
-        "bytes_received": 20,
-    }
-    made = account(4, entry, 2.0, 2, ("get_batch", "forward and backward", "local update"), ("global update",))
-    assert (made["round"], made["local_iterations"], made["samples"], made["seconds"]) == (4, 2, 128, 2.0)
-    assert (made["compute"], made["wait"], made["exchange"]) == (pytest.approx(1.0), 0.5, pytest.approx(0.2))
-    assert (made["bytes_sent"], made["bytes_received"]) == (10, 20)
+def test_a_round_arrives_and_so_does_an_accuracy_that_comes_later(mine, reports):
+    worker = reports(rank=1)
+    worker.round(1, entry(), local_iterations=5, seconds=1.0)
+    until(lambda: newest(mine, 1))
+    told = newest(mine, 1)
+    assert told["host"] == socket.gethostname()
+    assert {name: told[name] for name in ("device", "round", "local_iterations", "samples", "accuracy")} == {
+        "device": "gpu0", "round": 1, "local_iterations": 5, "samples": 64, "accuracy": None,
+    }  # fmt: skip
+    assert [told[name] for name in ("compute", "wait", "exchange", "bytes_sent", "bytes_received")] == pytest.approx(
+        [0.5, 0.25, 0.15, 10, 20]
+    )
+    worker.accuracy(1, 0.75)
+    until(lambda: newest(mine, 1)["accuracy"] == 0.75)
+    assert (newest(mine, 1)["accuracy_round"], newest(mine, 1)["samples"]) == (1, 64)
+    worker.round(2, entry(), local_iterations=5, seconds=1.0)
+    until(lambda: newest(mine, 1)["round"] == 2)
+    assert (newest(mine, 1)["accuracy"], newest(mine, 1)["samples"]) == (0.75, 64)
+
+
+def test_fast_rounds_are_added_up(mine, reports):
+    worker = reports(interval=1.0)
+    for number in range(1, 101):
+        worker.round(number, entry(samples=1), local_iterations=1, seconds=0.01)
+    worker.close("enough")
+    got = _history(mine, 100)
+    assert sum(row["samples"] for row in got) == sum(row["local_iterations"] for row in got) == 100
+    assert sum(row["seconds"] for row in got) == pytest.approx(1.0)
+    assert len(got) < 10
+    assert got[-1]["round"] == 100
+
+
+def test_nobody_waits_for_a_server_that_is_away_and_nothing_gets_lost(url, jobs, reports, free_port_of_nobody, caplog):
+    caplog.set_level(logging.INFO)
+    lost = reports(port=free_port_of_nobody)
+    begun = time.monotonic()
+    for number in range(1, 2001):
+        lost.round(number, entry(), local_iterations=1, seconds=1.0)
+    assert time.monotonic() - begun < 5
+    until(lambda: "the dashboard lags behind" in caplog.text)
+    begun = time.monotonic()
+    lost.close("the state server never came")
+    assert time.monotonic() - begun < 5
+
+    waiting = reports()  # there is no such job yet: the server says when to try again
+    waiting.round(1, entry(), local_iterations=1, seconds=1.0)
+    time.sleep(0.3)
+    waiting.round(2, entry(), local_iterations=1, seconds=1.0)
+    waiting.round(3, entry(), local_iterations=1, seconds=1.0)
+    job = f"{url}/api/v1/jobs/mine"
+    assert post(job, {"num_workers": 1})[0] == 200
+    until(lambda: newest(job).get("round") == 3)
+    assert sum(row["samples"] for row in _history(job, 3)) == 3 * 64
+
+
+def test_a_worker_begins_and_ends_the_job_where_nobody_else_does(url, reports):
+    job = f"{url}/api/v1/jobs/mine"
+    first, second = reports(rank=0, begin=2, ends=True), reports(rank=1)
+    for worker in (second, first):
+        worker.round(1, entry(), local_iterations=1, seconds=1.0)
+    until(lambda: newest(job, 0) and newest(job, 1))
+    second.close("done")
+    assert send(job)[1]["ended"] is None
+    first.close("done after 1 rounds")
+    shown = send(job)[1]
+    assert (shown["state"], shown["reason"], shown["num_workers"]) == ("ended", "done after 1 rounds", 2)
+
+
+def test_the_token_is_sent_and_a_wrong_one_is_told_once(mine, reports, running, monkeypatch, caplog):
+    monkeypatch.setenv("ESYNC_TOKEN", "a-secret-token")
+    worker = reports()
+    monkeypatch.setenv("ESYNC_TOKEN", "another-token")
+    stranger = reports(rank=1, interval=0.01)
+    monkeypatch.setattr(running, "gate", gate.Gate("a-secret-token"))
+    for number in (1, 2, 3):
+        worker.round(number, entry(), local_iterations=1, seconds=1.0)
+        stranger.round(number, entry(), local_iterations=1, seconds=1.0)
+        time.sleep(0.1)
+    worker.close("done")
+    stranger.close("done")
+    assert caplog.text.count("the dashboard lags behind") == 1
+    assert "401" in caplog.text
+    monkeypatch.setattr(running, "gate", gate.Gate())
+    assert newest(mine, 0)["round"] == 3
+    assert newest(mine, 1) == {}
+
+
+@pytest.fixture
+def free_port_of_nobody() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _history(job: str, newest_round: int) -> list[dict]:
+    """The rounds in the history, as soon as that one is there."""
+    found: list[dict] = []
+
+    def complete() -> bool:
+        found[:] = send(f"{job}/rounds")[1].get("rounds", [])
+        return bool(found) and found[-1]["round"] == newest_round
+
+    until(complete)
+    return found

@@ -1,0 +1,67 @@
+"""Who is the slowest, and what waiting for it costs: figures of a job, out of the newest report of each worker."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from .schema import Report, Totals
+
+_MOST = 1e15  # samples per second: more is no measurement
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast one worker is.
+
+    Attributes:
+        seconds: of one iteration; 0 while unknown.
+        speed: samples per second while it computes: what it would reach if it never waited, by its newest report; 0
+            while unknown.
+    """
+
+    seconds: float = 0.0
+    speed: float = 0.0
+
+
+def _per(amount: float, seconds: float) -> float:
+    """Divide, with 0 for what is no rate: a worker may report a round of no time at all."""
+    rate = amount / seconds if seconds > 0 else 0.0
+    return rate if rate < _MOST else 0.0
+
+
+def pace(capability: float, report: Report | None) -> Pace:
+    """Return a worker's pace.
+
+    Args:
+        capability: smoothed seconds per iteration as the coordinator knows them; 0 for unknown: then the report tells.
+        report: its newest.
+    """
+    if report is None or not report.local_iterations or not report.compute:
+        return Pace(capability)
+    return Pace(capability or report.compute / report.local_iterations, _per(report.samples, report.compute))
+
+
+def slowest(paces: Mapping[int, Pace]) -> int | None:
+    """Return the rank that takes longest for an iteration; None where nothing is known, or there is only one."""
+    known = [(pace.seconds, -rank) for rank, pace in paces.items() if pace.seconds]
+    return -max(known)[1] if len(known) > 1 else None
+
+
+def totals(paces: Mapping[int, Pace], reports: Iterable[Report]) -> Totals | None:
+    """Return the figures of all workers that have reported a round; None before the first."""
+    shown = [report for report in reports if report.seconds > 0]
+    if not shown:
+        return None
+    limit = sum(paces[report.rank].speed for report in shown)
+    throughput = sum(_per(report.samples, report.seconds) for report in shown)
+    evaluated = [report for report in shown if report.accuracy is not None]
+    newest = max(evaluated, key=lambda report: (report.accuracy_round or 0, report.round), default=None)
+    return Totals(
+        workers=len(shown),
+        speed_limit=limit,
+        throughput=throughput,
+        efficiency=throughput / limit if limit else None,
+        lost_waiting=sum(_per(paces[report.rank].speed * report.wait, report.seconds) for report in shown),
+        lost_exchanging=sum(_per(paces[report.rank].speed * report.exchange, report.seconds) for report in shown),
+        accuracy=newest.accuracy if newest else None,
+        accuracy_round=newest.accuracy_round if newest else None,
+    )

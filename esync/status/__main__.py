@@ -1,0 +1,106 @@
+"""python -m esync.status: what a state server knows of its jobs, at a glance in the terminal.
+
+    python -m esync.status                           the state server on this machine, or the one of ESYNC_STATE_SERVER
+    python -m esync.status --watch cloud2:10010      goes on, until Ctrl-C
+    python -m esync.status --job resnet --json       for programs
+
+MXNet is not needed. Where the state server wants a token, it is read from ESYNC_TOKEN.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from .. import config
+from ..errors import ExpectedError
+from .client import Client, Unreachable
+from .view import job_list, job_view
+
+#: Seconds between two looks with --watch.
+EVERY = 1.0
+
+
+def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the command line; ends the process with code 2 where it makes no sense."""
+    parser = argparse.ArgumentParser(
+        prog="python -m esync.status", description="What a state server knows of its jobs.", allow_abbrev=False
+    )
+    default = os.environ.get("ESYNC_STATE_SERVER") or f"{config.STATE_SERVER_HOST}:{config.STATE_SERVER_PORT}"
+    parser.add_argument("address", nargs="?", metavar="HOST:PORT", default=default, help="(default: %(default)s)")
+    parser.add_argument("--job", metavar="NAME", help="show this job (default: those that are running)")
+    parser.add_argument("--watch", action="store_true", help="go on showing it, until Ctrl-C")
+    parser.add_argument("--json", action="store_true", help="the same for programs: a list of jobs with their workers")
+    options = parser.parse_args(words)
+    if options.json and options.watch:
+        parser.error("--json shows one moment; --watch makes no sense with it")
+    return options
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Show; the exit code: 0 done, 1 failed, 2 bad usage."""
+    options = parse_arguments(words)
+    try:
+        with Client(options.address) as client:
+            if options.watch:
+                _watch(client, options.job)
+            elif options.json:
+                print(json.dumps(client.jobs(options.job), indent=2))
+            else:
+                Console().print(show(client, options.job))
+    except ExpectedError as error:
+        print(f"status: error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 0
+    except BrokenPipeError:  # whoever read the output has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return 0
+
+
+def show(client: Client, name: str | None) -> Group:
+    """What there is to see now.
+
+    Raises:
+        ExpectedError: nobody answers, the token is missing, or there is no such job.
+    """
+    summaries = client.summaries()
+    if not summaries and name is None:
+        return Group(
+            Text(f"no job yet at {client.address}; start one, for instance"),
+            Text(f"    python -m esync.worker -m esync -ip {client.host} -port {client.port} …", style="bold"),
+        )
+    jobs = client.jobs(name)
+    others = [one for one in summaries if one["name"] not in {job["name"] for job in jobs}]
+    return Group(*(job_view(job) for job in jobs), *([job_list(others)] if others else []))
+
+
+def _watch(client: Client, name: str | None) -> None:
+    """Show it again and again; the end of a connection is told, and waited for."""
+    console = Console()
+    shown: Any = show(client, name)  # what is wrong from the beginning is an error
+    if not console.is_terminal:
+        while True:
+            console.print(shown)
+            time.sleep(5 * EVERY)
+            shown = show(client, name)
+    with Live(shown, console=console, auto_refresh=False, screen=False) as live:
+        while True:
+            time.sleep(EVERY)
+            try:
+                shown = show(client, name)
+                live.update(shown, refresh=True)
+            except Unreachable as error:
+                live.update(Group(shown, Text(f"{error}; trying on", style="red")), refresh=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

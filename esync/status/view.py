@@ -1,0 +1,106 @@
+"""A state server's jobs as tables for a terminal."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from ..launch.rows import clock
+
+#: Workers that are shown, the slowest ones where there are more.
+ROWS = 40
+BAR = 10  # characters
+PARTS = (("compute", "blue", "█"), ("wait", "yellow", "─"), ("exchange", "green", "▒"))
+STATES = {"computing": "blue", "waiting": "yellow", "exchanging": "green", "silent": "red", "dropped": "red"}
+
+
+def job_view(job: dict[str, Any]) -> Group:
+    """One job: a line of figures, its workers, who is the slowest and what that costs."""
+    return Group(_headline(job), _workers(job), _verdict(job), Text())
+
+
+def job_list(jobs: Sequence[dict[str, Any]]) -> Table:
+    """Other jobs, a line each."""
+    table = Table("also here", "state", "round", "workers", "begun", box=box.SIMPLE_HEAD, pad_edge=False)
+    for job in jobs:
+        begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(job["started"]))
+        state = f"{job['state']}: {job['reason']}" if job["reason"] else job["state"]
+        table.add_row(Text(job["name"]), Text(state), str(job["round"]), str(job["num_workers"]), begun)
+    return table
+
+
+def _headline(job: dict[str, Any]) -> Text:
+    state = f"{job['state']}: {job['reason']}" if job["reason"] else job["state"]
+    words = Text.assemble((job["name"], "bold"), f"  {state}, round {job['round']}, ")
+    words.append(clock((job["ended"] or job["now"]) - job["started"]))
+    totals = job["totals"]
+    if totals:
+        words.append(f"  {totals['throughput']:.1f} samples/s")
+        if totals["efficiency"] is not None:
+            words.append(f", {totals['efficiency']:.0%} of the workers' speed")
+        if totals["accuracy"] is not None:
+            words.append(f", accuracy {totals['accuracy']:.3f} (round {totals['accuracy_round']})")
+    return words
+
+
+def _workers(job: dict[str, Any]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for title in ("rank", "device", "state", "samples/s", "iteration", "done", "computing", ""):
+        is_text = title in ("device", "state", "")
+        # "done": local iterations in this round.
+        table.add_column(
+            title,
+            justify="left" if is_text else "right",
+            overflow="ellipsis",
+            no_wrap=True,
+            min_width=None if title == "device" else max(len(title), 10 if title == "state" else 0),
+        )
+    workers = job["workers"]
+    shown = workers
+    if len(workers) > ROWS:
+        shown = sorted(workers, key=lambda worker: -worker["seconds_per_iteration"])[:ROWS]
+        table.caption = f"the {ROWS} slowest of {len(workers)} workers"
+    for worker in shown:
+        report = worker["last_report"]
+        table.add_row(
+            str(worker["rank"]),
+            Text(f"{report['device']}@{report['host']}" if report else ""),
+            Text(worker["state"], STATES.get(worker["state"], "")),
+            f"{worker['speed']:.1f}" if worker["speed"] else "",
+            f"{worker['seconds_per_iteration']:.3g} s" if worker["seconds_per_iteration"] else "",
+            str(worker["local_iterations"]) if worker["capability"] else "",
+            f"{_share(report, 'compute'):.0%}" if report else "",
+            _bar(report),
+            style="bold" if worker["rank"] == job["slowest"] else "",
+        )
+    return table
+
+
+def _bar(report: dict[str, Any] | None) -> Text:
+    """Shares of computing, waiting and exchanging in the last round."""
+    bar, done, until = Text(), 0, 0.0
+    for part, style, character in PARTS if report else ():
+        until += _share(report, part)
+        width = round(BAR * min(until, 1.0)) - done
+        bar.append(character * width, style)
+        done += width
+    return bar
+
+
+def _share(report: dict[str, Any] | None, part: str) -> float:
+    return min(report[part] / report["seconds"], 1.0) if report and report["seconds"] else 0.0
+
+
+def _verdict(job: dict[str, Any]) -> Text:
+    slowest = next((worker for worker in job["workers"] if worker["rank"] == job["slowest"]), None)
+    if slowest is None:
+        return Text()
+    words = f"the slowest is worker {slowest['rank']}: {slowest['seconds_per_iteration']:.3g} s an iteration"
+    totals = job["totals"]
+    if totals and totals["speed_limit"]:
+        words += f"; waiting costs {totals['lost_waiting']:.1f} of {totals['speed_limit']:.1f} samples/s"
+    return Text(words)

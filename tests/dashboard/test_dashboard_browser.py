@@ -1,0 +1,166 @@
+"""The dashboard in a real Chromium: while a real training runs, with a token, and with the keyboard."""
+
+import re
+import socket
+import time
+
+import pytest
+import tiny_dataset
+from calling import begin, post, report
+from launching import description, write
+
+pytestmark = pytest.mark.timeout(300)  # 25 s where nothing else runs
+
+
+def count(page, selector: str) -> int:
+    return page.locator(selector).count()
+
+
+def until(page, condition: str, limit: float = 60) -> None:
+    """Wait for an expression to be true (Playwright's own way would need eval, which the page forbids)."""
+    end = time.monotonic() + limit
+    while not page.evaluate(condition):
+        assert time.monotonic() < end, condition
+        page.wait_for_timeout(50)
+
+
+def open_tables(page) -> None:
+    """Open the tables beside the charts."""
+    for summary in page.locator("article summary").all():
+        if summary.is_visible():
+            summary.click()
+
+
+def test_a_real_training_is_seen_live(page, photograph, launch, tmp_path):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    tiny_dataset.write(tmp_path / "data")
+    content = description([0.06, 0.15, 0.5], local_lr=0.01, data_dir=str(tmp_path / "data"), log_dir="logs")
+    content["state_server"]["port"] = port
+    job = launch(write(tmp_path / "cluster.yaml", content))
+    job.until(lambda: _listens(port))
+    page.goto(f"http://127.0.0.1:{port}/")  # as a person would type it
+    assert page.url.endswith("/dashboard/")
+
+    page.wait_for_selector("#workers tbody tr:nth-child(3)", timeout=120_000)
+    until(page, "document.querySelector('#verdict').textContent.includes('slowest is worker 2')")
+    page.wait_for_selector("tr.slowest")
+    assert "worker 2" in page.locator("tr.slowest").inner_text()
+    states = {"computing", "waiting", "exchanging"}
+    until(page, "[...document.querySelectorAll('td.state')].every(cell => cell.innerText !== 'not seen')")
+    assert set(page.locator("td.state").all_inner_texts()) <= states
+
+    for chart in ("timeline", "throughput", "traffic"):
+        page.wait_for_selector(f"#{chart} canvas")
+    open_tables(page)
+    before = {chart: count(page, f"#{chart} tbody tr") for chart in ("timeline", "throughput", "traffic")}
+    assert min(before.values()) > 0
+    label = page.locator("#throughput [role=img]").get_attribute("aria-label")
+    assert re.fullmatch(r"Throughput in samples per second: [\d.]+ samples per second after \d:\d\d", label)
+    for chart, rows in before.items():
+        until(page, f"document.querySelectorAll('#{chart} tbody tr').length > {rows}")
+    assert page.locator("#pulse").inner_text() == "live"
+
+    # Figures of this training: three speeds, and an efficiency that is a share.
+    speeds = [float(text) for text in page.locator("#workers td:nth-child(3)").all_inner_texts()]
+    assert speeds[0] > speeds[1] > speeds[2] > 0
+    efficiency = page.locator("#tiles > div", has_text="efficiency").locator("dd").first.inner_text()
+    assert 0 < int(efficiency.split()[0]) <= 100
+
+    page.wait_for_selector("#accuracy canvas", timeout=120_000)  # evaluated at the lowest priority
+    until(page, "document.querySelector('#tiles > div:last-child dd').textContent.includes('%')")
+    page.locator("#timeline .u-over").hover(position={"x": 300, "y": 20})
+    until(page, "document.querySelector('#timeline .readout').textContent.includes('worker 0')")
+    page.mouse.move(0, 0)
+    page.evaluate("document.querySelectorAll('details').forEach(one => one.open = false)")
+    assert page.complaints == []
+    photograph("training")
+    assert page.complaints == []
+
+    job.process.terminate()  # and the state server with it
+    page.wait_for_selector("#trouble:not([hidden])")
+    assert "does not answer" in page.locator("#trouble").inner_text()
+    assert count(page, "#workers tbody tr") == 3  # what was known stays
+
+
+def test_the_token_is_asked_for_and_kept_out_of_the_address(page, photograph, start_process):
+    server = start_process(ESYNC_TOKEN="a-secret-token")
+    page.goto(server.url + "/dashboard/")
+    page.wait_for_selector("#login:not([hidden])")
+    assert page.evaluate("document.activeElement.id") == "token"
+    photograph("login")
+    page.keyboard.type("a-wrong-token")
+    page.keyboard.press("Enter")
+    until(page, "document.querySelector('#login-error').textContent.includes('not this server')")
+    assert page.evaluate("document.activeElement.id") == "token"
+    page.keyboard.type("a-secret-token")
+    page.keyboard.press("Enter")
+
+    page.wait_for_selector("#empty:not([hidden])")
+    assert server.url.removeprefix("http://") in page.locator("#command").inner_text()
+    photograph("empty")
+    assert not page.locator("#login").is_visible()
+    page.reload()
+    page.wait_for_selector("#empty:not([hidden])")
+    assert "token" not in page.url
+    assert page.context.cookies() == []
+    page.get_by_role("button", name="Forget token").click()
+    page.wait_for_selector("#login:not([hidden])")
+    # What Chromium itself says of the answers 401 is all that it complains about.
+    assert [text for text in page.complaints if "401" not in text] == []
+
+
+def test_several_jobs_by_keyboard_and_a_comparison_of_those_that_ended(page, photograph, start_process):
+    server = start_process()
+    jobs = {name: begin(server.url, name, speeds=[0.1, 0.4]) for name in ("first", "second", "third")}
+    for number in range(1, 7):
+        for job in jobs.values():
+            for rank in range(2):
+                told = report(rank, number, seconds=0.4, compute=0.3, wait=0.05, exchange=0.05)
+                if rank == 0:
+                    told |= {"accuracy": 0.1 * number, "accuracy_round": number}
+                assert post(f"{job}/report", told)[0] == 200
+        time.sleep(0.2)
+    for name in ("first", "second"):
+        assert post(f"{jobs[name]}/end", {"reason": "done after 6 rounds"})[0] == 200
+    page.goto(server.url + "/dashboard/")
+    until(page, "document.querySelector('#job-name').textContent === 'third'")  # the one that is running
+
+    page.wait_for_selector("#runs tbody tr:nth-child(2)")
+    page.wait_for_selector("#comparison canvas")
+    names = page.locator("#comparison .u-legend .u-series").all_inner_texts()
+    assert [any(name in text for text in names) for name in jobs] == [True, True, False]
+    photograph("comparison")
+
+    # From the top with the Tab key alone: every stop is seen, and a job and a checkbox can be used.
+    stops = []
+    page.evaluate("document.activeElement.blur()")
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        stop = page.evaluate(
+            "() => { const one = document.activeElement; const looks = getComputedStyle(one);"
+            " return [one.tagName, one.textContent.trim().slice(0, 20) || one.getAttribute('aria-label') || '',"
+            " looks.outlineStyle + looks.outlineWidth]; }"
+        )
+        if stop[0] == "BODY":
+            break
+        assert stop[2] == "solid3px", stop
+        stops.append(stop[:2])
+        if stop[1] == "first":
+            page.keyboard.press("Enter")
+            until(page, "document.querySelector('#job-name').textContent === 'first'")
+        if stop[0] == "INPUT" and page.locator("#runs input:checked").count() == 2:
+            page.keyboard.press("Space")
+            until(page, "document.querySelectorAll('#comparison .u-legend .u-series').length === 2")
+    assert stops[0][1] == "Skip to the job"
+    assert ["A", "third"] in stops
+    assert ["SUMMARY", "As a table"] in stops
+    assert "ended: done after 6 rounds" in page.locator("#job-state").inner_text()
+    assert page.title() == "first: round 6 – ESync"
+    assert page.complaints == []
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

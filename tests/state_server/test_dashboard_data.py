@@ -1,0 +1,200 @@
+"""What the dashboard is given: its files, and the figures behind it."""
+
+import http.client
+import re
+import time
+from importlib.resources import files
+
+import pytest
+from calling import post, report, send
+
+from SimpleStateServer.server import gate, insight, pages, schema
+
+BROWSER = "text/html,application/xhtml+xml,*/*;q=0.8"
+
+
+def get(url: str, path: str, **headers: str) -> tuple[int, bytes, dict[str, str]]:
+    """One GET that follows nothing; headers by lower-case names."""
+    host = url.removeprefix("http://")
+    connection = http.client.HTTPConnection(host, timeout=10)
+    connection.request("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer.status, body, {name.lower(): value for name, value in answer.getheaders()}
+
+
+def until(condition, limit: float = 10):
+    """Wait for the history to be written."""
+    end = time.monotonic() + limit
+    while not (result := condition()):
+        assert time.monotonic() < end, "nothing in the history"
+        time.sleep(0.05)
+    return result
+
+
+def rounds(job: str) -> list[dict]:
+    """What the history has of a job's rounds so far."""
+    return send(f"{job}/rounds")[1].get("rounds", [])
+
+
+# --- the page ------------------------------------------------------------------------------------------------------
+
+
+def test_a_browser_is_sent_to_the_dashboard_and_a_program_gets_json(url):
+    status, _, headers = get(url, "/", Accept=BROWSER)
+    assert (status, headers["location"], headers["vary"]) == (303, "/dashboard/", "Accept")
+    assert get(url, "/dashboard")[2]["location"] == "/dashboard/"
+    for accept in ("*/*", "application/json"):
+        status, body, headers = get(url, "/", Accept=accept)
+        assert (status, headers["content-type"]) == (200, "application/json")
+        assert b'"num_workers"' in body
+
+
+def test_the_page_allows_no_scripts_but_its_own(url):
+    status, body, headers = get(url, "/dashboard/", Accept=BROWSER)
+    assert status == 200
+    assert headers["content-type"].startswith("text/html")
+    policy = dict(part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";"))
+    assert policy["default-src"] == "'none'"
+    assert {policy[name] for name in ("script-src", "style-src", "connect-src", "img-src")} == {"'self'"}
+    assert b"<style" not in body
+    assert not re.search(rb"<script(?![^>]* src=)|\son\w+=|\sstyle=", body)
+
+
+def test_everything_that_the_page_loads_is_there_and_nothing_comes_from_elsewhere(url):
+    needed = {"/dashboard/"}
+    seen: set[str] = set()
+    while needed - seen:
+        path = (needed - seen).pop()
+        seen.add(path)
+        status, body, headers = get(url, path)
+        assert status == 200, path
+        text = body.decode()
+        if not path.endswith((".min.js", ".svg")):
+            assert not re.search(r"""["'(]https?://""", text), path
+        needed |= set(re.findall(r'(?:href|src)="(/dashboard/[^"]+)"', text))
+        if headers["content-type"].startswith("text/javascript"):
+            needed |= {f"/dashboard/assets/{name}" for name in re.findall(r'from "\./([\w.]+)"', text)}
+    assert seen == set(pages.assets())
+    assert "MIT" in (files("SimpleStateServer.server") / "dashboard" / "uplot" / "LICENSE").read_text()
+
+
+def test_an_unchanged_file_is_not_sent_again(url):
+    _, body, headers = get(url, "/dashboard/assets/main.js")
+    assert body
+    assert get(url, "/dashboard/assets/main.js", If_None_Match=headers["etag"])[:2] == (304, b"")
+
+
+@pytest.mark.parametrize("path", ["/dashboard/x", "/dashboard/assets/../../settings.py", "/dashboard/assets/LICENSE"])
+def test_there_are_no_other_files(url, path):
+    assert get(url, path)[0] == 404
+
+
+def test_the_page_needs_no_token_but_every_call_does(url, running, monkeypatch):
+    monkeypatch.setattr(running, "gate", gate.Gate("a-secret-token"))
+    assert get(url, "/dashboard/", Accept=BROWSER)[0] == 200
+    assert get(url, "/", Accept=BROWSER)[0] == 303
+    assert get(url, "/")[0] == 401
+    for path in ("/api/v1/jobs", "/api/v1/runs", "/api/v1/jobs/x", "/api/v1/jobs/x/curves", "/api/v1/openapi.json"):
+        assert get(url, path, Accept=BROWSER)[0] == 401
+        assert get(url, path, Authorization="Bearer wrong-token")[0] == 401
+    assert get(url, "/api/v1/jobs", Authorization="Bearer a-secret-token")[0] == 200
+    assert get(url, "/dashboard/", Host="evil.example")[0] == 400
+
+
+# --- who is the slowest, and what it costs ---------------------------------------------------------------------------
+
+
+def test_the_slowest_is_named_and_its_cost_added_up(mine):
+    # Two workers: 100 and 50 samples/s while they compute; the first waits for half of the round.
+    for rank, compute, wait in ((0, 1.0, 0.9), (1, 1.9, 0.0)):
+        samples = int(compute * (100, 50)[rank])
+        told = report(rank, seconds=2.0, compute=compute, wait=wait, exchange=0.1, samples=samples, local_iterations=1)
+        assert post(f"{mine}/report", told)[0] == 200
+    shown = send(mine)[1]
+    assert shown["slowest"] == 2  # by the speeds that the workers told when they asked: 0.1, 1.1 and 2.1 s
+    assert [worker["seconds_per_iteration"] for worker in shown["workers"]] == [0.1, 1.1, 2.1]
+    assert [worker["speed"] for worker in shown["workers"]] == pytest.approx([100, 50, 0])
+    totals = shown["totals"]
+    assert totals["workers"] == 2
+    assert totals["speed_limit"] == pytest.approx(150)
+    assert totals["throughput"] == pytest.approx((100 + 95) / 2)
+    assert totals["efficiency"] == pytest.approx(97.5 / 150)
+    assert totals["lost_waiting"] == pytest.approx(100 * 0.45)
+    assert totals["lost_exchanging"] == pytest.approx(150 * 0.05)
+
+
+def test_without_questions_the_reports_tell_who_is_the_slowest(url):
+    job = f"{url}/api/v1/jobs/sync"
+    assert post(job, {"num_workers": 2})[0] == 200
+    assert send(job)[1]["slowest"] is None
+    assert send(job)[1]["totals"] is None
+    for rank in range(2):
+        assert post(f"{job}/report", report(rank, round=8, compute=1.0 + rank, local_iterations=10))[0] == 200
+    shown = send(job)[1]
+    assert (shown["slowest"], shown["round"]) == (1, 8)
+    assert [worker["seconds_per_iteration"] for worker in shown["workers"]] == [0.1, 0.2]
+
+
+def test_the_newest_accuracy_counts():
+    paces = {rank: insight.Pace(1.0, 10.0) for rank in range(2)}
+    older = schema.Report(**report(0, accuracy=0.9, accuracy_round=3))
+    newer = schema.Report(**report(1, accuracy=0.7, accuracy_round=5))
+    totals = insight.totals(paces, [older, newer])
+    assert (totals.accuracy, totals.accuracy_round) == (0.7, 5)
+
+
+def test_a_worker_that_says_nothing_is_silent_and_of_an_ended_job_done(mine, jobs):
+    job = jobs.find("mine")
+    job.heard[0] -= 100
+    assert [worker["state"] for worker in send(mine)[1]["workers"]] == ["silent", "computing", "computing"]
+    assert post(f"{mine}/end", {"reason": "enough"})[0] == 200
+    assert {worker["state"] for worker in send(mine)[1]["workers"]} == {"done"}
+
+
+# --- curves ----------------------------------------------------------------------------------------------------------
+
+
+def test_curves_add_the_workers_up(mine, jobs):
+    """Two workers of 100 and 50 samples/s, whose rounds take 1 s and 2 s."""
+    job = jobs.find("mine")
+    for second in range(1, 21):
+        told = report(0, second, seconds=1.0, samples=100, bytes_sent=1000, bytes_received=2000)
+        job.report(schema.Report(**told), job.clock.now(), at=job.started + second)
+        if second % 2 == 0:
+            told = report(1, second // 2, seconds=2.0, samples=100, bytes_sent=1000, bytes_received=2000)
+            job.report(schema.Report(**told), job.clock.now(), at=job.started + second)
+    until(lambda: len(rounds(mine)) == 30)
+    curves = send(f"{mine}/curves?points=10")[1]
+    assert len(curves["at"]) in (10, 11)
+    assert curves["at"][0] == pytest.approx(2)
+    assert curves["samples"][:10] == pytest.approx([150] * 10)
+    assert curves["bytes_sent"][:10] == pytest.approx([1500] * 10)
+    assert curves["bytes_received"][:10] == pytest.approx([3000] * 10)
+    assert send(f"{mine}/curves?points=1")[0] == 400
+
+
+def test_an_accuracy_that_comes_later_is_kept_with_its_round(mine):
+    assert post(f"{mine}/report", report(0, 1))[0] == 200
+    assert post(f"{mine}/report", report(0, 2, accuracy=0.5, accuracy_round=1))[0] == 200
+    until(lambda: len(rounds(mine)) == 2)
+    assert post(f"{mine}/report", report(0, 2, accuracy=0.6, accuracy_round=2))[0] == 200
+    until(lambda: rounds(mine)[-1]["accuracy"] == 0.6)
+    assert [row["accuracy_round"] for row in rounds(mine)] == [None, 2]
+    (point,) = send(f"{mine}/curves")[1]["accuracy"]
+    assert (point["round"], point["accuracy"]) == (2, 0.6)
+
+
+def test_the_newest_rounds_are_given_in_their_order(mine):
+    for number in range(1, 6):
+        assert post(f"{mine}/report", report(0, number))[0] == 200
+    until(lambda: len(rounds(mine)) == 5)
+    page = send(f"{mine}/rounds?newest=2")[1]
+    assert [row["round"] for row in page["rounds"]] == [4, 5]
+    assert send(f"{mine}/rounds?after={page['next']}")[1]["rounds"] == []
+
+
+def test_a_run_without_rounds_has_empty_curves(mine):
+    curves = until(lambda: (found := send(f"{mine}/curves"))[0] == 200 and found[1])
+    assert (curves["at"], curves["samples"], curves["accuracy"]) == ([], [], [])

@@ -1,0 +1,98 @@
+"""python -m esync.status against a real state server."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from calling import ROOT, post, report
+
+from esync.status.__main__ import main
+from SimpleStateServer.server import gate
+from tests import child
+
+
+def address(url: str) -> str:
+    return url.removeprefix("http://")
+
+
+def test_without_a_job_it_says_how_to_start_one(url, capsys):
+    assert main([address(url)]) == 0
+    assert "no job yet" in capsys.readouterr().out
+
+
+def test_a_job_at_a_glance(url, mine, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    for rank in range(3):
+        told = report(rank, device=f"gpu{rank}", accuracy=0.8125 if rank == 0 else None, accuracy_round=1)
+        assert post(f"{mine}/report", told)[0] == 200
+    assert main([address(url)]) == 0
+    shown = capsys.readouterr().out
+    assert "mine  running, round 1" in shown
+    assert "accuracy 0.812" in shown
+    for rank in range(3):
+        assert f"gpu{rank}@cloud1" in shown
+    assert "the slowest is worker 2: 2.1 s an iteration; waiting costs" in shown
+    assert shown.count("computing") >= 3
+
+
+def test_for_programs(url, mine, capsys):
+    assert post(f"{url}/api/v1/jobs/other", {"num_workers": 1})[0] == 200
+    assert post(f"{url}/api/v1/jobs/other/end", {"reason": "done"})[0] == 200
+    assert main(["--json", address(url)]) == 0
+    (job,) = json.loads(capsys.readouterr().out)  # the one that is running
+    assert (job["name"], len(job["workers"])) == ("mine", 3)
+    assert main(["--json", "--job", "other", address(url)]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["reason"] == "done"
+
+
+def test_other_jobs_are_listed(url, mine, capsys):
+    assert post(f"{url}/api/v1/jobs/other", {"num_workers": 1})[0] == 200
+    assert main(["--job", "mine", address(url)]) == 0
+    assert "other" in capsys.readouterr().out
+
+
+def test_errors_in_one_sentence(url, capsys, monkeypatch):
+    def error(*words: str) -> str:
+        assert main(words) == 1
+        (line,) = capsys.readouterr().err.strip().splitlines()
+        return line
+
+    assert "no job 'nix'" in error("--job", "nix", address(url))
+    assert "no state server answers at 127.0.0.1:1: Connection refused" in error("127.0.0.1:1")
+    assert "should be host:port" in error("nonsense")
+
+
+def test_the_token(url, running, capsys, monkeypatch):
+    monkeypatch.setattr(running, "gate", gate.Gate("a-secret-token"))
+    monkeypatch.delenv("ESYNC_TOKEN", raising=False)
+    assert main([address(url)]) == 1
+    assert "ESYNC_TOKEN is not set" in capsys.readouterr().err
+    monkeypatch.setenv("ESYNC_TOKEN", "a-wrong-token")
+    assert main([address(url)]) == 1
+    assert "ESYNC_TOKEN is not the one" in capsys.readouterr().err
+    monkeypatch.setenv("ESYNC_TOKEN", "a-secret-token")
+    assert main([address(url)]) == 0
+
+
+def test_watching_goes_on_until_it_is_interrupted_and_needs_no_mxnet(url, mine):
+    without = "import sys; sys.modules['mxnet'] = None; from esync.status.__main__ import main; sys.exit(main())"
+    with subprocess.Popen(
+        [sys.executable, "-c", without, "--watch", address(url)],
+        cwd=ROOT, env=child.environment(PYTHONUNBUFFERED="1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True,
+    ) as process:  # fmt: skip
+        try:
+            assert "mine  running" in process.stdout.readline()
+            process.send_signal(2)
+            _, errors = process.communicate(timeout=20)
+            assert (process.returncode, errors) == (0, "")
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("words", [["--json", "--watch"], ["--jo", "x"], ["a:1", "b:2"]])
+def test_bad_usage(words, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == 2
