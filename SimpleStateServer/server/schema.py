@@ -20,7 +20,7 @@ Rank = Annotated[int, Field(ge=0, lt=config.MAX_WORKERS), _WHOLE]
 Workers = Annotated[int, Field(ge=1, le=config.MAX_WORKERS), _WHOLE]
 Count = Annotated[int, Field(ge=0, lt=10**9), _WHOLE]
 Positive = Annotated[int, Field(ge=1, lt=10**9), _WHOLE]
-Large = Annotated[int, Field(ge=0, lt=2**53), _WHOLE]  # what JSON numbers hold everywhere
+Large = Annotated[int, Field(ge=0, le=10**15), _WHOLE]  # few enough to be added up in every database
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Duration = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]  # seconds, few enough to be added up
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
