@@ -122,7 +122,8 @@ def kills(count: int, seed: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(count + 1):  # the last one only looks at what the one before has left
             rows.append(kill_once(Path(folder), chance, 0.3))
-        megabytes = sum(path.stat().st_size for path in next(Path(folder).glob("round-*")).glob("*")) / 1e6
+        sizes = (sum(file.stat().st_size for file in each.glob("*")) for each in Path(folder).glob("round-*"))
+        megabytes = max(sizes) / 1e6
     lost = [rows[i]["killed in"] - rows[i + 1]["round"] for i in range(count)]
     moments = Counter(row["moment"] for row in rows[:count])
     seconds = [each for row in rows for each in row["seconds"]]

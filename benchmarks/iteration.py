@@ -44,6 +44,9 @@ class NoExchange:
     def join(self, *terms: Any) -> None:
         """Nobody to join."""
 
+    def heartbeat(self) -> None:
+        """Nobody to tell."""
+
     def begin(self, *model: Any) -> Result:
         """Begin with the own weights."""
         return Result(0, 0, 0, 0.0, 0.0, False)
