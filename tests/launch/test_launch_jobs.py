@@ -199,7 +199,11 @@ def test_dry_run_prints_every_command_and_starts_nothing(tmp_path):
     ("words", "code", "message"),
     [
         (["none.yaml"], 2, "launch: error: none.yaml: No such file or directory\n"),
-        (["bad.yaml"], 2, "launch: error: bad.yaml:1: workers[0].devise: unknown key; known: host, device, count, step_time"),
+        (
+            ["bad.yaml"],
+            2,
+            "launch: error: bad.yaml:1: workers[0].devise: unknown key; known: host, device, count, step_time",
+        ),
         (["good.yaml", "--local-lr", "1", "--mode", "sync"], 2, "launch: error: good.yaml: train: --local-lr makes no"),
         (["good.yaml", "--rounds", "0"], 2, "'0' should be a whole number of 1 or more"),
         (["good.yaml", "--dry-run", "--json", "x"], 2, "--json tells how a job went; with --dry-run there is none"),
