@@ -47,9 +47,8 @@ def test_a_real_training_is_seen_live(page, photograph, launch, tmp_path):
     until(page, "document.querySelector('#verdict').textContent.includes('slowest is worker 2')")
     page.wait_for_selector("tr.slowest")
     assert "worker 2" in page.locator("tr.slowest").inner_text()
-    states = {"computing", "waiting", "exchanging"}
-    until(page, "[...document.querySelectorAll('td.state')].every(cell => cell.innerText !== 'not seen')")
-    assert set(page.locator("td.state").all_inner_texts()) <= states
+    states = "['computing', 'waiting', 'exchanging']"  # on a busy machine a worker may be silent for a moment
+    until(page, f"[...document.querySelectorAll('td.state')].every(cell => {states}.includes(cell.innerText))")
 
     for chart in ("timeline", "throughput", "traffic"):
         page.wait_for_selector(f"#{chart} canvas")
@@ -59,12 +58,15 @@ def test_a_real_training_is_seen_live(page, photograph, launch, tmp_path):
     label = page.locator("#throughput [role=img]").get_attribute("aria-label")
     assert re.fullmatch(r"Throughput in samples per second: [\d.]+ samples per second after \d:\d\d", label)
     for chart, rows in before.items():
+        if chart == "timeline":  # has the last rounds only
+            continue
         until(page, f"document.querySelectorAll('#{chart} tbody tr').length > {rows}")
     assert page.locator("#pulse").inner_text() == "live"
 
     # Figures of this training: three speeds, and an efficiency that is a share.
-    speeds = [float(text) for text in page.locator("#workers td:nth-child(3)").all_inner_texts()]
-    assert speeds[0] > speeds[1] > speeds[2] > 0
+    speed = "parseFloat(document.querySelectorAll('#workers td:nth-child(3)')[{}].innerText)"
+    fast, middle, slow = (speed.format(rank) for rank in range(3))
+    until(page, f"{fast} > {middle} && {middle} > {slow} && {slow} > 0")
     efficiency = page.locator("#tiles > div", has_text="efficiency").locator("dd").first.inner_text()
     assert 0 < int(efficiency.split()[0]) <= 100
 
