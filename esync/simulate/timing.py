@@ -11,6 +11,7 @@ import numpy as np
 from ..algorithms import Algorithm, Hyper, Surroundings, World
 from ..exchange.ledger import Limits
 from ..measure import Recorder
+from ..standing import Standing
 
 #: Network → trained values, and values that are averaged only (the same for all data sets with ten classes).
 SIZES = {
@@ -70,7 +71,7 @@ class TimedReplica:
         """Nothing is kept."""
 
 
-class TimedTrainer:
+class TimedTrainer(Standing):
     """Has what `training.train` and `rounds.RoundKeeper` use of a `Trainer`.
 
     Args:
@@ -87,47 +88,6 @@ class TimedTrainer:
         self.algorithm, self.world = algorithm, world
         self.replica = replica or TimedReplica()
         self._limits, self._capability = limits, capability
-
-    @property
-    def rank(self) -> int:
-        """This worker's slot."""
-        return self.algorithm.exchange.rank if self.algorithm.exchange is not None else 0
-
-    @property
-    def workers(self) -> int:
-        """Number of slots."""
-        return self.algorithm.exchange.workers if self.algorithm.exchange is not None else 1
-
-    @property
-    def round(self) -> int:
-        """Rounds completed."""
-        return self.algorithm.round
-
-    @property
-    def local_iterations(self) -> int:
-        """Local iterations of the round."""
-        return self.algorithm.local_iterations
-
-    @property
-    def exchanged(self) -> bool:
-        """Whether the last step ended in an exchange."""
-        return self.algorithm.exchanged
-
-    @property
-    def members(self) -> tuple[int, ...]:
-        """Ranks that take part in the rounds."""
-        result = self.algorithm.result
-        return result.members if result is not None and result.members else tuple(range(self.workers))
-
-    @property
-    def abandoned(self) -> bool:
-        """Whether the last step left its gradients unused."""
-        return self.algorithm.abandoned
-
-    @property
-    def finished(self) -> bool:
-        """Whether the run is over."""
-        return self.algorithm.finished
 
     def start(self) -> None:
         """Find the other workers."""
