@@ -10,6 +10,7 @@ import zmq
 from ..errors import ExpectedError
 from ..sockets import connections
 from .messages import WORKER, BadMessageError, Message, Node
+from .presence import Presence
 from .roster import SCHEDULER_ID, Roster, Sending
 
 log = logging.getLogger(__name__)
@@ -18,8 +19,6 @@ log = logging.getLogger(__name__)
 TICK = 0.2
 #: Seconds that a newcomer waits before the user hears of it.
 SURPLUS = 3.0
-#: Looks at which a process that has been there must be missing before it counts as gone.
-LOOKS = 2
 
 
 class ListenError(ExpectedError):
@@ -44,7 +43,7 @@ class Switchboard:
         self._receiver = self._context.socket(zmq.ROUTER)
         self._senders: dict[tuple[str, int], zmq.Socket[bytes]] = {}
         self._numbers: dict[str, str] = {}  # the address of each host as the kernel writes it
-        self._missing: dict[tuple[str, int], int] = {}  # address → looks since it was last seen, after it was seen
+        self._presence = Presence()
         self._surplus: dict[Node, float] = {}  # who waits for a place, and since when; infinite once that was said
         self._timestamp = 0
         try:
@@ -77,15 +76,14 @@ class Switchboard:
     def _look(self) -> None:
         """See who is gone, and let newcomers in."""
         established = {connection.there for connection in connections() if connection.established}
-        for node in self._roster.everyone():
-            address = (node.host, node.port)
+        known = self._roster.everyone()
+        addresses = {(node.host, node.port) for node in known}
+        for address in self._senders.keys() - addresses:  # it would go on trying to reach them
+            self._senders.pop(address).close()
+        for node in known:
             self._sender(node)
-            if (self._numbers[node.host], node.port) in established:
-                self._missing[address] = 0
-            elif address in self._missing:
-                self._missing[address] += 1
-        longest_first = sorted(self._missing.items(), key=lambda item: -item[1])
-        gone = [address for address, looks in longest_first if looks >= LOOKS]
+        there = {(host, port) for host, port in addresses if (self._numbers[host], port) in established}
+        gone = self._presence.look(known, there)
         self._send(self._roster.admit(gone))
         self._mention(self._roster.waiting())
 
