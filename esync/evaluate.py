@@ -16,11 +16,10 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 
-from . import config
+from . import config, priority
 from .engine import mx
 from .errors import ExpectedError
 from .handles import NotDoneError
@@ -30,12 +29,6 @@ from .replica import FlatArrays
 
 log = logging.getLogger(__name__)
 
-#: How much lower than normal the priority of the evaluating process is (nice): on a machine whose cores are all busy it
-#: still gets about a tenth of one, so that the accuracy arrives some day.
-NICENESS = 10
-#: Where Linux groups the processes of each session for a fair share of the processor, niceness only ranks them within
-#: their group; this is the file with the niceness of the group itself.
-GROUP_NICENESS = Path("/proc/self/autogroup")
 #: Images of one forward pass are fewer where they are large, by this many pixels in all.
 MOST_PIXELS = config.EVAL_BATCH_SIZE * 28 * 28
 
@@ -167,18 +160,11 @@ def accuracy(net: object, images: np.ndarray, labels: np.ndarray, size: int, con
     return right / len(images)
 
 
-def stand_back() -> None:
-    """Have this process, which leads a session of its own, compute only where nobody else wants to."""
-    os.nice(NICENESS)
-    with contextlib.suppress(OSError):  # a kernel without such groups
-        GROUP_NICENESS.write_text(str(NICENESS))
-
-
 def main(arguments: list[str]) -> int:
     """Answer every line on standard input with the accuracy of what is in the shared memory."""
     task = Task(**json.loads(arguments[0]))
     die_with_parent(task.parent)
-    stand_back()
+    priority.stand_back(priority.EVALUATING)
     from .data import load
 
     dataset = load(task.dataset, task.data_dir)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import __version__, config, program, progress
+from . import __version__, config, priority, program, progress
 from .arguments import build_parser, parse
 from .environment import ROLES, Cluster, state_server_address
 from .errors import ExpectedError
@@ -56,6 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
 
         return scheduler.main(arguments)
     options = parse(build_parser("python -m esync.worker", "Train a network on this device."), arguments)
+    priority.stand_back(priority.of_emulated(options.step_time))
     return program.run("worker", lambda watchdog: _work(options, watchdog))
 
 

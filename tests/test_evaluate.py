@@ -8,9 +8,10 @@ import pytest
 
 from esync.data import as_floats, load
 from esync.engine import mx
-from esync.evaluate import NICENESS, EvaluationError, EvaluationProcess, accuracy
+from esync.evaluate import EvaluationError, EvaluationProcess, accuracy
 from esync.handles import NotDoneError
 from esync.models import build
+from esync.priority import EVALUATING
 from esync.replica import Replica
 
 from . import child
@@ -218,10 +219,10 @@ def test_the_evaluating_process_stands_back_behind_everybody(data_dir):
         assert evaluation is not None
         evaluation.wait()
         number = process._process.pid
-        assert os.getpriority(os.PRIO_PROCESS, number) >= NICENESS
+        assert os.getpriority(os.PRIO_PROCESS, number) >= EVALUATING
         group = Path(f"/proc/{number}/autogroup")
         if group.exists() and Path("/proc/sys/kernel/sched_autogroup_enabled").read_text().strip() == "1":
             # Otherwise the group of its session would get as large a share of the processor as a worker's.
-            assert group.read_text().split()[-1] == str(NICENESS)
+            assert group.read_text().split()[-1] == str(EVALUATING)
     finally:
         process.close()
