@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from .checkpoint.store import write_file
 from .engine import mx
 from .errors import ExpectedError
+from .files import whole
 
 #: What all its files are called.
 NAME = "model"
@@ -41,7 +41,8 @@ def save(net: Any, folder: Path, shape: tuple[int, ...], context: Any, say: Call
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_file(folder / f"{NAME}.params", lambda path: net.save_parameters(str(path)))
+        with whole(folder / f"{NAME}.params") as path:
+            net.save_parameters(str(path))
         symbol, parameters = _export(net, folder, shape, context)
         problem = _to_onnx(symbol, parameters, folder / f"{NAME}.onnx", shape)
     except OSError as error:
@@ -62,9 +63,8 @@ def _export(net: Any, folder: Path, shape: tuple[int, ...], context: Any) -> tup
     try:
         net.export(str(beside))
         for source, target in zip(written, named, strict=True):
-            with open(source, "rb+") as file:
-                os.fsync(file.fileno())
-            os.replace(source, target)
+            with whole(target) as path:
+                source.rename(path)
     finally:
         for source in written:
             source.unlink(missing_ok=True)
@@ -78,12 +78,10 @@ def _to_onnx(symbol: Path, parameters: Path, target: Path, shape: tuple[int, ...
     except ImportError:
         return "the package onnx is not installed (pip install 'esync[onnx]')"
 
-    def write(path: Path) -> None:
-        mx.onnx.export_model(str(symbol), str(parameters), [shape], np.float32, str(path))
-
     logging.disable(logging.WARNING)  # the exporter tells the root logger what it does
     try:
-        write_file(target, write)
+        with whole(target) as path:
+            mx.onnx.export_model(str(symbol), str(parameters), [shape], np.float32, str(path))
     except OSError:
         raise
     except Exception as error:  # whatever the exporter stumbles over

@@ -5,7 +5,6 @@ A thread writes them, so that a slow disk holds no training up; every file is co
 
 import fcntl
 import json
-import os
 import queue
 import shutil
 import threading
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from .errors import ExpectedError
+from .files import write_whole
 
 RUN_FILE = "run.json"
 MODEL_FOLDER = "model"  # the final model of rank 0
@@ -22,20 +22,6 @@ LOCK_FILE = ".lock"
 
 class LogDirectoryError(ExpectedError):
     """The log directory cannot be used; the message names it and says why."""
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write beside, flush to the disk, rename: the file is there as a whole, or not at all."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(beside, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
 
 
 def claim(log_dir: Path, device: str, overwrite: bool, rounds: int = 0, rank: int = -1) -> tuple[Path, TextIO]:
@@ -119,7 +105,7 @@ class RoundLog:
     ) -> None:
         self.folder, self._lock = claim(Path(log_dir), device, overwrite, rounds, rank)
         self._rounds: dict[int, dict[str, Any]] = {}  # those that may still get an accuracy
-        self._queue: queue.SimpleQueue[tuple[Path, str] | threading.Event | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[Path, bytes] | threading.Event | None] = queue.SimpleQueue()
         self._failure: OSError | None = None
         self._thread = threading.Thread(target=self._write, name="round log", daemon=True)
         self._thread.start()
@@ -172,7 +158,7 @@ class RoundLog:
 
     def _put(self, path: Path, content: dict[str, Any]) -> None:
         self._check()
-        self._queue.put((path, json.dumps(content)))
+        self._queue.put((path, json.dumps(content).encode()))
 
     def _check(self) -> None:
         if self._failure is not None:
@@ -184,7 +170,7 @@ class RoundLog:
                 item.set()
                 continue
             try:
-                write_atomically(*item)
+                write_whole(*item)
             except OSError as error:
                 self._failure = error
                 return

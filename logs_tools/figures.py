@@ -11,8 +11,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from esync.files import write_whole
 from logs_tools.comparison import DeviceFigures, RunFigures
-from logs_tools.files import write_whole
 from logs_tools.modes import STANDALONE
 from logs_tools.style import COLOURS, FORMATS, LEGEND, LINES, MARKERS, NON_IID_HATCH, STYLE, colour, label, pale
 

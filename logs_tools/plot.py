@@ -21,9 +21,9 @@ from matplotlib.figure import Figure
 from rich.progress import track
 
 from esync import config
+from esync.files import write_whole
 from logs_tools import figures, terminal
 from logs_tools.comparison import RunFigures, as_json, run_figures
-from logs_tools.files import write_whole
 from logs_tools.modes import BASELINE, BY_FOLDER, MODES, STANDALONE
 from logs_tools.summary_file import SummaryError, load_summary
 from logs_tools.tables import comparison_text

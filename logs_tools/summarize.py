@@ -20,9 +20,9 @@ if not __package__:  # started as a file: imports start at the checkout, as they
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from esync import config
+from esync.files import write_whole
 from logs_tools import terminal
 from logs_tools.collect import ModeReport, summarize_mode
-from logs_tools.files import write_whole
 from logs_tools.modes import BY_FOLDER, MODES, Mode
 
 

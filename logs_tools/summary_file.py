@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from logs_tools.files import write_whole
+from esync.files import write_whole
 
 
 class SummaryError(Exception):

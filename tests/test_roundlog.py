@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from esync.roundlog import LogDirectoryError, RoundLog, claim, write_atomically
+from esync.roundlog import LogDirectoryError, RoundLog, claim
 
 from . import child
 
@@ -57,15 +57,6 @@ def test_a_round_is_there_before_its_accuracy(tmp_path):
         time.sleep(0.01)
     assert read(log.folder / "iter-1.txt") == ENTRY
     log.close()
-
-
-def test_a_file_appears_as_a_whole_or_not_at_all(tmp_path):
-    path = tmp_path / "iter-1.txt"
-    write_atomically(path, "first")
-    with pytest.raises(UnicodeEncodeError):
-        write_atomically(path, "second \udcff")
-    assert path.read_text() == "first"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_killed_writer_leaves_no_truncated_file(tmp_path):

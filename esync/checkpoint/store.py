@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..files import flush_folder, whole
 from .errors import CheckpointError
 
 log = logging.getLogger(__name__)
@@ -118,13 +119,13 @@ class Store:
         folder = self.directory / f"round-{round_}"
         try:
             folder.mkdir(exist_ok=True)
-            _flush_directory(self.directory)
+            flush_folder(self.directory)
             (folder / self._name).unlink(missing_ok=True)  # what replaces a part must not pass for it half written
             files = {name: _write(folder / name, writer) for name, writer in writers.items()}
-            _flush_directory(folder)
+            flush_folder(folder)
             content = {"format": FORMAT, "round": round_, **facts, "files": files}
             _write(folder / self._name, lambda path: _write_text(path, json.dumps(_sealed(content), indent=1)))
-            _flush_directory(folder)
+            flush_folder(folder)
         except OSError as error:
             raise CheckpointError(f"cannot write a checkpoint to {folder}: {error.strerror or error}") from None
         return Part(folder, content)
@@ -179,11 +180,6 @@ class Store:
         return Part(folder, content)
 
 
-def write_file(path: Path, writer: Writer) -> None:
-    """Write one file beside its place, flush it to the disk, rename it."""
-    _write(path, writer)
-
-
 def _round(folder: Path) -> int:
     return int(folder.name.removeprefix("round-"))
 
@@ -196,17 +192,9 @@ def _sealed(content: dict[str, Any]) -> dict[str, Any]:
 
 def _write(path: Path, writer: Writer) -> dict[str, Any]:
     """Write a file; its size and checksum."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    with whole(path) as beside:
         writer(beside)
-        facts = {"bytes": beside.stat().st_size, "sha256": _digest(beside)}
-        with open(beside, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
-    return facts
+        return {"bytes": beside.stat().st_size, "sha256": _digest(beside)}
 
 
 def _write_text(path: Path, text: str) -> None:
@@ -224,12 +212,3 @@ def _digest(path: Path) -> str:
 def _chunks(file: Any) -> Iterator[bytes]:
     while chunk := file.read(CHUNK):
         yield chunk
-
-
-def _flush_directory(path: Path) -> None:
-    """Names are on the disk, too."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -7,7 +7,6 @@ checksum, and only then is it renamed. So whatever interrupts a fetch, the next 
 import contextlib
 import fcntl
 import hashlib
-import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from rich.console import Console
 
 from esync import config
 
+from ..files import flush_folder, leftovers, whole
 from .debian import unpacked
 from .download import CHUNK, download
 from .errors import DataError
@@ -23,7 +23,6 @@ from .idx import decompress
 from .registry import Entry, IdxFile
 
 SOURCES = ("auto", "apt", "download")
-PARTIAL = ".part"  # ends the name of a file that is not whole yet
 
 
 def fetch(
@@ -132,21 +131,14 @@ def _from_mirrors(
 
 def _place(chunks: Iterable[bytes], file: IdxFile, folder: Path, origin: str) -> None:
     """Write a file beside its place, check it, and rename it into place; leave nothing there if any of it fails."""
-    partial = folder / f"{file.name}{PARTIAL}"
-    try:
+    for left in leftovers(folder / file.name):  # the caller is alone in this folder
+        left.unlink()
+    with whole(folder / file.name) as partial:
         with open(partial, "wb") as out:
-            for chunk in chunks:
-                out.write(chunk)
-            out.flush()
-            os.fsync(out.fileno())
+            out.writelines(chunks)
         if fault := _fault(partial, file):
             raise DataError(origin, fault)
-        partial.replace(folder / file.name)
-    finally:
-        partial.unlink(missing_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY)
-    os.fsync(descriptor)  # the new name, too, outlives a power cut
-    os.close(descriptor)
+    flush_folder(folder)
 
 
 @contextlib.contextmanager

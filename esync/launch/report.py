@@ -8,10 +8,10 @@ from typing import Any
 
 from logs_tools.collect import summarize_mode
 from logs_tools.comparison import RunFigures, run_figures
-from logs_tools.files import write_whole
 from logs_tools.modes import BY_FOLDER
 
 from .. import config
+from ..files import write_whole
 from .folders import PROCESSES
 from .rows import clock
 from .spec import Plan

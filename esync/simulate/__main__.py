@@ -9,10 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from logs_tools.files import write_whole
-
 from .. import arguments
 from ..errors import ExpectedError
+from ..files import write_whole
 from ..launch import flags
 from ..launch.description import DescriptionError
 from ..launch.rows import clock

@@ -15,8 +15,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from logs_tools.files import write_whole
-
+from ..files import write_whole
 from ..launch import flags
 from ..launch.description import DescriptionError
 from ..launch.rows import clock

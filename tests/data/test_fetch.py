@@ -13,7 +13,8 @@ from tiny_dataset import CONTENTS, ENTRY
 from esync import config
 from esync.data import DataError, load
 from esync.data.__main__ import main
-from esync.data.fetch import PARTIAL, faults, fetch
+from esync.data.fetch import faults, fetch
+from esync.files import leftovers
 
 IMAGES, LABELS = ENTRY.train.images.name, ENTRY.train.labels.name
 TROUBLE = {
@@ -131,14 +132,14 @@ def test_a_killed_fetch_leaves_nothing_that_looks_whole(tmp_path, mirror, number
     folder = tmp_path / ENTRY.name
     process = start_fetch(tmp_path, mirror)
     assert mirror.stalled.wait(120)
-    while not (folder / f"{LABELS}{PARTIAL}").exists():
+    while not leftovers(folder / LABELS):
         time.sleep(0.01)
     process.send_signal(number)
     _, errors = process.communicate(timeout=120)
     left = {path.name for path in folder.iterdir()}
     if number == signal.SIGKILL:
         assert process.returncode == -number
-        assert left == {IMAGES, f"{LABELS}{PARTIAL}"}
+        assert left == {IMAGES, leftovers(folder / LABELS)[0].name}
     else:
         assert process.returncode == 1
         assert left == {IMAGES}
@@ -148,6 +149,7 @@ def test_a_killed_fetch_leaves_nothing_that_looks_whole(tmp_path, mirror, number
     again = start_fetch(tmp_path, mirror)
     again.communicate(timeout=120)
     assert again.returncode == 0
+    assert not leftovers(folder / LABELS)
     assert_whole(tmp_path)
     assert mirror.requests.count(IMAGES) == 1
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from logs_tools.files import write_whole
+from esync.files import write_whole
 
 
 def test_a_file_is_replaced_and_nothing_stays_beside_it(tmp_path: Path) -> None:

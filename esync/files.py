@@ -1,0 +1,52 @@
+"""Files that are there as a whole or not at all: written beside their place, flushed to the disk, renamed."""
+
+import contextlib
+import glob
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """The path at which to write what shall appear at `path` when the block ends; an exception leaves `path` as it was.
+
+    The name begins with a dot and ends in this process's id, so nobody takes it for the file itself, and two processes
+    do not meet there.
+
+    Raises:
+        OSError: it cannot be flushed or renamed; nothing is left behind then.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield beside
+        with open(beside, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def leftovers(path: Path) -> list[Path]:
+    """What processes that were killed have left beside `path`."""
+    return sorted(path.parent.glob(f".{glob.escape(path.name)}.*"))
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Have `content` at `path`; a reader sees the old file or the new one, never a part.
+
+    Raises:
+        OSError: the folder cannot be made or the file cannot be written; nothing is left behind then.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole(path) as beside:
+        beside.write_bytes(content)
+
+
+def flush_folder(path: Path) -> None:
+    """The names in a folder, too, outlive a power cut."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
