@@ -63,7 +63,9 @@ def end(service: Service, call: Call) -> Answer:
 
 def jobs(service: Service, call: Call) -> Answer:
     """List the jobs."""
-    return answers.model(schema.JobList(jobs=live.summaries(service.jobs.all())))
+    return answers.model(
+        schema.JobList(jobs=live.summaries(service.jobs.all()), history=service.history.ready.is_set())
+    )
 
 
 def job(service: Service, call: Call) -> Answer:

@@ -128,9 +128,10 @@ class JobSummary(BaseModel):
 
 
 class JobList(BaseModel):
-    """The jobs that this server coordinates, the newest first."""
+    """The jobs that this server coordinates, the newest first; whether the database of the history is open yet."""
 
     jobs: list[JobSummary]
+    history: bool
 
 
 class WorkerView(BaseModel):

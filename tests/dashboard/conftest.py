@@ -37,20 +37,12 @@ def browser():
 
 @pytest.fixture
 def page(browser):
-    """A page; `page.complaints` is what it has complained about on its console.
-
-    Chromium's own word on an answer 503 is left out: that is how the server says that its history is not open yet.
-    """
-
-    def complain(message) -> None:
-        if message.type in ("error", "warning") and "status of 503" not in message.text:
-            page.complaints.append(message.text)
-
+    """A page; `page.complaints` is what it has complained about on its console."""
     context = browser.new_context(viewport=DESKTOP, color_scheme="light", reduced_motion="reduce")
     page = context.new_page()
     page.set_default_timeout(60_000)
     page.complaints = []
-    page.on("console", complain)
+    page.on("console", lambda message: message.type in ("error", "warning") and page.complaints.append(message.text))
     page.on("pageerror", lambda error: page.complaints.append(str(error)))
     yield page
     context.close()

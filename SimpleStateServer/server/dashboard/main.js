@@ -15,13 +15,16 @@ const PATIENT = 10; // an answer may take this share of the time between two que
 const history = new HistoryView();
 const finished = new FinishedView();
 let job = null; // as the server showed it last
+let hasHistory = false; // whether the database can be asked; when the server starts it has to be opened first
 let answered = 0; // when it last did
 let lostSince = 0;
 
 // --- what is asked ----------------------------------------------------------------------------------------------
 
 async function live() {
-  const { jobs } = await ask("jobs");
+  const { jobs, history: isOpen } = await ask("jobs");
+  if (isOpen && !hasHistory) runs.soon();
+  hasHistory = isOpen;
   showJobs(jobs);
   const wanted = jobs.find((one) => one.name === chosenName()) ?? jobs.find((one) => one.state === "running") ?? jobs[0];
   byId("empty").hidden = jobs.length > 0;
@@ -38,7 +41,7 @@ async function live() {
 }
 
 async function pastOfJob() {
-  const isWritten = job && (job.totals || job.now - job.started > 3); // before that, the database knows nothing of it
+  const isWritten = hasHistory && job && (job.totals || job.now - job.started > 3); // before that, the database knows nothing of it
   if (isWritten) await history.update(job);
   return Boolean(isWritten);
 }
@@ -149,6 +152,6 @@ byId("leave").addEventListener("click", () => showLogin(""));
 
 const past = repeat(pastOfJob, PAST);
 const now = repeat(live, LIVE);
-const runs = repeat(() => finished.update(), RUNS);
+const runs = repeat(() => hasHistory && finished.update(), RUNS);
 addEventListener("hashchange", () => now.soon());
 document.addEventListener("visibilitychange", () => document.hidden || [now, past, runs].forEach((loop) => loop.soon()));
