@@ -63,7 +63,9 @@ setup(
     long_description=(HERE / "README.md").read_text(encoding="utf-8") if (HERE / "README.md").exists() else "",
     long_description_content_type="text/markdown",
     python_requires=">=3.10,<3.14",
-    packages=find_packages(include=["esync", "esync.*", "SimpleStateServer", "SimpleStateServer.*", "logs_tools"]),
+    packages=find_packages(
+        include=["esync", "esync.*", "SimpleStateServer", "SimpleStateServer.*", "logs_tools", "logs_tools.*"]
+    ),
     package_data={"SimpleStateServer.server": ["dashboard/*", "dashboard/uplot/*"]},  # the dashboard's files
     install_requires=BASE,
     extras_require=EXTRAS,

@@ -1,0 +1,1 @@
+"""Reading Sync-Switch runs, published ones and our own: files, names, job logs, groups, figures."""

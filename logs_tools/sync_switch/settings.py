@@ -1,0 +1,147 @@
+"""Which setting a run belongs to: by the names of the published folders, checked against its last step."""
+
+import re
+from dataclasses import dataclass, replace
+
+BSP, ASP = "BSP", "ASP"
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What the runs of one published folder have in common.
+
+    Attributes:
+        title: for people.
+        steps: total work in steps of ASP: one worker's gradient each.
+        workers: how many there were.
+    """
+
+    title: str
+    steps: int
+    workers: int
+
+    @property
+    def overshoot(self) -> int:
+        """Steps that ASP goes too far at its end, because gradients are still under way then."""
+        return 2 * (self.workers - 1)
+
+    def share(self, order: str, last: int) -> float:
+        """BSP's share of the work, from the global step that a run with one switch has ended at."""
+        if order == "10":
+            switch = round((self.steps + self.overshoot - last) / (self.workers - 1), -1)
+            return switch * self.workers / self.steps
+        switch = (last - self.steps / self.workers) * self.workers / (self.workers - 1)
+        return 1 - switch / self.steps
+
+
+#: Folder → what was run there.
+SETUPS = {
+    "baseline": Setup("CIFAR-10, ResNet-32, 8 workers", 64_000, 8),
+    "switch_exp": Setup("CIFAR-10, ResNet-32, 8 workers", 64_000, 8),
+    "straggler": Setup("CIFAR-10, ResNet-32, 8 workers, stragglers", 64_000, 8),
+    "cifar100_res50": Setup("CIFAR-100, ResNet-50, 8 workers", 128_000, 8),
+    "cluster_16": Setup("CIFAR-10, ResNet-32, 16 workers", 64_000, 16),
+}
+
+#: Runs that cannot be compared with the others of their folder, and why.
+NOT_COMPARABLE = {
+    ("baseline", "asp"): "a run of 23,400 steps, with another loss",
+    ("baseline", "bsp"): "a run of 23,400 steps, with another loss",
+    ("baseline", "bsp_1"): "made on machines half as fast",
+}
+#: Folders whose runs belong to none of the published figures.
+EXPERIMENTS = {
+    "dynamic": "switched when the loss stagnated; dropped by the authors",
+    "momentum_tunning": "tries what becomes of momentum at the switch",
+}
+
+#: What the share by the last step may differ by from the share in a name, which is rounded: 12 stands for 12.5.
+ROUNDED = 0.012
+
+_STRAGGLERS = re.compile(
+    r"(?P<policy>baseline|policy1|policy2)_freq(?P<times>\d+)_(?P<workers>\d+)str?aggler_(?P<delay>\d+)ms_run\d+"
+)
+POLICIES = {"baseline": "none", "policy1": "greedy", "policy2": "elastic"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What distinguishes groups of runs from one another.
+
+    Attributes:
+        order: of the segments, 1 is BSP and 0 is ASP.
+        share: of the work that is done in BSP, 0 to 1.
+        policy: against stragglers; "" where none were injected.
+        scenario: which stragglers; "" for none.
+    """
+
+    order: str
+    share: float
+    policy: str = ""
+    scenario: str = ""
+
+    @property
+    def label(self) -> str:
+        """As tables name it."""
+        if self.policy:
+            return f"{self.policy} ({self.scenario})"
+        if self.order == "1":
+            return BSP
+        if self.order == "0":
+            return ASP
+        parts = {"1": f"B{100 * self.share:g}", "0": f"A{100 * (1 - self.share):g}"}
+        if len(self.order) != 2:
+            return f"{self.order} {parts['1']}"
+        return "-".join(parts[segment] for segment in self.order)
+
+    @property
+    def place(self) -> tuple[str, int, float, str]:
+        """Where it stands in a table: BSP, ASP, then ascending shares; other orders and stragglers behind."""
+        kind = {"1": 0, "0": 1, "10": 2, "01": 3}.get(self.order, 4)
+        return self.scenario, kind if not self.policy else 5, self.share, self.policy
+
+
+def published_setting(folder: str, name: str) -> Setting | None:
+    """The setting that the name of a published run tells; None where it follows no published pattern."""
+    if folder == "straggler":
+        found = _STRAGGLERS.fullmatch(name)
+        if found is None:
+            return None
+        times = "once" if found["times"] == "1" else f"{found['times']} times"
+        workers = "1 worker" if found["workers"] == "1" else f"{found['workers']} workers"
+        return Setting("10", 0.05, POLICIES[found["policy"]], f"{workers} {times} {found['delay']} ms")
+    if folder == "switch_exp" and (found := re.fullmatch(r"([ab])(\d+)[-_]([ab])(\d+)(?:[-_]run\d+)?", name)):
+        first, share, second, other = found.groups()
+        if first == second:
+            return None
+        order = "10" if first == "b" else "01"
+        return Setting(order, int(share if first == "b" else other) / 100)
+    if folder in ("baseline", "cifar100_res50") and (found := re.fullmatch(r"(asp|bsp)_\d+", name)):
+        return Setting("1", 1.0) if found[1] == "bsp" else Setting("0", 0.0)
+    if folder == "cifar100_res50" and (found := re.fullmatch(r"(\d+)_(\d+)_\d+", name)):
+        return Setting("10", int(found[1]) / 100)
+    if folder == "cluster_16" and (found := re.fullmatch(r"(bsp|5050)_run\d+", name)):
+        return Setting("1", 1.0) if found[1] == "bsp" else Setting("10", 0.5)
+    return None
+
+
+def corrected(setting: Setting, setup: Setup, last: int) -> tuple[Setting, str]:
+    """The setting by the last step, and a remark where the name says something else.
+
+    Raises:
+        ValueError: the last step fits no run of this setup.
+    """
+    if len(setting.order) != 2:
+        whole = setup.steps if setting.order == "0" else setup.steps // setup.workers
+        if abs(last - whole) > max(setup.overshoot, 0.05 * whole):
+            raise ValueError(f"it ended at step {last}, where {setting.label} ends at {whole}")
+        return setting, ""
+    if setting.policy:  # these ran 5 %; their names tell no share
+        return setting, ""
+    share = setup.share(setting.order, last)
+    if not -ROUNDED < share < 1 + ROUNDED:
+        raise ValueError(f"it ended at step {last}, which fits no share of BSP")
+    exact = replace(setting, share=round(share, 4))
+    if abs(share - setting.share) <= ROUNDED:
+        return exact, ""
+    return exact, f"its name says {setting.label}, its last step {last} says {exact.label}; counted as the latter"
