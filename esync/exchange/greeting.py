@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .. import __version__
-from . import wire
+from . import Service, wire
 from .layout import Layout
 from .ledger import Limits
 from .resumption import Books, Offers
@@ -92,6 +92,17 @@ class Greeting:
     offers: Offers = field(default_factory=Offers)
     protocol: int = wire.PROTOCOL
     version: str = __version__
+
+    @classmethod
+    def asking_for(cls, service: Service, **fields: Any) -> "Greeting":
+        """The greeting of a worker that wants this service; `fields` are the other attributes."""
+        return cls(
+            rule=service.rule,
+            options=service.options,
+            synchronous=service.synchronous,
+            private=service.private,
+            **fields,
+        )
 
     def layout(self) -> Layout:
         """How this worker's model is cut into buckets."""

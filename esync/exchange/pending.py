@@ -22,23 +22,21 @@ class PendingExchange:
     worker any more.
     """
 
-    def __init__(
-        self, exchange: "KVStoreExchange", model: Model, statistics: bool, sequence: int, begun: float
-    ) -> None:
+    def __init__(self, exchange: "KVStoreExchange", model: Model, statistics: bool, begun: float) -> None:
         self._exchange = exchange
         self._model = model
         self._statistics = statistics
-        self._sequence = sequence
+        self._sequence = exchange.line.sequence
         self._begun = begun
         self._statuses: list[Any] = []  # of the servers that are done, in order
         self._result: Result | None = None
 
     def done(self) -> bool:
         """Look once; raises JobAbortedError when the run has failed meanwhile."""
-        exchange = self._exchange
-        while len(self._statuses) < exchange.servers:
-            self._latest = exchange.status(len(self._statuses))
-            if self._latest["acknowledged"][exchange.rank] < self._sequence:
+        line = self._exchange.line
+        while len(self._statuses) < line.servers:
+            self._latest = line.status(len(self._statuses))
+            if self._latest["acknowledged"][line.rank] < self._sequence:
                 return False
             self._statuses.append(self._latest)
         return True
@@ -57,7 +55,7 @@ class PendingExchange:
     def wait(self) -> Result:
         """Poll with short pauses, growing while nothing happens, until `result` is there."""
         pause = FIRST_PAUSE
-        with self._exchange.patience("the other workers' commits at", "") as wait:
+        with self._exchange.line.patience("the other workers' commits at", "") as wait:
             while not self.done():
                 wait.what = f"the commit of {self._missing()}"
                 wait.check()

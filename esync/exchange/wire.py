@@ -97,6 +97,13 @@ def header_of(bucket: np.ndarray) -> np.ndarray:
     return bucket[:HEADER_ELEMENTS].view(HEADER)[0]
 
 
+def stamp(bucket: np.ndarray, kind: int, rank: int, nonce: int, sequence: int, index: int) -> None:
+    """Write the header of bucket number `index` in front of its values (float32)."""
+    header = header_of(bucket)
+    header["kind"], header["rank"], header["nonce"] = kind, rank, nonce
+    header["sequence"], header["bucket"] = sequence, index
+
+
 def message(kind: int, **fields: Any) -> np.ndarray:
     """A MESSAGE record; text may be a str of any length and is cut to what fits."""
     record = np.zeros((), MESSAGE)

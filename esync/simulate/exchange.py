@@ -1,11 +1,8 @@
 """The exchange in virtual time: the wire protocol's steps, over the modelled network, to the real parameter servers."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import simpy
 
 from .. import config
 from ..exchange import (
@@ -24,50 +21,13 @@ from ..exchange import (
 from ..exchange.greeting import Greeting
 from ..exchange.layout import Bucket, Layout
 from ..exchange.ledger import Limits
-from ..exchange.pending import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH
+from ..exchange.pending import LONGEST_PAUSE
 from ..exchange.resumption import Offers
-from ..handles import NotDoneError
-from .engine import Engine
-from .network import Network
+from ..exchange.takeover import exchanges_behind
+from .pending import Delivery, PendingExchange
+from .pulling import pull
 from .servers import ServerNode, Sizes
-
-
-@dataclass(eq=False)
-class ServerSide:
-    """What all workers of a modelled cluster share: the servers, the network, and who has come.
-
-    Args:
-        engine: whose time.
-        network: between all hosts.
-        nodes: the servers.
-        slots: number of workers.
-        model: weights and statistics of the model whose bytes go over the wire, where a smaller one stands for it.
-    """
-
-    engine: Engine
-    network: Network
-    nodes: list[ServerNode]
-    slots: int
-    model: tuple[int, int] | None = None
-    bucket_elements: int = config.BUCKET_ELEMENTS
-    here: set[int] = field(default_factory=set)
-    nonces: int = 0
-
-    def __post_init__(self) -> None:
-        self.everyone = tuple(range(self.slots))
-        self.everyone_here = self.engine.event()
-        self.waiting: dict[int, PendingExchange] = {}
-        self.sizes: Sizes | None = None
-        self._seen: list[tuple[int, str]] = []
-
-    def changed(self, rank: int) -> None:
-        """A server has handled a message of this rank: those whose payload has been used need not wait any longer."""
-        state = [(node.ledger.version, node.ledger.failure) for node in self.nodes]
-        ranks = [rank] if state == self._seen else list(self.waiting)
-        self._seen = state
-        for each in ranks:
-            if each in self.waiting and self.waiting[each].look():
-                del self.waiting[each]
+from .serverside import ServerSide
 
 
 class SimulatedExchange(Exchange):
@@ -82,7 +42,7 @@ class SimulatedExchange(Exchange):
     """
 
     def __init__(self, service: Service, side: ServerSide, host: str, rank: int, owner: object) -> None:
-        self._service, self.side, self.host, self._owner = service, side, host, owner
+        self._service, self.side, self.host, self.owner = service, side, host, owner
         self.rank, self.workers = rank, side.slots
         self.replacement, self.exchanges = False, 0
         self.job, self.resume_at = 0, -1  # no checkpoints are written here
@@ -106,7 +66,8 @@ class SimulatedExchange(Exchange):
         """See `Exchange.join`."""
         side, service = self.side, self._service
         side.engine.settle()
-        greeting = Greeting(
+        greeting = Greeting.asking_for(
+            service,
             rank=self.rank,
             nonce=self.nonce,
             slots=self.workers,
@@ -114,10 +75,6 @@ class SimulatedExchange(Exchange):
             statistics=statistics,
             servers=len(side.nodes),
             bucket_elements=side.bucket_elements,
-            rule=service.rule,
-            options=service.options,
-            synchronous=service.synchronous,
-            private=service.private,
             limits=limits,
             agreement=agreement,
         )
@@ -132,10 +89,9 @@ class SimulatedExchange(Exchange):
         self.replacement = bool(side.nodes[0].ledger.arrivals[self.rank] > 1)
         if self.replacement and service.synchronous:
             self._fall_in()
-        # As the real exchange does it: what was left half done is done once more, unless its round is over.
         acknowledged = [int(node.ledger.acknowledged[self.rank]) for node in side.nodes]
-        over = service.synchronous and len({node.ledger.round for node in side.nodes}) == 1
-        self.exchanges = self.sequence = max(acknowledged) if over else min(acknowledged)
+        rounds = [node.ledger.round for node in side.nodes]
+        self.exchanges = self.sequence = exchanges_behind(acknowledged, rounds, service.synchronous)
 
     def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
         """See `Exchange.begin`."""
@@ -194,7 +150,7 @@ class SimulatedExchange(Exchange):
             size = self.sizes.pushed[plain][node.shard]
             messages = self.sizes.buckets[plain][node.shard] + 1
             self.sent += size + wire.MESSAGE.itemsize
-            self._send(node, size, messages, _Delivery(self, node, pushes[node.shard], message))
+            self._send(node, size, messages, Delivery(self, node, pushes[node.shard], message))
         return pending
 
     def heartbeat(self) -> None:
@@ -250,45 +206,9 @@ class SimulatedExchange(Exchange):
 
     def pull(self, channel: int, statistics: bool, model: Model) -> None:
         """Ask every server for its part of the model and wait for it."""
-        side, engine = self.side, self.side.engine
-        plain = int(not statistics)
-        engine.settle()
-        arrivals: list[simpy.Event] = []
-        answers: list[tuple[Bucket, np.ndarray]] = []
-        for node in side.nodes:
-            arrived = engine.event()
-            arrivals.append(arrived)
-            size, messages = self.sizes.pushed[plain][node.shard], self.sizes.buckets[plain][node.shard]
-            self.received += size
-            answer = self._answering(node, channel, statistics, size, messages, answers, arrived)
-            engine.call_at(engine.now + self.round_trip(node) / 2, answer)
-        for node, arrived in zip(side.nodes, arrivals, strict=True):
-            engine.wait(arrived, f"the model from server {node.shard}")
-        for bucket, values in answers:
-            model.write(bucket.statistics, bucket.start, values)
+        pull(self, channel, statistics, model)
 
     # --- helpers ------------------------------------------------------------------------------------------------
-
-    def _answering(
-        self,
-        node: ServerNode,
-        channel: int,
-        statistics: bool,
-        size: float,
-        messages: int,
-        answers: list[tuple[Bucket, np.ndarray]],
-        arrived: simpy.Event,
-    ) -> Callable[[], None]:
-        """What a server does when the request for its part of the model has come."""
-
-        def hand_out() -> None:
-            for bucket in self.layout.buckets:
-                if bucket.shard == node.shard and (statistics or not bucket.statistics):
-                    values = node.values(self.layout.key(bucket, channel))
-                    answers.append((bucket, values[wire.HEADER_ELEMENTS :]))
-            self.side.network.send(node.model.host, self.host, size, arrived.succeed, self._owner)
-
-        return lambda: node.occupy(messages, size, hand_out)
 
     def _buckets(self, kind: int, values: Source, statistics: Source | None) -> list[tuple[Bucket, np.ndarray]]:
         """The buckets of a payload as they go over the wire."""
@@ -298,9 +218,7 @@ class SimulatedExchange(Exchange):
             if source is not None:
                 array = np.empty(wire.HEADER_ELEMENTS + bucket.stop - bucket.start, np.float32)
                 array[: wire.HEADER_ELEMENTS] = 0
-                header = wire.header_of(array)
-                header["kind"], header["rank"], header["nonce"] = kind, self.rank, self.nonce
-                header["sequence"], header["bucket"] = self.sequence, bucket.index
+                wire.stamp(array, kind, self.rank, self.nonce, self.sequence, bucket.index)
                 source.read(bucket.start, bucket.stop, array[wire.HEADER_ELEMENTS :])
                 buckets.append((bucket, array))
         return buckets
@@ -310,85 +228,9 @@ class SimulatedExchange(Exchange):
 
     def _tell(self, node: ServerNode, kind: int, **fields: Any) -> None:
         self.sent += wire.MESSAGE.itemsize
-        self._send(node, 0.0, 1, _Delivery(self, node, [], self._message(kind, **fields)))
+        self._send(node, 0.0, 1, Delivery(self, node, [], self._message(kind, **fields)))
 
-    def _send(self, node: ServerNode, size: float, messages: int, delivery: "_Delivery") -> None:
+    def _send(self, node: ServerNode, size: float, messages: int, delivery: "Delivery") -> None:
         total = size + wire.MESSAGE.itemsize
         arrive = lambda: node.occupy(messages, total, delivery.handle)  # noqa: E731
-        self.side.network.send(self.host, node.model.host, total, arrive, self._owner)
-
-
-@dataclass(eq=False)
-class _Delivery:
-    """A payload with its message, or a message alone, on its way to a server."""
-
-    exchange: SimulatedExchange
-    node: ServerNode
-    pushes: list[tuple[int, np.ndarray]]
-    message: Any
-
-    def handle(self) -> None:
-        """The server has handled it."""
-        self.node.take(self.pushes)
-        self.node.say(self.message)
-        self.exchange.side.changed(self.exchange.rank)
-
-
-class PendingExchange:
-    """The handle of an exchange."""
-
-    def __init__(
-        self, exchange: SimulatedExchange, model: Model, statistics: bool, sequence: int, begun: float
-    ) -> None:
-        self._exchange, self._model, self._statistics = exchange, model, statistics
-        self._sequence, self._begun = sequence, begun
-        self._used = exchange.side.engine.event()
-        self._result: Result | None = None
-
-    def look(self) -> bool:
-        """Whether all servers have dealt with this payload, or the run has failed; called when one of them has."""
-        exchange = self._exchange
-        for node in exchange.side.nodes:
-            if not node.ledger.failure and node.ledger.acknowledged[exchange.rank] < self._sequence:
-                return False
-        engine = exchange.side.engine
-        noticed = max(noticed_at(self._begun, engine.now, exchange.round_trip(node)) for node in exchange.side.nodes)
-        engine.call_at(noticed, self._used.succeed)
-        return True
-
-    def done(self) -> bool:
-        """Whether the servers have used the payload."""
-        self._exchange.side.engine.settle()
-        return bool(self._used.triggered)
-
-    def result(self) -> Result:
-        """Pull the model into place."""
-        exchange = self._exchange
-        if self._result is None:
-            if not self.done():
-                raise NotDoneError("the servers have not used this payload yet")
-            exchange.check()
-            wait = max(float(node.ledger.wait[exchange.rank]) for node in exchange.side.nodes)
-            before = exchange.report(exchange.side.nodes[0], wait, 0.0)
-            exchange.pull(exchange.channel, self._statistics, self._model)
-            transfer = max(0.0, exchange.side.engine.now - self._begun - wait)
-            self._result = replace(before, transfer=transfer)
-        return self._result
-
-    def wait(self) -> Result:
-        """Wait for the other workers, then for the model."""
-        self._exchange.side.engine.wait(self._used, f"the commits of the others (worker {self._exchange.rank})")
-        return self.result()
-
-
-def noticed_at(begun: float, used: float, round_trip: float) -> float:
-    """When a worker that polls the status learns what happened at `used` (seconds; it has polled since `begun`)."""
-    asked, pause = begun + round_trip / 2, FIRST_PAUSE
-    while asked < used:
-        if pause == LONGEST_PAUSE:
-            step = pause + round_trip
-            asked += max(1, int((used - asked) / step)) * step
-        else:
-            asked += pause + round_trip
-            pause = min(pause * PAUSE_GROWTH, LONGEST_PAUSE)
-    return asked + round_trip / 2
+        self.side.network.send(self.host, node.model.host, total, arrive, self.owner)

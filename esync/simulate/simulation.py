@@ -16,9 +16,9 @@ from .cluster import ClusterModel
 from .coordination import StateServer
 from .engine import Engine, Task
 from .evaluation import SimulatedExaminer
-from .exchange import ServerSide
 from .network import Network
 from .servers import ServerNode
+from .serverside import ServerSide
 from .tally import Tally, WorkerTally
 from .timing import SIZES, TimedIteration, TimedTrainer
 from .world import SimulatedWorld, WorkerModel

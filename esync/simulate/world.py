@@ -10,7 +10,8 @@ from ..measure import Recorder
 from .coordination import DelayedCoordination, SimulatedCoordination, StateServer
 from .devices import DeviceModel, SimulatedDevice
 from .engine import Engine, Task
-from .exchange import ServerSide, SimulatedExchange
+from .exchange import SimulatedExchange
+from .serverside import ServerSide
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,69 @@
+"""A worker's buckets on MXNet's key store: one buffer of the model's size, to send from and to receive into."""
+
+import numpy as np
+
+from ..engine import mx
+from ..memory import host_view
+from . import Model, Source, wire
+from .layout import Bucket, Layout
+from .line import Line
+
+
+class Buckets:
+    """The buffers of all buckets, and how they are pushed and pulled.
+
+    Args:
+        line: to the servers.
+        layout: how the model is cut.
+    """
+
+    def __init__(self, line: Line, layout: Layout) -> None:
+        self._line, self._layout = line, layout
+        sizes = [wire.HEADER_ELEMENTS + bucket.stop - bucket.start for bucket in layout.buckets]
+        self._arrays = [mx.nd.zeros((size,), ctx=mx.cpu()) for size in sizes]
+        mx.nd.waitall()
+        self._buffers = [host_view(array) for array in self._arrays]  # the same memory
+
+    def fill(self, bucket: Bucket, kind: int, source: Source) -> None:
+        """Read a bucket's values from a source and stamp them."""
+        self._stamp(bucket, kind)
+        source.read(bucket.start, bucket.stop, self._values(bucket))
+
+    def push(self, bucket: Bucket, channel: int) -> None:
+        """Send a bucket; does not wait."""
+        self._line.store.push(self._layout.key(bucket, channel), self._arrays[bucket.index])
+
+    def push_all(self, channel: int) -> None:
+        """Send all buckets; does not wait."""
+        for bucket in self._layout.buckets:
+            self.push(bucket, channel)
+
+    def init(self, channel: int) -> None:
+        """Set the keys of a channel up with what the buffers hold; MXNet takes the values of rank 0."""
+        self._line.store.init([self._layout.key(bucket, channel) for bucket in self._layout.buckets], self._arrays)
+
+    def open_channel(self, channel: int) -> None:
+        """Set keys of this worker's own up, beginning with what was pulled last: that is what it was sent."""
+        for bucket in self._layout.buckets:
+            self._stamp(bucket, wire.NOTHING)
+        self.init(channel)
+        if self._line.store.rank != 0:  # MXNet's init only sends the values of rank 0
+            self.push_all(channel)
+        self.push_all(channel)
+        mx.nd.waitall()
+
+    def pull(self, model: Model, channel: int, statistics: bool) -> None:
+        """Pull the model, with or without the statistics; hand it on bucket by bucket as it arrives."""
+        buckets = [bucket for bucket in self._layout.buckets if statistics or not bucket.statistics]
+        for bucket in buckets:
+            self._line.store.pull(self._layout.key(bucket, channel), self._arrays[bucket.index])
+        for bucket in buckets:
+            self._arrays[bucket.index].wait_to_read()
+            model.write(bucket.statistics, bucket.start, self._values(bucket))
+
+    def _stamp(self, bucket: Bucket, kind: int) -> None:
+        line = self._line
+        wire.stamp(self._buffers[bucket.index], kind, line.rank, line.nonce, line.sequence, bucket.index)
+
+    def _values(self, bucket: Bucket) -> np.ndarray:
+        return self._buffers[bucket.index][wire.HEADER_ELEMENTS :]

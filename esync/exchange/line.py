@@ -1,0 +1,141 @@
+"""A worker's line to MXNet's parameter servers: who it is, what it tells them, and what their status says."""
+
+import ctypes
+import math
+import os
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any
+
+from .. import config
+from ..engine import mx
+from ..environment import SLOT_VARIABLE, Cluster
+from ..watchdog import Watchdog
+from . import JobAbortedError, SlotLostError, wire
+from .greeting import COMMAND
+from .peers import Peers
+
+
+class Line:
+    """The key store, and the messages of this worker that go over it.
+
+    Args:
+        cluster: where the scheduler is, and how many processes of each role there are.
+        watchdog: speaks up when something takes long.
+        start_timeout: seconds to wait for the other processes of the cluster to appear.
+        round_timeout: seconds to wait for the servers and the other workers in one exchange.
+        lease: seconds of silence after which the servers go on without a worker; infinite: they wait.
+
+    Attributes:
+        store: MXNet's key store.
+        rank: this worker's slot.
+        workers: number of slots.
+        servers: number of servers.
+        nonce: a number of this process only.
+        sequence: number of the exchange under way, from 1.
+        lease: as given.
+    """
+
+    def __init__(
+        self, cluster: Cluster, watchdog: Watchdog, start_timeout: float, round_timeout: float, lease: float
+    ) -> None:
+        self.lease = lease
+        self._watchdog, self._round_timeout = watchdog, round_timeout
+        # Buckets are this project's own way of cutting arrays; MXNet must not split them once more.
+        os.environ["MXNET_KVSTORE_BIGARRAY_BOUND"] = str(2**31 - 1)
+        with watchdog.waiting(cluster.everyone, start_timeout, Cluster.ADVICE):
+            self.store = mx.kv.create("dist_async")
+        self.workers: int = self.store.num_workers
+        # A newcomer has a new rank in MXNet (see rendezvous.roster), which leads to the slot that it takes over; where
+        # several workers have died, only who has started it knows which of them it stands for.
+        slot = os.environ.get(SLOT_VARIABLE) if self.store.rank >= self.workers else None
+        self.rank: int = int(slot or self.store.rank) % self.workers
+        self.servers = cluster.servers
+        self.nonce = secrets.randbits(62) + 1
+        self.sequence = 0
+        self._peers = Peers((cluster.address, cluster.port), cluster.servers)
+        self._peers.start()
+        self._met = False
+        self._closed = False
+        self._spoke = 0.0
+        self._message_elements = wire.message_elements(self.workers)
+        self._status_type = wire.status_type(self.workers)
+        self._status_array = mx.nd.zeros((self._message_elements,), ctx=mx.cpu())
+
+    def patience(self, what: str, hint: str = "is every server process still running?") -> Any:
+        """Watch over a with statement that waits for the servers."""
+        return self._watchdog.waiting(f"{what} the parameter server(s)", self._round_timeout, hint)
+
+    def greet(self, greeting: str, meet: Callable[[], None]) -> list[Any]:
+        """Tell all servers who this is; their statuses. At the first time `meet` sets further keys up."""
+        with self.patience("the greeting of"):
+            self.command(greeting)
+            if not self._met:
+                # MXNet puts a key equal to the shard's number on that server, see `layout.Layout.status_key`.
+                keys = list(range(self.servers))
+                self.store.init(keys, [mx.nd.zeros((self._message_elements,)) for _ in keys])
+                meet()
+                self._peers.look(time.monotonic())  # now all of them are there
+                self._met = True
+            self.say(wire.NOTHING)
+            mx.nd.waitall()
+        return self.statuses()
+
+    def command(self, text: str) -> None:
+        """Send a command, JSON, to all servers."""
+        self.store._send_command_to_servers(COMMAND, text)
+
+    def say(self, kind: int, **fields: Any) -> None:
+        """Send a message to all servers."""
+        self._spoke = time.monotonic()
+        for shard in range(self.servers):
+            self.say_to(shard, kind, **fields)
+
+    def say_to(self, shard: int, kind: int, **fields: Any) -> None:
+        """Send a message to one server; does not wait."""
+        record = wire.message(kind, rank=self.rank, nonce=self.nonce, sequence=self.sequence, **fields)
+        packed = wire.pack(record, self._message_elements)
+        self.store.push(shard, mx.nd.array(packed, dtype="float32"))
+
+    def heartbeat(self) -> None:
+        """See `Exchange.heartbeat`."""
+        if self.lease < math.inf and time.monotonic() - self._spoke > min(self.lease / 4, config.HEARTBEAT_EVERY):
+            self.say(wire.NOTHING)
+
+    def statuses(self) -> list[Any]:
+        """Of all servers."""
+        return [self.status(shard) for shard in range(self.servers)]
+
+    def status(self, shard: int) -> Any:
+        """The current status of a server (wire.status_type).
+
+        Raises:
+            JobAbortedError: some worker has ended the run because it failed.
+            SlotLostError: this process has been declared dead.
+        """
+        with self.patience("the status of"):
+            self.store.pull(shard, self._status_array)
+            packed = self._status_array.asnumpy()
+        status = wire.unpack(packed, self._status_type)
+        if status["aborted"]:
+            raise JobAbortedError(bytes(status["text"]).decode())
+        if status["nonce"][self.rank] != self.nonce:
+            raise SlotLostError(f"another process has taken over the slot of worker {self.rank}")
+        if self.lease < math.inf and not status["member"][self.rank]:
+            raise SlotLostError(
+                f"worker {self.rank} was not heard for {self.lease:g} s, and the others have gone on without it; "
+                "start it again to take the slot back, with a longer --lease if its iterations take longer than that"
+            )
+        return status
+
+    def close(self) -> None:
+        """Say goodbye and let go of the key store; does not wait for the other workers."""
+        if self._closed:
+            return
+        self._closed = True
+        self._peers.over()
+        with self.patience("the goodbye to"):
+            self.say(wire.LEAVE)
+            mx.nd.waitall()
+        mx.base.check_call(mx.base._LIB.MXKVStoreSetBarrierBeforeExit(self.store.handle, ctypes.c_int(0)))

@@ -1,0 +1,50 @@
+"""What all workers of a modelled cluster share: the servers, the network, who has come and who waits."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .. import config
+from .engine import Engine
+from .network import Network
+from .servers import ServerNode, Sizes
+
+if TYPE_CHECKING:
+    from .pending import PendingExchange
+
+
+@dataclass(eq=False)
+class ServerSide:
+    """What all workers of a modelled cluster share: the servers, the network, and who has come.
+
+    Args:
+        engine: whose time.
+        network: between all hosts.
+        nodes: the servers.
+        slots: number of workers.
+        model: weights and statistics of the model whose bytes go over the wire, where a smaller one stands for it.
+    """
+
+    engine: Engine
+    network: Network
+    nodes: list[ServerNode]
+    slots: int
+    model: tuple[int, int] | None = None
+    bucket_elements: int = config.BUCKET_ELEMENTS
+    here: set[int] = field(default_factory=set)
+    nonces: int = 0
+
+    def __post_init__(self) -> None:
+        self.everyone = tuple(range(self.slots))
+        self.everyone_here = self.engine.event()
+        self.waiting: dict[int, PendingExchange] = {}
+        self.sizes: Sizes | None = None
+        self._seen: list[tuple[int, str]] = []
+
+    def changed(self, rank: int) -> None:
+        """A server has handled a message of this rank: those whose payload has been used need not wait any longer."""
+        state = [(node.ledger.version, node.ledger.failure) for node in self.nodes]
+        ranks = [rank] if state == self._seen else list(self.waiting)
+        self._seen = state
+        for each in ranks:
+            if each in self.waiting and self.waiting[each].look():
+                del self.waiting[each]
