@@ -6,8 +6,8 @@
 
 Sections: esync, sync and async kill workers (rank 0 included; half of the kills are aimed at the end of a round, where
 exchanges are), which the launcher replaces; state-server kills the state server, which it starts again; server kills
-the parameter server, once with a launcher that is at work and once with one that is stopped; elastic kills one worker
-of four for good.
+the parameter server, once with a launcher that is at work and once with one that is stopped; resume kills it, too, and
+compares the resumed job's accuracies with an undisturbed one's; elastic kills one worker of four for good.
 """
 
 import argparse
@@ -134,11 +134,11 @@ class Job:
             time.sleep(0.01)
         return True
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self, quiet: bool = False) -> dict[str, Any]:
         """Wait for the end; the launcher's report."""
         code = self.launch.wait(LIMIT)
         report = json.loads(self.report.read_text()) if self.report.exists() else {}
-        if code:
+        if code and not quiet:
             print(self.output.read_text()[-3000:], file=sys.stderr)
         return {**report, "exit_code": code}
 
@@ -247,6 +247,45 @@ def kill_server(folder: Path) -> dict[str, Any]:
     return {"seconds_until_all_workers_ended": results, "limit": 30.0}
 
 
+def resume(folder: Path) -> dict[str, Any]:
+    """Kill the parameter server in the middle of a job and resume it: do its accuracies join an undisturbed job's?"""
+    train: dict[str, Any] = {"mode": "sync", "learning_rate": 0.02, "rounds": 60, "eval_duration": 4}
+    curves: dict[str, dict[int, float]] = {}
+
+    def run(name: str, *flags: str, kill: bool = False, **more: Any) -> dict[str, Any]:
+        place = folder / name
+        place.mkdir(exist_ok=True)
+        with Job(place, *flags, **train, **more) as job:
+            if kill:
+                job.until(lambda: len(job.rounds()) >= 32)
+                os.kill(min(job.processes("esync.server")), signal.SIGKILL)
+            report = job.finish(quiet=kill)
+            entries = job.entries(0)
+        curves[name] = {number: entry["accuracy"] for number, entry in entries.items() if "accuracy" in entry}
+        return report
+
+    run("undisturbed")
+    checkpoints = {"checkpoint_dir": str(folder / "checkpoints"), "checkpoint_every": 5}
+    run("interrupted", kill=True, **checkpoints)
+    report = run("interrupted", "--resume", **checkpoints)
+    both = sorted(curves["undisturbed"].keys() & curves["interrupted"].keys())
+    return {
+        "exit_code_after_resume": report["exit_code"],
+        "resumed_after_round": _resumed(folder),
+        "accuracy": {number: [curves[name][number] for name in ("undisturbed", "interrupted")] for number in both},
+        "largest_difference": max(
+            abs(curves["undisturbed"][number] - curves["interrupted"][number]) for number in both
+        ),
+    }
+
+
+def _resumed(folder: Path) -> int | None:
+    """The round from which the interrupted job went on, as rank 0 has noted it."""
+    facts = next((folder / "interrupted").glob("logs/*/*/h0/cpu/run.json"))
+    found: int | None = json.loads(facts.read_text())["resumed"]
+    return found
+
+
 def lose_one(folder: Path) -> dict[str, Any]:
     """Kill one of four for good: how long the others stand still, and how well they work afterwards."""
     rounds, lost = 30, 1
@@ -277,6 +316,14 @@ def lose_one(folder: Path) -> dict[str, Any]:
         "efficiency_of_the_others": speed / limit,
         "target": 0.85,
     }
+
+
+#: Sections in which nothing is drawn by chance.
+WITHOUT_CHANCE: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "server": kill_server,
+    "resume": resume,
+    "elastic": lose_one,
+}
 
 
 def _differences(values: list[float]) -> list[float]:
@@ -313,7 +360,7 @@ def _rounded(value: Any) -> Any:
 
 def main() -> None:
     """Run the sections that were asked for."""
-    sections = [*KILLS, "state-server", "server", "elastic"]
+    sections = [*KILLS, "state-server", *WITHOUT_CHANCE]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sections", nargs="+", choices=sections, default=sections)
     parser.add_argument("--kills", type=int, help="instead of each section's own number")
@@ -331,7 +378,7 @@ def main() -> None:
             elif section == "state-server":
                 result = kill_state_server(folder, options.kills or STATE_SERVER_KILLS, chance)
             else:
-                result = kill_server(folder) if section == "server" else lose_one(folder)
+                result = WITHOUT_CHANCE[section](folder)
         results[section] = {**result, "load_after": os.getloadavg()[0]}
         show(section, result)
         if options.json:
