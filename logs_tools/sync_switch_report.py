@@ -21,9 +21,9 @@ from rich.console import Console
 from rich.table import Table
 
 from esync import config
+from esync.files import write_whole
 from logs_tools import terminal
 from logs_tools.figures import save
-from logs_tools.files import write_whole
 from logs_tools.sync_switch.figures import figures
 from logs_tools.sync_switch.groups import Group, group
 from logs_tools.sync_switch.runs import find_runs
