@@ -4,6 +4,7 @@ An algorithm sees the world through the seams in `Surroundings` only; it never i
 The same object therefore runs on a real cluster and on a modelled one.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -168,6 +169,17 @@ class Algorithm(ABC):
     @abstractmethod
     def step(self, batch_size: int) -> None:
         """The gradients of a batch of this worker are there: go on as the algorithm says."""
+
+    def undisturbed(self) -> tuple[float, float]:
+        """How many iterations will surely neither ask nor exchange, and until when: their end must come before that.
+
+        Where gradients are not computed, a simulation takes so many in one go and tells it by `iterated`.
+        """
+        return 0, -math.inf
+
+    def iterated(self, count: int, batch_size: int, seconds: float, last: float) -> None:
+        """So many local iterations have ended that took so many seconds together, the last of them `last`."""
+        raise NotImplementedError(f"mode {self.name} takes one iteration at a time")
 
     def stop(self) -> None:
         """Ask for the run to end after the round under way, on all workers."""

@@ -59,7 +59,8 @@ class ESync(Algorithm):
         self._asked_at = 0.0
         self._free_until = -math.inf  # no question before that: the end of a lease
         self._ready_after = math.inf  # local iterations at the question that the last round's READY answered
-        self._unasked: list[float] = []  # seconds of the iterations since the newest question
+        self._unasked, self._unasked_seconds = 0, 0.0  # iterations since the newest question, and what they took
+        self._last = 0.0  # seconds of the newest iteration
         self._complete = True
 
     def start(self, surroundings: Surroundings) -> None:
@@ -99,10 +100,25 @@ class ESync(Algorithm):
         with self.recorder.phase(LOCAL_UPDATE):
             self.replica.local_step(batch_size)
         with self.recorder.phase(COMPUTE):
-            self._unasked.append(self.device.end_iteration())
-        self._samples += batch_size
-        self.local_iterations = 1 if self.exchanged else self.local_iterations + 1
+            seconds = self.device.end_iteration()
+        self.iterated(1, batch_size, seconds, seconds)
         self.recorder.next_iteration()
+
+    def undisturbed(self) -> tuple[float, float]:
+        """Those of a lease, or of a fixed number all but the last; see `Algorithm.undisturbed`."""
+        if self._coordination is None:
+            done = 0 if self.exchanged else self.local_iterations
+            return (self._fixed or 1) - 1 - done, math.inf
+        return (math.inf if self._question is None else 0), self._free_until
+
+    def iterated(self, count: int, batch_size: int, seconds: float, last: float) -> None:
+        """See `Algorithm.iterated`."""
+        self._unasked += count
+        self._unasked_seconds += seconds
+        self._last = last
+        self._samples += count * batch_size
+        self.local_iterations = count if self.exchanged else self.local_iterations + count
+        self.exchanged = False
 
     def _due(self) -> bool:
         """Whether to exchange after this iteration; asks if it is time to."""
@@ -113,11 +129,10 @@ class ESync(Algorithm):
                 return True
             if self._question is not None or self.device.now() < self._free_until:
                 return False
-            last, mean = self._unasked[-1], sum(self._unasked) / len(self._unasked)
-            self._unasked = []
+            mean, self._unasked, self._unasked_seconds = self._unasked_seconds / self._unasked, 0, 0.0
             self._asked_after, self._asked_at = self.local_iterations, self.device.now()
             self._question = self._coordination.ask(self.local_iterations, mean)
-            if self._asked_after >= self._ready_after and last > self._coordination.round_trip:
+            if self._asked_after >= self._ready_after and self._last > self._coordination.round_trip:
                 # READY is what the last round got here, and it will be there long before another iteration is over: to
                 # begin one would only make the others wait.
                 self._question.wait()
@@ -147,7 +162,7 @@ class ESync(Algorithm):
             replica.close()
         self._count(result)
         self._samples = 0
-        self._unasked = []
+        self._unasked, self._unasked_seconds = 0, 0.0
         if self._coordination is not None and not result.finished:
             self._coordination.reset(self._round_of_job(), members=self._members(result))
 

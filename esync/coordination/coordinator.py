@@ -16,6 +16,7 @@ Where this departs from the published rule, it is to survive real clusters:
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
+from heapq import heapify, heappop, heappush
 from threading import Lock
 from typing import Any
 
@@ -24,7 +25,7 @@ from .decision import NOT_READY, READY, Decision, automatic_epsilon, decide
 from .records import Record
 
 #: What is not part of a coordinator's state: it can be found again.
-UNSAVED = ("_lock", "_records", "_found_slowest")
+UNSAVED = ("_lock", "_records", "_ranking")
 
 
 class RefusedError(ValueError):
@@ -81,7 +82,7 @@ class Coordinator:
         self._round = 1
         self._records = [Record(rank) for rank in range(num_workers)]
         self._absent: list[int] = []  # ranks that are not reckoned with
-        self._found_slowest: Record | None = None
+        self._ranking: list[tuple[float, int]] = []  # see _slowest
         self._last_progress: float | None = None
         self._lock = Lock()
 
@@ -120,9 +121,10 @@ class Coordinator:
             _seconds("te", te)
             self._check_question(record, iteration, capability, round)
             if iteration > record.asked:
+                before = record.speed_rank
                 record.heard(iteration, capability, now, self._smoothing)
                 record.te = te
-                self._news(record, now)
+                self._news(record, now, before)
             return self._answer(record, iteration, now).ready
 
     def query(
@@ -152,8 +154,9 @@ class Coordinator:
                 news = (iteration, capability, now, self._smoothing, max(iteration - max(record.asked, 0), 1))
                 if round_trip is not None:
                     record.delayed(*news, round_trip)
+                before = record.speed_rank
                 record.heard(*news)
-                self._news(record, now)
+                self._news(record, now, before)
             return self._answer(record, iteration, now)
 
     def reset(
@@ -190,10 +193,10 @@ class Coordinator:
                 raise ConflictError(f"RESET for round {round} refused: the job is in round {self._round}")
             if present is not None:
                 self._absent = [other for other in range(self.num_workers) if other not in present]
-                self._found_slowest = None
+                self._ranking = []
             if rejoin:
                 self._absent = [other for other in self._absent if other != rank]
-                self._found_slowest = None
+                self._ranking = []
             elif round == record.round:
                 return  # told before
             if round > self._round:
@@ -270,19 +273,26 @@ class Coordinator:
     def _slowest(self) -> Record:
         """Return the record of the slowest worker that takes part, of equals that of the lowest rank.
 
-        It is remembered: to look for it among a thousand would cost more than all the rest of an answer.
+        A heap of (−speed, rank) has an entry for every speed that was told, so that telling one costs O(log n), where
+        looking at a thousand workers would cost more than all the rest of an answer. Entries that are out of date are
+        thrown away when they come to its front.
         """
-        if self._found_slowest is None:
-            present = [record for record in self._records if record.rank not in self._absent]
-            self._found_slowest = max(present or self._records, key=lambda record: record.speed_rank)
-        return self._found_slowest
+        ranking, records = self._ranking, self._records
+        while True:
+            if not ranking or len(ranking) > 4 * self.num_workers:
+                absent = set(self._absent) if len(self._absent) < self.num_workers else set()
+                ranking[:] = [(-record.speed_rank, record.rank) for record in records if record.rank not in absent]
+                heapify(ranking)
+            negative, rank = ranking[0]
+            if records[rank].speed_rank == -negative:
+                return records[rank]
+            heappop(ranking)
 
-    def _news(self, record: Record, now: float) -> None:
-        """A worker has told something new, which may change who is the slowest."""
+    def _news(self, record: Record, now: float, before: float) -> None:
+        """A worker has told something new; `before` is how it ranked until then."""
         self._last_progress = now
-        slowest = self._found_slowest
-        if slowest is not None and (record is slowest or record.speed_rank >= slowest.speed_rank):
-            self._found_slowest = None
+        if self._ranking and record.speed_rank != before and record.rank not in self._absent:
+            heappush(self._ranking, (-record.speed_rank, record.rank))
 
     def _epsilon(self, record: Record) -> float:
         return automatic_epsilon(record) if self.epsilon is None else self.epsilon

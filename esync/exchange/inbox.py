@@ -116,19 +116,28 @@ class RankOrderedSum:
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self._waiting: dict[int, dict[int, Array]] = {}
-        self._added: list[int] = []
+        self._added: set[int] = set()
+        self._next = 0  # every rank below it has been added, or need not be waited for
         self.total: dict[int, Array] = {}
 
     def __len__(self) -> int:
         return len(self._added) + len(self._waiting)
 
-    def put(self, rank: int, payload: dict[int, Array], members: Iterable[int]) -> None:
-        """Take a payload (and the duty to release it), then add what no smaller rank of `members` holds back."""
+    def put(self, rank: int, payload: dict[int, Array], member: np.ndarray) -> None:
+        """Take a payload (and the duty to release it), then add what no smaller rank holds back.
+
+        Args:
+            rank: whose it is.
+            payload: bucket index → values.
+            member: rank → whether the round waits for it.
+        """
         self._waiting[rank] = payload
-        for each in sorted({*members, *self._waiting} - set(self._added)):
-            if each not in self._waiting:
+        while self._next < len(member):
+            if self._next in self._waiting:
+                self._add(self._next)
+            elif member[self._next] and self._next not in self._added:
                 return
-            self._add(each)
+            self._next += 1
 
     def finish(self) -> dict[int, Array]:
         """Add what is left; bucket index → sum over the workers. The arrays are the taker's until `clear`."""
@@ -139,11 +148,11 @@ class RankOrderedSum:
     def clear(self) -> None:
         """Make ready for the next round."""
         self._memory.release(self.total.values())
-        self.total, self._added = {}, []
+        self.total, self._added, self._next = {}, set(), 0
 
     def _add(self, rank: int) -> None:
         payload = self._waiting.pop(rank)
-        self._added.append(rank)
+        self._added.add(rank)
         if not self.total:
             self.total = payload
             return

@@ -143,6 +143,8 @@ class Ledger:
         """The ranks whose commits are to be applied now; empty while a member is missing."""
         if not self.synchronous:
             return sorted(self.pending)
+        if len(self.pending) < np.count_nonzero(self.member):
+            return []  # most of the time; the rest costs more the more workers there are
         members = set(np.flatnonzero(self.member).tolist())
         return sorted(self.pending) if self.pending and members <= set(self.pending) else []
 

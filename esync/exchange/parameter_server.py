@@ -221,7 +221,7 @@ class ParameterServer:
         if self.ledger.finished:
             self._inbox.discard(rank)
         elif self.ledger.synchronous:
-            self._sum.put(rank, self._inbox.take(rank), np.flatnonzero(self.ledger.member).tolist())
+            self._sum.put(rank, self._inbox.take(rank), self.ledger.member)
         self._apply(due)
         self._publish_status()
 

@@ -155,6 +155,8 @@ class SimulatedDevice(Device):
     def __init__(self, engine: Engine, model: DeviceModel, seed: Sequence[int]) -> None:
         self._engine = engine
         self._works = model.works(seed)
+        self._next: float | None = None  # work that was drawn already
+        self._constant = not (model.jitter or model.trace)
         self._pace = Pace(model.speed, model.pauses)
         self.step_time = model.mean
         self.iterations = 0
@@ -176,9 +178,41 @@ class SimulatedDevice(Device):
 
     def end_iteration(self) -> float:
         """Let the time of one iteration pass."""
-        now = self._engine.now
-        seconds = self._pace.ends(self._begun, next(self._works)) - self._begun
-        self._engine.pass_time(max(0.0, self._begun + seconds - now))
+        begun, now = self._begun, self._engine.now
+        ended = self._pace.ends(begun, self._work())
+        self._engine.pass_time(max(0.0, ended - now))
         self.iterations += 1
-        self.computing += seconds
-        return seconds
+        self.computing += ended - begun
+        return ended - begun
+
+    def iterate(self, most: float, until: float) -> Sequence[float]:
+        """Do so many iterations at most, one after the other, each of which ends before `until`; seconds of each."""
+        begun = ended = self._engine.now
+        taken: Sequence[float]
+        if self._constant and self._pace.steady:
+            step = self.step_time
+            count = int(min(most, max(0.0, (until - begun) / step) if until < math.inf else most))
+            while count and begun + count * step >= until:
+                count -= 1
+            taken, ended = [step] * count, begun + count * step
+        else:
+            each = []
+            while len(each) < most:
+                work = self._work()
+                next_end = self._pace.ends(ended, work)
+                if next_end >= until:
+                    self._next = work
+                    break
+                each.append(next_end - ended)
+                ended = next_end
+            taken = each
+        if taken:
+            self._engine.pass_time(ended - begun)
+            self.iterations += len(taken)
+            self.computing += ended - begun
+            self._begun = self._engine.now
+        return taken
+
+    def _work(self) -> float:
+        work, self._next = self._next, None
+        return next(self._works) if work is None else work

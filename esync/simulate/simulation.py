@@ -104,7 +104,8 @@ class Simulation:
 
     def __post_init__(self) -> None:
         self.engine = Engine()
-        self.network = Network(self.engine, self.cluster.link, self.delay)
+        hosts = [server.host for server in self.cluster.servers]
+        self.network = Network(self.engine, self.cluster.link, hosts, self.delay)
         nodes = [ServerNode(self.engine, model, shard) for shard, model in enumerate(self.cluster.servers)]
         self.side = ServerSide(
             self.engine, self.network, nodes, len(self.cluster.workers), self.numerics.wire, self.bucket_elements
@@ -144,7 +145,10 @@ class Simulation:
 
     def _spawn(self, sums: WorkerTally, delay: float = 0.0) -> None:
         worker, life = sums.worker, len(sums.worlds)
-        world = SimulatedWorld(self.engine, self.side, self.state_server, worker, self.options.seed, life, self.leases)
+        recorded = self.log_dir is not None or self.numerics.evaluates
+        world = SimulatedWorld(
+            self.engine, self.side, self.state_server, worker, self.options.seed, life, self.leases, recorded
+        )
         sums.worlds.append(world)
         task = self.engine.spawn(f"worker {worker.rank} ({worker.name})", lambda: self._live(sums, world), delay)
         if life < len(worker.crashes):

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..algorithms import Algorithm, Hyper, Surroundings, World
+from ..algorithms import Algorithm, Hyper, Surroundings
 from ..exchange.ledger import Limits
-from ..measure import Recorder
+from ..measure import COMPUTE, Recorder
 from ..standing import Standing
+from .world import NoRecorder, SimulatedWorld
 
 #: Network → trained values, and values that are averaged only (the same for all data sets with ten classes).
 SIZES = {
@@ -83,7 +84,7 @@ class TimedTrainer(Standing):
     """
 
     def __init__(
-        self, algorithm: Algorithm, world: World, limits: Limits, capability: float, replica: Any = None
+        self, algorithm: Algorithm, world: SimulatedWorld, limits: Limits, capability: float, replica: Any = None
     ) -> None:
         self.algorithm, self.world = algorithm, world
         self.replica = replica or TimedReplica()
@@ -103,11 +104,29 @@ class TimedTrainer(Standing):
         self.world.device.begin_iteration()
 
     def step(self, batch_size: int) -> None:
-        """One iteration is done."""
+        """One iteration is done, after as many as can be done in one go."""
+        most, until = self.algorithm.undisturbed()
+        if most > 0:
+            self._run_ahead(most, until, batch_size)
         self.algorithm.step(batch_size)
         if not self.abandoned:
             self.world.recorder.samples += batch_size
         self.world.device.begin_iteration()
+
+    def _run_ahead(self, most: float, until: float, batch_size: int) -> None:
+        """Do the iterations that nobody else notices; no gradients are needed for them."""
+        taken = self.world.simulated.iterate(most, until)
+        if not taken:
+            return
+        for _ in taken:
+            self.replica.local_step(batch_size)
+        self.algorithm.iterated(len(taken), batch_size, sum(taken), taken[-1])
+        recorder = self.world.recorder
+        recorder.samples += len(taken) * batch_size
+        if not isinstance(recorder, NoRecorder):
+            for seconds in taken:
+                recorder.add(COMPUTE, seconds)
+                recorder.next_iteration()
 
     def stop(self) -> None:
         """End the run after the round under way."""

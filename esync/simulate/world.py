@@ -1,6 +1,8 @@
 """The simulated side of the seams, for one worker; see `algorithms.base.World`."""
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 from .. import config
 from ..coordination import Coordination
@@ -38,6 +40,27 @@ class WorkerModel:
         return f"{self.host}/{self.folder}"
 
 
+class NoRecorder(Recorder):
+    """Keeps nothing but the samples, where no round is logged."""
+
+    _NOTHING = nullcontext()
+
+    def phase(self, name: str) -> AbstractContextManager[None]:  # type: ignore[override]
+        """Nothing is measured."""
+        return self._NOTHING
+
+    def add(self, name: str, seconds: float) -> None:
+        """Not kept."""
+
+    def next_iteration(self) -> None:
+        """Not kept."""
+
+    def take(self) -> dict[str, Any]:
+        """Nothing."""
+        self.samples = 0
+        return {}
+
+
 class SimulatedWorld:
     """Makes the simulated seams of one worker.
 
@@ -49,6 +72,7 @@ class SimulatedWorld:
         seed: of its device's jitter.
         life: 0; 1 for the one that takes over its slot after a crash, and so on.
         leases: whether it keeps leases.
+        recorded: whether the phases of its rounds are kept.
 
     Attributes:
         simulated: the device, with what it has added up.
@@ -66,10 +90,11 @@ class SimulatedWorld:
         seed: int,
         life: int = 0,
         leases: bool = True,
+        recorded: bool = True,
     ) -> None:
         self.simulated = SimulatedDevice(engine, worker.device, (seed, worker.rank, life))
         self.device: Device = self.simulated
-        self.recorder = Recorder(self.device.now)
+        self.recorder = (Recorder if recorded else NoRecorder)(self.device.now)
         self.connections: list[SimulatedExchange] = []
         self.questions: list[SimulatedCoordination] = []
         self.helpers: list[Task] = []

@@ -107,6 +107,11 @@ def test_discarded_memory_is_free(inbox, memory):
     assert memory.staged_bytes == 0
 
 
+def there(*ranks: int) -> np.ndarray:
+    """Which ranks are members."""
+    return np.isin(np.arange(max(ranks) + 1), ranks)
+
+
 # --- sum --------------------------------------------------------------------------------------------------------
 
 
@@ -116,7 +121,7 @@ def test_the_sum_is_in_rank_order_whatever_comes_first(order, seed):
     adding = RankOrderedSum(memory)
     payloads = [floats(seed + rank, 7) for rank in order]
     for arrived, rank in enumerate(order, start=1):
-        adding.put(rank, {0: memory.stage(payloads[rank])}, range(len(order)))
+        adding.put(rank, {0: memory.stage(payloads[rank])}, there(*range(len(order))))
         assert len(adding) == arrived
     total = payloads[0].copy()
     for payload in payloads[1:]:
@@ -129,17 +134,17 @@ def test_the_sum_is_in_rank_order_whatever_comes_first(order, seed):
 def test_what_is_added_is_free_again(memory):
     adding = RankOrderedSum(memory)
     for rank in range(3):
-        adding.put(rank, {0: memory.stage(ones(100))}, range(4))
+        adding.put(rank, {0: memory.stage(ones(100))}, there(*range(4)))
         assert memory.staged_bytes == 400
     assert memory.peak_bytes == 800
 
 
 def test_what_has_to_wait_is_kept_until_its_turn(memory):
     adding = RankOrderedSum(memory)
-    adding.put(2, {0: memory.stage(ones(100))}, range(3))
-    adding.put(1, {0: memory.stage(ones(100))}, range(3))
+    adding.put(2, {0: memory.stage(ones(100))}, there(*range(3)))
+    adding.put(1, {0: memory.stage(ones(100))}, there(*range(3)))
     assert memory.staged_bytes == 800
-    adding.put(0, {0: memory.stage(ones(100))}, range(3))
+    adding.put(0, {0: memory.stage(ones(100))}, there(*range(3)))
     assert memory.staged_bytes == 400
     assert np.array_equal(adding.finish()[0], ones(100, 3.0))
 
@@ -147,7 +152,7 @@ def test_what_has_to_wait_is_kept_until_its_turn(memory):
 def test_the_order_holds_where_somebody_has_left_after_its_commit(memory):
     values = [np.array([value], np.float32) for value in (1e8, 1.0, -1e8)]  # (1e8 + 1) − 1e8 is 0, not 1
     adding = RankOrderedSum(memory)
-    adding.put(1, {0: memory.stage(values[1])}, [0, 1, 2])
-    adding.put(0, {0: memory.stage(values[0])}, [0, 2])
-    adding.put(2, {0: memory.stage(values[2])}, [0, 2])
+    adding.put(1, {0: memory.stage(values[1])}, there(0, 1, 2))
+    adding.put(0, {0: memory.stage(values[0])}, there(0, 2))
+    adding.put(2, {0: memory.stage(values[2])}, there(0, 2))
     assert adding.finish()[0].tolist() == [0.0]

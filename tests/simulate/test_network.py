@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esync.simulate.engine import Engine
-from esync.simulate.network import Link, Network, Transfer, share
+from esync.simulate.network import Link, Network
 
 
-def arrivals(sends, links):
+def arrivals(sends, links, servers=("s",)):
     """When each of (at, source, target, size) has arrived."""
     engine = Engine()
-    network = Network(engine, lambda host: links.get(host, Link(100.0)))
+    network = Network(engine, lambda host: links.get(host, Link(100.0)), servers)
     times = [math.nan] * len(sends)
     for index, (at, source, target, size) in enumerate(sends):
 
@@ -49,7 +49,7 @@ def test_a_slow_host_leaves_its_share_to_the_others():
 
 def test_a_crash_takes_its_transfers_with_it():
     engine, seen, owner = Engine(), [], object()
-    network = Network(engine, lambda host: Link(100.0))
+    network = Network(engine, lambda host: Link(100.0), ["s"])
     network.send("a", "s", 100, lambda: seen.append(("a", engine.now)), owner)
     network.send("b", "s", 100, lambda: seen.append(("b", engine.now)))
     engine.call_at(1.0, network.drop, owner)
@@ -60,26 +60,57 @@ def test_a_crash_takes_its_transfers_with_it():
 hosts = st.sampled_from("abcd")
 
 
+def fairly(sends, links):
+    """When each has arrived, worked out with every rate anew at each change (progressive filling); no latencies."""
+    left = [size for *_, size in sends]
+    times, now = [math.nan] * len(sends), 0.0
+    while any(map(math.isnan, times)):
+        active = [i for i, (at, *_) in enumerate(sends) if at <= now and math.isnan(times[i])]
+        through = {}
+        for i in active:
+            through.setdefault((0, sends[i][1]), []).append(i)
+            through.setdefault((1, sends[i][2]), []).append(i)
+        room = {port: links.get(port[1], Link(100.0)).bandwidth for port in through}
+        rates, waiting = {}, {port: set(members) for port, members in through.items()}
+        while any(waiting.values()):
+            tightest = min((p for p in waiting if waiting[p]), key=lambda p: room[p] / len(waiting[p]))
+            rate = room[tightest] / len(waiting[tightest])
+            for i in list(waiting[tightest]):
+                rates[i] = rate
+                for port in ((0, sends[i][1]), (1, sends[i][2])):
+                    room[port] -= rate
+                    waiting[port].discard(i)
+        changes = [at for at, *_ in sends if at > now] + [now + left[i] / rates[i] for i in active]
+        until = min(changes)
+        for i in active:
+            left[i] -= rates[i] * (until - now)
+            if left[i] <= 1e-6:
+                times[i] = until
+        now = until
+    return times
+
+
 @given(
-    st.lists(st.tuples(hosts, hosts).filter(lambda pair: pair[0] != pair[1]), min_size=1, max_size=12),
-    st.dictionaries(hosts, st.floats(1, 1000)),
+    st.lists(st.tuples(st.floats(0, 5), hosts, st.booleans(), st.floats(1, 500)), min_size=1, max_size=12),
+    st.dictionaries(hosts, st.floats(1, 200)),
 )
-def test_shares_are_max_min_fair(pairs, bandwidths):
-    transfers = [Transfer(source, target, 1.0, lambda: None) for source, target in pairs]
-    room = lambda host: bandwidths.get(host, 100.0)  # noqa: E731
-    share(transfers, room)
-    through = {}
-    for transfer in transfers:
-        for port in ((False, transfer.source), (True, transfer.target)):
-            through.setdefault(port, []).append(transfer.rate)
-    for port, rates in through.items():
-        assert sum(rates) <= room(port[1]) * (1 + 1e-9)
-    for transfer in transfers:
-        # Everybody has a full port in which nobody gets more: nobody can gain without somebody poorer losing.
-        assert any(
-            sum(rates) >= room(port[1]) * (1 - 1e-9) and transfer.rate >= max(rates) * (1 - 1e-9)
-            for port, rates in ((p, through[p]) for p in ((False, transfer.source), (True, transfer.target)))
-        )
+def test_shares_of_a_server_are_max_min_fair(sends, bandwidths):
+    links = {host: Link(bandwidth) for host, bandwidth in bandwidths.items()}
+    ways = [(at, "s", host, size) if down else (at, host, "s", size) for at, host, down, size in sends]
+    times, _ = arrivals(ways, links)
+    assert times == pytest.approx(fairly(ways, links), rel=1e-5, abs=1e-3)
+
+
+@given(st.lists(st.tuples(st.floats(0, 5), hosts, hosts, st.floats(1, 500)), min_size=1, max_size=12))
+def test_hosts_with_workers_and_servers_carry_no_more_than_they_can(sends):
+    sends = [each for each in sends if each[1] != each[2]]
+    times, _ = arrivals(sends, {}, servers=["a", "b"])
+    for way in (1, 2):
+        for host in "abcd":
+            mine = [i for i, each in enumerate(sends) if each[way] == host]
+            if mine:
+                first, last = min(sends[i][0] for i in mine), max(times[i] for i in mine)
+                assert sum(sends[i][3] for i in mine) <= 100 * (last - first) * (1 + 1e-6) + 0.1
 
 
 @given(st.lists(st.tuples(st.floats(0, 5), hosts, st.floats(0.1, 500)), min_size=1, max_size=10))
