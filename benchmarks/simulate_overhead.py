@@ -2,8 +2,8 @@
 
 Simulates a cluster (the paper's, ESync, unless told otherwise) and computes, after every iteration of the simulation,
 one bare gradient of the same kind: forward and backward on a batch that is there already, nothing else. So both are
-measured in the same run, turn by turn, whatever else the machine does. The ratio is the simulation's time, exchanges and
-evaluations included, by the time of as many bare gradients.
+measured in the same run, turn by turn, whatever else the machine does. The ratio is the time of the simulation, with
+exchanges and evaluations, by that of as many bare gradients.
 """
 
 import argparse

@@ -196,7 +196,7 @@ class SimulatedDevice(Device):
                 count -= 1
             taken, ended = [step] * count, begun + count * step
         else:
-            each = []
+            each: list[float] = []
             while len(each) < most:
                 work = self._work()
                 next_end = self._pace.ends(ended, work)

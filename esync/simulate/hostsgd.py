@@ -19,16 +19,14 @@ BLOCK = 32_768
 
 
 @mx.optimizer.register
-class HostSGD(mx.optimizer.SGD):  # type: ignore[misc]  # MXNet has no types
+class HostSGD(mx.optimizer.SGD):
     """w ← w − η·(rescale·g), where there is neither momentum nor weight decay nor clipping; else what SGD does."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._scratch = np.empty(BLOCK, np.float32)
 
-    def _update_impl(
-        self, indices: Any, weights: Any, grads: Any, states: Any, multi_precision: bool = False
-    ) -> None:
+    def _update_impl(self, indices: Any, weights: Any, grads: Any, states: Any, multi_precision: bool = False) -> None:
         several = isinstance(indices, (list, tuple))
         pairs = list(zip(weights, grads, strict=True)) if several else [(weights, grads)]
         numbers = list(indices) if several else [indices]

@@ -53,7 +53,7 @@ class Transfer:
         number: of its entry in the flow's heap.
     """
 
-    __slots__ = ("left", "arrived", "owner", "begun", "dropped", "centre", "edge", "flow", "due", "number")
+    __slots__ = ("arrived", "begun", "centre", "dropped", "due", "edge", "flow", "left", "number", "owner")
 
     def __init__(self, size: float, arrived: Callable[[], Any], owner: object, begun: float) -> None:
         self.left = max(size, 2 * _NOTHING)
@@ -76,7 +76,7 @@ class Flow:
         heap: (due, number, transfer) of the members; of those that have left, until they come to the front.
     """
 
-    __slots__ = ("limit", "rate", "given", "members", "heap")
+    __slots__ = ("given", "heap", "limit", "members", "rate")
 
     def __init__(self, limit: float) -> None:
         self.limit, self.rate, self.given, self.members = limit, 0.0, 0.0, 0

@@ -233,10 +233,10 @@ class Check:
     # --- what must hold -------------------------------------------------------------------------------------------
 
     def _watch(self, simulation: Simulation, trainer: TimedTrainer) -> None:
-        before = self._rounds.get(trainer.world)  # type: ignore[call-overload]
+        before = self._rounds.get(trainer.world)
         if before is not None and trainer.round != before + 1:
             self._broken(f"worker {trainer.rank} went from round {before} to round {trainer.round}")
-        self._rounds[trainer.world] = trainer.round  # type: ignore[index]
+        self._rounds[trainer.world] = trainer.round
         if self._schedule.mode in SYNCHRONOUS:
             weights = trainer.replica.weights.values
             expected = self._weights.setdefault(trainer.round, weights.copy())

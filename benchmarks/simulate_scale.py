@@ -1,0 +1,84 @@
+"""How long does it take to simulate very many workers, without gradients? `python benchmarks/simulate_scale.py`.
+
+ESync on workers whose iterations take from 0.03 to 3.5 s, evenly spread, one host each, one parameter server. One
+process, one core. Prints the real time of the simulation and its events per worker and round.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from esync.simulate.job import Job, run
+
+TARGET = 60.0  # seconds for 10,000 workers and 100 rounds
+FASTEST, SLOWEST = 0.03, 3.5
+KINDS = 100
+
+
+def cluster(workers: int, rounds: int, mode: str) -> dict[str, Any]:
+    """The description."""
+    kinds = min(KINDS, workers)
+    times = [FASTEST + (SLOWEST - FASTEST) * kind / max(kinds - 1, 1) for kind in range(kinds)]
+    counts = [workers // kinds + (kind < workers % kinds) for kind in range(kinds)]
+    return {
+        "scheduler": {"host": "centre"},
+        "servers": [{"host": "centre", "simulate": {"message_time": 0.000001}}],
+        "state_server": {"host": "centre", "simulate": {"answer_time": 0.000001}},
+        "workers": [
+            {"host": f"kind{kind:02d}", "device": "cpu", "count": count, "simulate": {"step_time": round(step_time, 6)}}
+            for kind, (count, step_time) in enumerate(zip(counts, times, strict=True))
+        ],
+        "network": {"bandwidth": "100Gbit", "latency": "1ms"},
+        "train": {"mode": mode, "network": "lenet", "batch_size": 16, "rounds": rounds},
+    }
+
+
+def main() -> int:
+    """Measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--mode", default="esync", choices=("esync", "sync", "async"))
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "cluster.yaml"
+        path.write_text(yaml.safe_dump(cluster(given.workers, given.rounds, given.mode)))
+        begun = time.process_time()
+        done = run(Job(file=path, numerics="none", logs=False, quiet=True))
+        processor = time.process_time() - begun
+    per = done.real["events"] / given.workers / given.rounds
+    measured = {
+        "workers": given.workers,
+        "rounds": done.result["rounds"],
+        "mode": given.mode,
+        "virtual": done.result["seconds"],
+        "efficiency": done.result["efficiency"],
+        "iterations": sum(device["iterations"] for device in done.result["devices"]),
+        "questions": done.result["questions"],
+        "events": done.real["events"],
+        "events per worker and round": per,
+        "preparation": done.real["preparation"],
+        "simulation": done.real["simulation"],
+        "processor": processor,
+        "target": TARGET,
+    }
+    print(
+        f"{given.workers} workers, {measured['rounds']} rounds of {given.mode}: {measured['simulation']:.1f} s "
+        f"({measured['processor']:.1f} s of the processor in all), {per:.1f} events per worker and round, "
+        f"{measured['questions'] / given.workers / given.rounds:.1f} of them questions; efficiency "
+        f"{measured['efficiency']:.3f}, {measured['virtual']:.0f} s of virtual time (target {TARGET:.0f} s)"
+    )
+    if given.json:
+        given.json.write_text(json.dumps(measured, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
