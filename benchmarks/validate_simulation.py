@@ -1,0 +1,222 @@
+"""Does the simulator predict what a real cluster does? `python benchmarks/validate_simulation.py [--json FILE]`.
+
+Two emulated clusters of four workers each run for real on this machine (LeNet, iterations padded to different step
+times). The first one calibrates the simulator: how much an iteration exceeds its step time and fluctuates, what a
+message costs the parameter server, what a question costs the state server. The second one, of other speeds, is then
+predicted with these parameters and compared with its real runs, in modes esync, sync and async: samples per second and
+the mean wait of each worker, both read off the round files in the same way.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from esync.measure import CHECK_READY, GLOBAL_AGGREGATE, GLOBAL_UPDATE
+from esync.simulate.job import Job, run
+
+CALIBRATION = (0.1, 0.2, 0.4, 0.8)  # seconds an iteration
+VALIDATION = (0.15, 0.15, 0.35, 1.0)
+MODES = ("esync", "sync", "async")
+#: Allowed difference in samples per second; in waits, whichever of a share and seconds is more.
+RATE, WAIT_SHARE, WAIT_SECONDS = 0.10, 0.10, 0.030
+#: Rounds at the beginning that do not count: processes are still starting.
+WARM_UP = 2
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What calibration finds.
+
+    Attributes:
+        excess: seconds that an iteration takes more than its step time.
+        deviation: standard deviation of an iteration, seconds.
+        message_time: of the parameter server, seconds.
+        answer_time: of the state server, seconds.
+    """
+
+    excess: float = 0.0
+    deviation: float = 0.0
+    message_time: float = 0.0
+    answer_time: float = 0.0
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """What a run's round files say.
+
+    Attributes:
+        rate: samples per second of all workers.
+        waits: mean seconds by worker.
+        transfer: mean seconds of an exchange besides waiting.
+        iterations: seconds of every iteration, by worker.
+        questions: mean seconds of a question.
+    """
+
+    rate: float
+    waits: list[float]
+    transfer: float
+    iterations: list[list[float]]
+    questions: float
+
+
+def describe(steps: tuple[float, ...], found: Parameters, seconds: float) -> dict[str, Any]:
+    """A cluster for launch and simulate alike."""
+    return {
+        "scheduler": {"host": "localhost"},
+        "servers": [{"host": "localhost", "simulate": {"message_time": found.message_time}}],
+        "state_server": {"host": "localhost", "simulate": {"answer_time": found.answer_time}},
+        "workers": [
+            {
+                "host": "localhost",
+                "device": "cpu",
+                "step_time": step,
+                "threads": 1,
+                "simulate": {"step_time": step + found.excess, "jitter": found.deviation / step},
+            }
+            for step in steps
+        ],
+        "train": {
+            "network": "lenet",
+            "batch_size": 32,
+            "local_lr": 0.0005,
+            "learning_rate": 0.0005,
+            "no_evaluation": True,
+            "max_time": seconds,
+        },
+    }
+
+
+def behaviour(logs: Path) -> Behaviour:
+    """Read the round files of one run."""
+    rate, waits, transfers, iterations, questions = 0.0, [], [], [], []
+    for folder in sorted({file.parent for file in logs.rglob("iter-*.txt")}, key=_rank):
+        files = sorted(folder.glob("iter-*.txt"), key=lambda file: int(file.stem.split("-")[1]))
+        rounds = [json.loads(file.read_text()) for file in files]
+        counted = rounds[WARM_UP:]
+        rate += sum(each["num_samples"] for each in counted) / (
+            counted[-1]["total_time"] - rounds[WARM_UP - 1]["total_time"]
+        )
+        waits.append(statistics.fmean(each["wait"] for each in counted))
+        transfers += [each["transfer"] for each in counted]
+        phases = [phases for each in counted for phases in each["time"].values()]
+        other = (CHECK_READY, GLOBAL_UPDATE, GLOBAL_AGGREGATE)
+        took = [sum(seconds for name, seconds in each.items() if name not in other) for each in phases]
+        iterations.append([seconds for seconds in took if seconds > 0.01])
+        questions += [each[CHECK_READY] for each in phases if each.get(CHECK_READY, 0.0) > 1e-4]
+    return Behaviour(
+        rate, waits, statistics.fmean(transfers), iterations, statistics.fmean(questions) if questions else 0.0
+    )
+
+
+def _rank(folder: Path) -> int:
+    return int(json.loads((folder / "run.json").read_text())["rank"])
+
+
+def for_real(description: dict[str, Any], mode: str, folder: Path) -> Behaviour:
+    """Launch the cluster."""
+    file, logs = folder / "real.yaml", folder / f"real-{mode}"
+    file.write_text(yaml.safe_dump(description))
+    subprocess.run(
+        [sys.executable, "-m", "esync.launch", file, "--mode", mode, "--log-dir", logs, "--quiet"],
+        check=True,
+        timeout=600,
+    )
+    return behaviour(logs)
+
+
+def simulated(description: dict[str, Any], mode: str, folder: Path) -> Behaviour:
+    """Simulate it."""
+    file, logs = folder / "simulated.yaml", folder / f"simulated-{mode}"
+    file.write_text(yaml.safe_dump(description))
+    typed = {"mode": mode, "log_dir": str(logs), "overwrite": True}
+    run(Job(file=file, numerics="none", typed=typed, logs=True, quiet=True))
+    return behaviour(logs)
+
+
+def calibrate(folder: Path, seconds: float) -> tuple[Parameters, dict[str, Any]]:
+    """Run the first cluster, and find the parameters with which the simulator does as it did."""
+    plain = describe(CALIBRATION, Parameters(), seconds)
+    real = {mode: for_real(plain, mode, folder) for mode in ("sync", "esync")}
+    differences = [
+        taken - step
+        for each in real.values()
+        for step, worker in zip(CALIBRATION, each.iterations, strict=True)
+        for taken in worker
+    ]
+    found = Parameters(
+        excess=max(0.0, statistics.fmean(differences)),
+        deviation=statistics.pstdev(differences),
+        answer_time=real["esync"].questions,
+    )
+    low, high = 0.0, 0.05
+    for _ in range(12):  # the more a message costs, the longer an exchange takes
+        middle = (low + high) / 2
+        tried = Parameters(found.excess, found.deviation, middle, found.answer_time)
+        took = simulated(describe(CALIBRATION, tried, seconds), "sync", folder).transfer
+        low, high = (middle, high) if took < real["sync"].transfer else (low, middle)
+    found = Parameters(found.excess, found.deviation, (low + high) / 2, found.answer_time)
+    return found, {mode: _short(each) for mode, each in real.items()}
+
+
+def compare(real: Behaviour, simulation: Behaviour) -> dict[str, Any]:
+    """How far they are apart, and whether that is within the limits."""
+    rate = simulation.rate / real.rate - 1
+    waits = [
+        abs(ours - theirs) / max(WAIT_SHARE * theirs, WAIT_SECONDS)
+        for ours, theirs in zip(simulation.waits, real.waits, strict=True)
+    ]
+    return {
+        "real": _short(real),
+        "simulated": _short(simulation),
+        "rate difference": rate,
+        "wait difference by limit": max(waits),
+        "holds": abs(rate) <= RATE and max(waits) <= 1,
+    }
+
+
+def _short(each: Behaviour) -> dict[str, Any]:
+    return {"samples per second": each.rate, "waits": each.waits, "transfer": each.transfer}
+
+
+def main() -> int:
+    """Measure, print; 1 where a limit does not hold."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=25.0, help="of each real run (default: %(default)s)")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    load = [os.getloadavg()[0]]
+    results: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="validate-") as name:
+        folder = Path(name)
+        found, calibrated = calibrate(folder, given.seconds)
+        print("calibrated: " + ", ".join(f"{key} {1e3 * value:.2f} ms" for key, value in asdict(found).items()))
+        description = describe(VALIDATION, found, given.seconds)
+        for mode in MODES:
+            real = for_real(description, mode, folder)
+            results[mode] = compare(real, simulated(description, mode, folder))
+            load.append(os.getloadavg()[0])
+            waits = "/".join(f"{1e3 * wait:.0f}" for wait in real.waits)
+            ours = "/".join(f"{1e3 * wait:.0f}" for wait in results[mode]["simulated"]["waits"])
+            print(
+                f"{mode}: {real.rate:.1f} samples/s, simulated {results[mode]['simulated']['samples per second']:.1f} "
+                f"({results[mode]['rate difference']:+.1%}); waits {waits} ms, simulated {ours} ms: "
+                f"{'within' if results[mode]['holds'] else 'NOT within'} the limits (load {load[-1]:.1f})",
+                flush=True,
+            )
+    if given.json:
+        content = {"parameters": asdict(found), "calibration": calibrated, "validation": results, "load": load}
+        given.json.write_text(json.dumps(content, indent=2) + "\n")
+    return 0 if all(each["holds"] for each in results.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
