@@ -121,6 +121,7 @@ SSH_ALIVE_COUNT = 6  # … and how many of them may stay without an answer
 SIMULATE_GOODPUT = 0.94  # share of a link's bandwidth that is left for TCP's payload: 1448 of 1538 bytes on Ethernet
 SIMULATE_MESSAGE_BYTES = 120  # that ps-lite adds to every bucket
 SIMULATE_MESSAGE_TIME = 1e-4  # seconds of a parameter server for every message
+SIMULATE_CALL_BYTES = (240, 170)  # of a worker's call to the state server, and of its answer
 SIMULATE_ANSWER_TIME = 2e-4  # seconds of the state server for every call
 SIMULATE_EVALUATION_TIME = 10.0  # virtual seconds that evaluating a model once takes
 SIMULATE_TIMES_TO = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.92)  # accuracies whose time of reaching the result tells

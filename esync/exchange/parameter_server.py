@@ -123,7 +123,7 @@ class ParameterServer:
         """
         if key < self.layout.servers:
             self._status = stored
-            self._on_message(wire.unpack(received, wire.MESSAGE))
+            self.receive(wire.unpack(received, wire.MESSAGE))
             return
         if key < 2 * self.layout.servers:
             self._mailbox = stored
@@ -188,7 +188,8 @@ class ParameterServer:
     def _is_current(self, rank: int, nonce: int) -> bool:
         return 0 <= rank < self.ledger.slots and self.ledger.nonce[rank] == nonce
 
-    def _on_message(self, message: Any) -> None:
+    def receive(self, message: Any) -> None:
+        """A worker's message (wire.MESSAGE) has arrived."""
         kind, rank = int(message["kind"]), int(message["rank"])
         if self._is_current(rank, int(message["nonce"])):
             self.heard[rank] = self._clock()

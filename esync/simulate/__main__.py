@@ -37,6 +37,7 @@ def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, Job]:
     add("--no-logs", action="store_true", help="write no round files")
     add("--test-images", type=arguments.count, help="evaluate so many test images only (default: all)")
     add("--no-leases", action="store_true", help="workers ask after every iteration, as published ones do")
+    add("--free-network", action="store_true", help="as if the section network were not there: nothing costs anything")
     add(
         "--sweep",
         action=_Collect,
@@ -56,6 +57,7 @@ def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, Job]:
         logs=False if options.no_logs else None,
         test_images=options.test_images,
         leases=not options.no_leases,
+        free_network=options.free_network,
         quiet=options.quiet,
     )
     return options, job

@@ -10,6 +10,7 @@ from ..coordination import Coordination, Decision
 from ..coordination.coordinator import Coordinator
 from ..handles import Completed, Handle, NotDoneError
 from .engine import Engine
+from .network import Network
 
 T = TypeVar("T")
 
@@ -64,19 +65,27 @@ class SimulatedCoordination(Coordination):
     Args:
         server: the state server.
         engine: whose time.
-        latency: seconds from this worker to the server.
+        network: between this worker and the server.
+        host: where this worker runs.
         rank: of this worker.
         leases: take leases; without them every iteration asks, as published workers do.
 
     Attributes:
         waited: seconds that its calls have taken.
+        sent: bytes of the calls.
+        received: bytes of the answers.
     """
 
-    def __init__(self, server: StateServer, engine: Engine, latency: float, rank: int, leases: bool = True) -> None:
+    def __init__(
+        self, server: StateServer, engine: Engine, network: Network, host: str, rank: int, leases: bool = True
+    ) -> None:
         self.round = 1
         self.waited = 0.0
+        self.sent = self.received = 0
+        self._network, self._host = network, host
+        self._latency = network.latency(host, server.model.host)
         self._server, self._engine = server, engine
-        self._latency, self._rank, self._leases = latency, rank, leases
+        self._rank, self._leases = rank, leases
         self._round_trip: float | None = None
 
     @property
@@ -122,12 +131,16 @@ class SimulatedCoordination(Coordination):
     def _call(self, handle: Callable[[float], T]) -> T:
         """Let a call reach the server, be handled there, and the answer come back."""
         engine, begun = self._engine, self._engine.now
+        there, back = config.SIMULATE_CALL_BYTES
+        self.sent, self.received = self.sent + there, self.received + back
+        self._network.count(self._host, self._server.model.host, there)
+        self._network.count(self._server.model.host, self._host, back)
         engine.pass_time(self._latency)
         engine.settle()
-        engine.pass_time(self._server.handled() - engine.now)
-        engine.settle()
-        answer = handle(engine.now)
-        engine.pass_time(self._latency)
+        # Calls are handled one after the other, so this one may be answered now as it will be when its turn has come.
+        handled = self._server.handled()
+        answer = handle(handled)
+        engine.pass_time(handled - engine.now + self._latency)
         self.waited += engine.now - begun
         return answer
 

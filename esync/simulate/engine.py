@@ -119,8 +119,7 @@ class Engine:
         """Have everything happen that comes before the present of the task that runs."""
         task = self._running()
         if task.time > self._env.now:
-            task.waits_for = "its own work"
-            self._schedule(task.time, task.awaken())
+            self._schedule(task.time, self.waker("its own work"))
             self.hub.switch()
 
     # --- events -------------------------------------------------------------------------------------------------
@@ -146,6 +145,17 @@ class Engine:
         if not event.ok:
             raise cast(BaseException, event.value)
         return event.value
+
+    def waker(self, what: str) -> Callable[[Any], None]:
+        """What ends, from an event, the wait that `pause` is about to begin; see `wait` for `what`."""
+        task = self._running()
+        task.waits_for = what
+        return task.awaken()
+
+    def pause(self) -> None:
+        """Wait for the waker. The task's clock may be ahead of the events if nothing will call the waker before it."""
+        self._running()
+        self.hub.switch()
 
     # --- tasks --------------------------------------------------------------------------------------------------
 
@@ -206,11 +216,9 @@ class Engine:
 
     def _pause(self, event: simpy.Event, what: str) -> None:
         """Switch to the engine until the event has happened."""
-        task = self._running()
-        task.waits_for = what
         assert event.callbacks is not None
         event.defused = True  # whoever waits gets the error
-        event.callbacks.append(task.awaken())
+        event.callbacks.append(self.waker(what))
         self.hub.switch()
 
     @property

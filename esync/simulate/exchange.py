@@ -25,7 +25,7 @@ from ..exchange.pending import LONGEST_PAUSE
 from ..exchange.resumption import Offers
 from ..exchange.takeover import exchanges_behind
 from .pending import Delivery, PendingExchange
-from .pulling import pull
+from .pulling import Pull
 from .servers import ServerNode, Sizes
 from .serverside import ServerSide
 
@@ -51,6 +51,7 @@ class SimulatedExchange(Exchange):
         self.nonce = side.nonces
         self.channel = rank + 1 if service.private else 0
         self.sent = self.received = 0.0
+        self.polls = 0
         self._closed = False
 
     # --- beginning ----------------------------------------------------------------------------------------------
@@ -103,7 +104,10 @@ class SimulatedExchange(Exchange):
             side.everyone_here.succeed()
         side.engine.wait(side.everyone_here, "all workers to come")
         self.check()
-        self.pull(0, True, model)
+        pull = Pull(self, 0, True, side.engine.waker("the initial model"))
+        pull.begin()
+        side.engine.pause()
+        pull.write(model)
         if self._service.private:
             self._keep(self.channel, weights, statistics)
         return self.report(min(side.nodes, key=lambda node: node.ledger.round), 0.0, 0.0)
@@ -130,7 +134,6 @@ class SimulatedExchange(Exchange):
     def start(self, payload: Payload, model: Model) -> "PendingExchange":
         """Send the payload and its commit; see `Exchange.start`."""
         side, engine = self.side, self.side.engine
-        engine.settle()
         self.sequence += 1
         pushes: list[list[tuple[int, np.ndarray]]] = [[] for _ in side.nodes]
         for bucket, values in self._buckets(wire.PAYLOAD, payload.values, payload.statistics):
@@ -149,7 +152,6 @@ class SimulatedExchange(Exchange):
             )
             size = self.sizes.pushed[plain][node.shard]
             messages = self.sizes.buckets[plain][node.shard] + 1
-            self.sent += size + wire.MESSAGE.itemsize
             self._send(node, size, messages, Delivery(self, node, pushes[node.shard], message))
         return pending
 
@@ -197,23 +199,41 @@ class SimulatedExchange(Exchange):
             finished=ledger.finished,
             used=bool(ledger.used[self.rank]),
             elapsed=ledger.elapsed,
-            members=self.side.everyone if ledger.member.all() else tuple(np.flatnonzero(ledger.member).tolist()),
+            members=self.side.everyone
+            if np.count_nonzero(ledger.member) == ledger.slots
+            else tuple(np.flatnonzero(ledger.member).tolist()),
         )
 
     def round_trip(self, node: ServerNode) -> float:
-        """Seconds of a small message to a server and its answer."""
-        return 2 * self.side.network.latency(self.host, node.model.host)
+        """Seconds of a look at the status of a server."""
+        network = self.side.network
+        return 2 * network.latency(self.host, node.model.host) + network.carrying(
+            self.host, node.model.host, self.sizes.message
+        )
 
-    def pull(self, channel: int, statistics: bool, model: Model) -> None:
-        """Ask every server for its part of the model and wait for it."""
-        pull(self, channel, statistics, model)
+    def polled(self, node: ServerNode, times: int) -> None:
+        """The status of a server has been looked at so often."""
+        self.say_bytes(node, times * self.sizes.question)
+        self.received += times * self.sizes.message
+        self.polls += times
+        self.side.network.count(node.model.host, self.host, times * self.sizes.message)
+
+    def say_bytes(self, node: ServerNode, size: float) -> None:
+        """Count bytes to a server that take no bandwidth from others."""
+        self.sent += size
+        self.side.network.count(self.host, node.model.host, size)
+
+    @property
+    def carried(self) -> list[Bucket]:
+        """The buckets whose values go over the wire; none where only their bytes do."""
+        return self.layout.buckets if self.side.model is None else []
 
     # --- helpers ------------------------------------------------------------------------------------------------
 
     def _buckets(self, kind: int, values: Source, statistics: Source | None) -> list[tuple[Bucket, np.ndarray]]:
         """The buckets of a payload as they go over the wire."""
         buckets = []
-        for bucket in self.layout.buckets:
+        for bucket in self.carried:
             source = statistics if bucket.statistics else values
             if source is not None:
                 array = np.empty(wire.HEADER_ELEMENTS + bucket.stop - bucket.start, np.float32)
@@ -227,10 +247,10 @@ class SimulatedExchange(Exchange):
         return wire.message(kind, rank=self.rank, nonce=self.nonce, sequence=self.sequence, **fields)
 
     def _tell(self, node: ServerNode, kind: int, **fields: Any) -> None:
-        self.sent += wire.MESSAGE.itemsize
         self._send(node, 0.0, 1, Delivery(self, node, [], self._message(kind, **fields)))
 
     def _send(self, node: ServerNode, size: float, messages: int, delivery: "Delivery") -> None:
-        total = size + wire.MESSAGE.itemsize
+        total = size + self.sizes.message
+        self.sent += total
         arrive = lambda: node.occupy(messages, total, delivery.handle)  # noqa: E731
         self.side.network.send(self.host, node.model.host, total, arrive, self.owner)

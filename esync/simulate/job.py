@@ -29,6 +29,7 @@ class Job:
         logs: whether to write round files; None: where there are not too many workers.
         test_images: how many are evaluated; None: all.
         leases: whether workers keep leases.
+        free_network: leave the description's network out.
         quiet: show nothing.
     """
 
@@ -39,6 +40,7 @@ class Job:
     logs: bool | None = None
     test_images: int | None = None
     leases: bool = True
+    free_network: bool = False
     quiet: bool = False
 
 
@@ -66,6 +68,8 @@ def run(job: Job) -> Done:
     """
     begun = time.perf_counter()
     description = read(job.file, job.changes)
+    if job.free_network:
+        description = description.model_copy(update={"network": type(description.network)()})
     try:
         settings = flags.merge(description.train, job.typed)
         if job.numerics == "none":

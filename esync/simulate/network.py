@@ -54,21 +54,34 @@ class Network:
         """Seconds from one host to another, without waiting for bandwidth."""
         return 0.0 if source == target else self.of(source).latency + self.of(target).latency
 
+    def carrying(self, source: str, target: str, size: float) -> float:
+        """Seconds that so many bytes take through the ports when nobody else uses them."""
+        return 0.0 if source == target else size / min(self.of(source).bandwidth, self.of(target).bandwidth)
+
     def count(self, source: str, target: str, size: float) -> None:
         """Note bytes that go from host to host."""
         self.sent[source] = self.sent.get(source, 0.0) + size
         self.received[target] = self.received.get(target, 0.0) + size
 
-    def send(self, source: str, target: str, size: float, arrived: Callable[[], Any], owner: object = None) -> None:
+    def send(
+        self,
+        source: str,
+        target: str,
+        size: float,
+        arrived: Callable[[], Any],
+        owner: object = None,
+        at: float | None = None,
+    ) -> None:
         """Carry `size` bytes from host to host; `arrived` is called (from an event) when the last one is there.
 
-        It begins at the sender's present, which may be ahead of the events.
+        It begins at `at`, or at the sender's present, which may be ahead of the events.
         """
         self.count(source, target, size)
         engine = self._engine
-        transfer = Transfer(size, arrived, owner, engine.now)
+        begun = engine.now if at is None else at
+        transfer = Transfer(size, arrived, owner, begun)
         self._under_way[transfer] = None
-        at = engine.now + self.latency(source, target) + (self._delay() if self._delay is not None else 0.0)
+        at = begun + self.latency(source, target) + (self._delay() if self._delay is not None else 0.0)
         if source == target or self.of(source).bandwidth == self.of(target).bandwidth == float("inf"):
             engine.call_at(at, self._arrive, transfer)
         else:

@@ -1,13 +1,16 @@
-"""What is on its way in virtual time: a payload to a server, and an exchange until the servers have used it."""
+"""What is on its way in virtual time: a payload to a server, and an exchange until its worker has the new model."""
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..exchange import Model, Result
+from ..exchange import ExchangeError, Model, Result
 from ..exchange.pending import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH
 from ..handles import NotDoneError
+from .pulling import Pull
 from .servers import ServerNode
 
 if TYPE_CHECKING:
@@ -27,7 +30,7 @@ class Delivery:
         """The server has handled it."""
         self.node.take(self.pushes)
         self.node.say(self.message)
-        self.exchange.side.changed(self.exchange.rank)
+        self.exchange.side.changed(self.exchange.rank, self.node.time)
 
 
 class PendingExchange:
@@ -38,53 +41,91 @@ class PendingExchange:
     ) -> None:
         self._exchange, self._model, self._statistics = exchange, model, statistics
         self._sequence, self._begun = sequence, begun
-        self._used = exchange.side.engine.event()
+        self._noticed = math.inf  # when the worker learns that the servers have used its payload
+        self._wake: Callable[[Any], None] | None = None  # of the worker, where it waits
+        self._pull: Pull | None = None
+        self._report: Result | None = None
+        self._error: ExchangeError | None = None
         self._result: Result | None = None
 
-    def look(self) -> bool:
-        """Whether all servers have dealt with this payload, or the run has failed; called when one of them has."""
+    def look(self, time: float) -> bool:
+        """Whether all servers have dealt with this payload by `time`, or the run has failed.
+
+        Called when one of them has. A worker that waits then asks for the model as soon as it has noticed.
+        """
         exchange = self._exchange
         for node in exchange.side.nodes:
             if not node.ledger.failure and node.ledger.acknowledged[exchange.rank] < self._sequence:
                 return False
-        engine = exchange.side.engine
-        noticed = max(noticed_at(self._begun, engine.now, exchange.round_trip(node)) for node in exchange.side.nodes)
-        engine.call_at(noticed, self._used.succeed)
+        noticed = 0.0
+        for node in exchange.side.nodes:
+            at, polls = noticed_at(self._begun, time, exchange.round_trip(node))
+            noticed = max(noticed, at)
+            exchange.polled(node, polls)
+        self._noticed = noticed
+        if self._wake is not None:
+            exchange.side.engine.call_at(noticed, self._fetch)
         return True
 
     def done(self) -> bool:
-        """Whether the servers have used the payload."""
-        self._exchange.side.engine.settle()
-        return bool(self._used.triggered)
+        """Whether the servers have used the payload, as far as the worker knows."""
+        engine = self._exchange.side.engine
+        engine.settle()
+        return engine.now >= self._noticed
 
     def result(self) -> Result:
         """Pull the model into place."""
-        exchange = self._exchange
         if self._result is None:
             if not self.done():
                 raise NotDoneError("the servers have not used this payload yet")
-            exchange.check()
-            wait = max(float(node.ledger.wait[exchange.rank]) for node in exchange.side.nodes)
-            before = exchange.report(exchange.side.nodes[0], wait, 0.0)
-            exchange.pull(exchange.channel, self._statistics, self._model)
-            transfer = max(0.0, exchange.side.engine.now - self._begun - wait)
-            self._result = replace(before, transfer=transfer)
+            self.wait()
+        assert self._result is not None
         return self._result
 
     def wait(self) -> Result:
         """Wait for the other workers, then for the model."""
-        self._exchange.side.engine.wait(self._used, f"the commits of the others (worker {self._exchange.rank})")
-        return self.result()
+        exchange, engine = self._exchange, self._exchange.side.engine
+        if self._result is None:
+            # No server can have used what reaches it later than now, so the clock may stay ahead of the events.
+            self._wake = engine.waker(f"the commits of the others (worker {exchange.rank})")
+            if self._noticed < math.inf:
+                engine.call_at(max(self._noticed, engine.now), self._fetch)
+            engine.pause()
+            if self._error is not None:
+                raise self._error
+            assert self._report is not None
+            assert self._pull is not None
+            self._pull.write(self._model)
+            self._result = replace(self._report, transfer=max(0.0, engine.now - self._begun - self._report.wait))
+        return self._result
+
+    def _fetch(self) -> None:
+        """The worker has noticed that its payload was used: it asks for the model."""
+        exchange = self._exchange
+        assert self._wake is not None
+        try:
+            exchange.check()
+        except ExchangeError as error:
+            self._error = error
+            self._wake(None)
+            return
+        nodes = exchange.side.nodes
+        wait = max(float(node.ledger.wait[exchange.rank]) for node in nodes)
+        self._report = exchange.report(nodes[0], wait, 0.0)
+        self._pull = Pull(exchange, exchange.channel, self._statistics, self._wake)
+        self._pull.begin()
 
 
-def noticed_at(begun: float, used: float, round_trip: float) -> float:
-    """When a worker that polls the status learns what happened at `used` (seconds; it has polled since `begun`)."""
-    asked, pause = begun + round_trip / 2, FIRST_PAUSE
+def noticed_at(begun: float, used: float, round_trip: float) -> tuple[float, int]:
+    """When a worker that polls the status learns what happened at `used`, and by how many polls.
+
+    All in seconds; it has polled since `begun`.
+    """
+    asked, pause, polls = begun + round_trip / 2, FIRST_PAUSE, 1
     while asked < used:
-        if pause == LONGEST_PAUSE:
-            step = pause + round_trip
-            asked += max(1, int((used - asked) / step)) * step
-        else:
-            asked += pause + round_trip
-            pause = min(pause * PAUSE_GROWTH, LONGEST_PAUSE)
-    return asked + round_trip / 2
+        step = pause + round_trip
+        count = max(1, int((used - asked) / step)) if pause == LONGEST_PAUSE else 1
+        asked += count * step
+        polls += count
+        pause = min(pause * PAUSE_GROWTH, LONGEST_PAUSE)
+    return asked + round_trip / 2, polls

@@ -1,10 +1,9 @@
 """A pull in virtual time: requests to all servers, and their parts of the model on the way back."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import simpy
 
 from ..exchange import Model, wire
 from ..exchange.layout import Bucket
@@ -14,33 +13,54 @@ if TYPE_CHECKING:
     from .exchange import SimulatedExchange
 
 
-def pull(exchange: "SimulatedExchange", channel: int, statistics: bool, model: Model) -> None:
-    """Ask every server for its part of the model, wait for it, and write it into `model`."""
-    side, engine, sizes = exchange.side, exchange.side.engine, exchange.sizes
-    plain = int(not statistics)
-    engine.settle()
-    arrivals: list[simpy.Event] = []
-    answers: list[tuple[Bucket, np.ndarray]] = []
+class Pull:
+    """One pull of a worker.
 
-    def answering(node: ServerNode, size: float, messages: int, arrived: simpy.Event) -> Callable[[], None]:
-        """What a server does when the request for its part of the model has come."""
+    Args:
+        exchange: of the worker.
+        channel: which set of keys.
+        statistics: whether the statistics are pulled, too.
+        wake: called from an event when everything is there.
+    """
 
-        def hand_out() -> None:
-            for bucket in exchange.layout.buckets:
-                if bucket.shard == node.shard and (statistics or not bucket.statistics):
-                    values = node.values(exchange.layout.key(bucket, channel))
-                    answers.append((bucket, values[wire.HEADER_ELEMENTS :]))
-            side.network.send(node.model.host, exchange.host, size, arrived.succeed, exchange.owner)
+    def __init__(
+        self, exchange: "SimulatedExchange", channel: int, statistics: bool, wake: Callable[[Any], None]
+    ) -> None:
+        self._exchange, self._channel, self._statistics, self._wake = exchange, channel, statistics, wake
+        self._answers: list[tuple[Bucket, np.ndarray]] = []
+        self._missing = 0
 
-        return lambda: node.occupy(messages, size, hand_out)
+    def begin(self) -> None:
+        """Send the requests; they leave at the present of whoever calls, and take the latency."""
+        exchange = self._exchange
+        engine, network = exchange.side.engine, exchange.side.network
+        plain = int(not self._statistics)
+        for node in exchange.side.nodes:
+            self._missing += 1
+            size, messages = exchange.sizes.pushed[plain][node.shard], exchange.sizes.buckets[plain][node.shard]
+            exchange.received += size
+            exchange.say_bytes(node, messages * exchange.sizes.question)
+            engine.call_at(
+                engine.now + network.latency(exchange.host, node.model.host), self._requested, node, size, messages
+            )
 
-    for node in side.nodes:
-        arrived = engine.event()
-        arrivals.append(arrived)
-        size, messages = sizes.pushed[plain][node.shard], sizes.buckets[plain][node.shard]
-        exchange.received += size
-        engine.call_at(engine.now + exchange.round_trip(node) / 2, answering(node, size, messages, arrived))
-    for node, arrived in zip(side.nodes, arrivals, strict=True):
-        engine.wait(arrived, f"the model from server {node.shard}")
-    for bucket, values in answers:
-        model.write(bucket.statistics, bucket.start, values)
+    def write(self, model: Model) -> None:
+        """Put what has come where it belongs."""
+        for bucket, values in self._answers:
+            model.write(bucket.statistics, bucket.start, values)
+
+    def _requested(self, node: ServerNode, size: float, messages: int) -> None:
+        node.occupy(messages, size, lambda: self._hand_out(node, size))
+
+    def _hand_out(self, node: ServerNode, size: float) -> None:
+        exchange = self._exchange
+        for bucket in exchange.carried:
+            if bucket.shard == node.shard and (self._statistics or not bucket.statistics):
+                values = node.values(exchange.layout.key(bucket, self._channel))
+                self._answers.append((bucket, values[wire.HEADER_ELEMENTS :]))
+        exchange.side.network.send(node.model.host, exchange.host, size, self._arrived, exchange.owner, node.time)
+
+    def _arrived(self) -> None:
+        self._missing -= 1
+        if not self._missing:
+            self._wake(None)

@@ -41,6 +41,7 @@ def result(simulation: Simulation, description: str) -> dict[str, Any]:
         else {},
         "accuracies": [[each.round, each.time, each.accuracy] for each in simulation.accuracies],
         "questions": simulation.state_server.questions,
+        "servers": [server.host for server in simulation.cluster.servers],
         "traffic": {
             host: {
                 "sent": round(simulation.network.sent.get(host, 0.0)),
@@ -69,5 +70,7 @@ def _device(sums: WorkerTally) -> dict[str, Any]:
         "questions": sum(each.waited for world in sums.worlds for each in world.questions),
         "bytes_sent": sent,
         "bytes_received": received,
+        "polls": sum(each.polls for world in sums.worlds for each in world.connections),
+        "bytes_of_questions": sum(each.sent + each.received for world in sums.worlds for each in world.questions),
         "crashes": len(sums.worlds) - 1,
     }

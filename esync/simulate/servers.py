@@ -58,6 +58,7 @@ class ServerNode:
         self._stored: dict[int, np.ndarray] = {}
         self._copies: dict[int, tuple[int, np.ndarray]] = {}
         self._free = 0.0
+        self._handling: float | None = None
         self._greeted: Greeting | None = None
         self._server: ParameterServer | None = None
 
@@ -74,9 +75,9 @@ class ServerNode:
         return self.server.ledger
 
     @property
-    def busy_until(self) -> float:
-        """When it will have handled everything that has reached it so far."""
-        return max(self._free, self._engine.now)
+    def time(self) -> float:
+        """The server's present: when it will be done with the messages that it is looked at for."""
+        return self._engine.now if self._handling is None else self._handling
 
     def greet(self, greeting: Greeting) -> None:
         """A worker introduces itself; the first one sets the server up."""
@@ -84,8 +85,7 @@ class ServerNode:
             limits = greeting.limits if self.shard == 0 else replace(greeting.limits, seconds=math.inf)
             ledger = Ledger(greeting.slots, greeting.synchronous, limits)
             rule = make_rule(greeting.rule, greeting.options)
-            clock = lambda: self._engine.now  # noqa: E731
-            self._server = ParameterServer(greeting.layout(), ledger, rule, greeting.private, clock)
+            self._server = ParameterServer(greeting.layout(), ledger, rule, greeting.private, lambda: self.time)
             self._greeted = greeting
         self._server.join(greeting.rank, greeting.nonce)
         if differences := self._greeted.differences(greeting):
@@ -93,9 +93,16 @@ class ServerNode:
             self._server.ledger.abort(reason)
 
     def occupy(self, messages: int, size: float, then: Callable[[], None]) -> None:
-        """Handle messages that have just arrived, after those before them; then call a function, from an event."""
-        self._free = self.busy_until + self.model.cost(messages, size)
-        self._engine.call_at(self._free, then)
+        """Handle messages that have just arrived, after those before them.
+
+        What they do, `then`, is done right away with the server's clock where it will be after them: whatever reaches
+        the server later finds it done, as it would in the order of time.
+        """
+        self._free = self._handling = max(self._free, self._engine.now) + self.model.cost(messages, size)
+        try:
+            then()
+        finally:
+            self._handling = None
 
     def take(self, pushes: Iterable[Push]) -> None:
         """What has been handled: as ps-lite does it, the first value of a key is kept without asking."""
@@ -107,11 +114,7 @@ class ServerNode:
 
     def say(self, message: Any) -> None:
         """A message of a worker (wire.MESSAGE) has been handled."""
-        elements = wire.message_elements(self.ledger.slots)
-        key = self.shard  # see `layout.Layout.status_key`
-        if key not in self._stored:
-            self._stored[key] = np.zeros(elements, np.float32)
-        self.server.push(key, wire.pack(message, elements), self._stored[key])
+        self.server.receive(message)
 
     def weights(self, bucket: Bucket) -> np.ndarray:
         """What it holds of a bucket right now, as all workers would pull it."""
@@ -136,12 +139,14 @@ class Sizes:
     Attributes:
         pushed: shard → bytes of a payload with statistics; without.
         buckets: shard → messages of a payload with statistics; without.
-        status: bytes of one look at the status, both directions together.
+        message: bytes of a commit or another message, which is as large as the status.
+        question: bytes of the request for the status, or for a bucket.
     """
 
     pushed: tuple[tuple[float, ...], tuple[float, ...]]
     buckets: tuple[tuple[int, ...], tuple[int, ...]]
-    status: float
+    message: float
+    question: float = config.SIMULATE_MESSAGE_BYTES
 
     @classmethod
     def of(cls, layout: Layout, slots: int) -> "Sizes":
@@ -163,5 +168,5 @@ class Sizes:
                     for shard in shards
                 )
             )
-        status = 4.0 * wire.message_elements(slots) + 2 * config.SIMULATE_MESSAGE_BYTES
-        return cls((pushed[0], pushed[1]), (buckets[0], buckets[1]), status)
+        message = 4.0 * wire.message_elements(slots) + config.SIMULATE_MESSAGE_BYTES
+        return cls((pushed[0], pushed[1]), (buckets[0], buckets[1]), message)

@@ -21,7 +21,7 @@ class ServerSide:
         network: between all hosts.
         nodes: the servers.
         slots: number of workers.
-        model: weights and statistics of the model whose bytes go over the wire, where a smaller one stands for it.
+        model: weights and statistics of the model whose bytes go over the wire, where no values do.
     """
 
     engine: Engine
@@ -40,11 +40,13 @@ class ServerSide:
         self.sizes: Sizes | None = None
         self._seen: list[tuple[int, str]] = []
 
-    def changed(self, rank: int) -> None:
-        """A server has handled a message of this rank: those whose payload has been used need not wait any longer."""
-        state = [(node.ledger.version, node.ledger.failure) for node in self.nodes]
+    def changed(self, rank: int, time: float) -> None:
+        """At `time`, a server has handled a message of this rank: those whose payload has been used go on."""
+        ledgers = [node.ledger for node in self.nodes]
+        # Asynchronous commits are dealt with one by one; else the end of a round lets all of them go on.
+        state = [(ledger.version if ledger.synchronous else -1, ledger.failure) for ledger in ledgers]
         ranks = [rank] if state == self._seen else list(self.waiting)
         self._seen = state
         for each in ranks:
-            if each in self.waiting and self.waiting[each].look():
+            if each in self.waiting and self.waiting[each].look(time):
                 del self.waiting[each]

@@ -112,8 +112,9 @@ class SimulatedWorld:
         self, address: str | None, rank: int, job: str = config.JOB, delayed: bool = False
     ) -> Coordination:
         """Connect to the modelled state server; there is only one, with one job."""
-        latency = self._side.network.latency(self._worker.host, self._state_server.model.host)
-        client = SimulatedCoordination(self._state_server, self._engine, latency, rank, self._leases)
+        client = SimulatedCoordination(
+            self._state_server, self._engine, self._side.network, self._worker.host, rank, self._leases
+        )
         self.questions.append(client)
         if not delayed:
             return client
@@ -130,7 +131,5 @@ class SimulatedWorld:
     @property
     def traffic(self) -> tuple[int, int]:
         """Bytes sent and received so far."""
-        return (
-            round(sum(each.sent for each in self.connections)),
-            round(sum(each.received for each in self.connections)),
-        )
+        lines = [*self.connections, *self.questions]
+        return round(sum(each.sent for each in lines)), round(sum(each.received for each in lines))
