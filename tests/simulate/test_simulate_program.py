@@ -134,6 +134,15 @@ def test_many_machines_of_one_kind(described):
     assert [device["host"] for device in out["devices"]][:2] == ["edge-0", "edge-1"]
 
 
+def test_a_network_that_costs_nothing(described):
+    seconds = []
+    for words in ([], ["--free-network"]):
+        path = described.parent / "out.json"
+        run(described, "--numerics=none", f"--json={path}", *words)
+        seconds.append(json.loads(path.read_text())["seconds"])
+    assert seconds[1] < seconds[0]
+
+
 def test_a_sweep(described, capsys):
     path = described.parent / "table.json"
     words = ["--sweep=network.bandwidth=10Mbit,1Gbit", "--sweep=mode=sync,async", "--numerics=none"]

@@ -2,6 +2,9 @@
 
 import pytest
 
+from esync import config
+from esync.algorithms import ESync
+from esync.exchange.wire import message_elements
 from esync.simulate.network import Link
 from esync.simulate.result import result
 
@@ -45,6 +48,42 @@ def test_iterations_within_a_lease_are_no_events():
     simulation = simulate(cluster(0.001, 3.5), "--mode=esync", rounds=5)
     assert simulation.workers[0].iterations > 10_000
     assert simulation.engine.events < simulation.workers[0].iterations / 1.5
+
+
+def test_iterations_in_one_go_are_as_those_one_by_one(monkeypatch):
+    def run(*words):
+        modelled = cluster(0.03, 0.5, 1.1, link=Link(SPEED, 0.001), answer_time=0.001)
+        return result(simulate(modelled, "--mode=esync", *words, rounds=8), "test")
+
+    ways = ([], ["--local-iterations=7"], ["--query-mode=delayed-ack"])
+    together = [run(*words) for words in ways]
+    monkeypatch.setattr(ESync, "undisturbed", lambda self: (0, 0.0))
+    for words, out in zip(ways, together, strict=True):
+        single = run(*words)
+        assert out["seconds"] == pytest.approx(single["seconds"], rel=1e-9)
+        assert [each["iterations"] for each in out["devices"]] == [each["iterations"] for each in single["devices"]]
+
+
+def test_few_events_for_each_worker_and_round():
+    times = [0.03 + 3.47 * rank / 199 for rank in range(200)]
+    simulation = simulate(
+        cluster(*times, link=Link(100 * SPEED, 0.001), answer_time=1e-6), "--network=lenet", rounds=10
+    )
+    assert simulation.engine.events < 12 * 200 * 10
+
+
+def test_what_goes_over_the_wire_besides_payloads():
+    simulation = simulate(cluster(0.1, 1.0, link=Link(SPEED)), "--mode=esync", "--network=lenet", rounds=10)
+    out = result(simulation, "test")
+    fast, slow = out["devices"]
+    sizes = simulation.side.sizes
+    assert sizes.message == 4 * message_elements(2) + config.SIMULATE_MESSAGE_BYTES
+    assert fast["polls"] > slow["polls"] >= 10  # each sees its commit used, and the slow one is the last
+    assert fast["bytes_received"] > 11 * sizes.pushed[0][0] + fast["polls"] * sizes.message
+    calls = config.SIMULATE_CALL_BYTES
+    assert fast["bytes_of_questions"] % sum(calls) == 0
+    assert fast["bytes_of_questions"] > slow["bytes_of_questions"] > 10 * sum(calls)
+    assert sum(each["bytes_sent"] for each in out["devices"]) == out["traffic"]["s0"]["received"]
 
 
 def test_the_round_trip_of_questions_counts():
