@@ -9,7 +9,9 @@ engine catches up (`settle`) when the task does something that others can notice
 two messages is a single event.
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
 from typing import Any, cast
 
 import greenlet  # type: ignore[import-untyped]
@@ -27,14 +29,27 @@ class CrashError(BaseException):
     """Thrown into a task whose machine has crashed. Like KeyboardInterrupt it is not an Exception."""
 
 
-class _Moment:
-    """An event that is a point in time and a call; SimPy's own ones cost three times as much."""
+class _Calendar(simpy.Environment):
+    """SimPy's environment, whose queue also takes plain calls, which cost a third of an event."""
 
-    __slots__ = ("callbacks",)
-    _ok = True
+    def call(self, time: float, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        """Have a function called when it is `time`."""
+        if time < self._now:
+            time = self._now
+        entry = cast(simpy.Event, (function, arguments))
+        heappush(self._queue, (time, simpy.events.NORMAL, next(self._eid), entry))
 
-    def __init__(self, callback: Callable[[Any], Any]) -> None:
-        self.callbacks: Any = (callback,)
+    def drain(self) -> Iterator[None]:
+        """Have everything happen, one thing after the other."""
+        queue = self._queue
+        while queue:
+            if queue[0][3].__class__ is tuple:
+                self._now, _, _, entry = heappop(queue)
+                function, arguments = cast(Any, entry)
+                function(*arguments)
+            else:
+                self.step()
+            yield
 
 
 class Task:
@@ -67,20 +82,24 @@ class Task:
         self._waits += 1
         wait = self._waits
 
-        def resume(_: Any) -> None:
-            if self._waits == wait and not self.done:
-                self._engine.switch_to(self)
+        def resume(_: Any = None) -> None:
+            if self._waits == wait and not self._greenlet.dead:
+                self._engine.switch_to(self, self._greenlet.switch)
 
         return resume
 
-    def go_on(self, error: BaseException | None) -> None:
-        """Run until it waits again or ends; called by the engine."""
+    def go_on(self, time: float) -> None:
+        """It does not wait any more; called by the engine before it switches to it."""
         self._waits += 1
         self.waits_for = ""
-        if error is not None:
-            self._greenlet.throw(error)
-        else:
-            self._greenlet.switch()
+        if self.time < time:
+            self.time = time
+
+    def fall(self, time: float) -> None:
+        """Its machine crashes."""
+        self.time = time
+        with contextlib.suppress(CrashError):  # nothing in the task has held it up
+            self._greenlet.throw(CrashError())
 
 
 class Engine:
@@ -92,7 +111,7 @@ class Engine:
     """
 
     def __init__(self) -> None:
-        self._env = simpy.Environment()
+        self._env = _Calendar(0.0)
         self.hub = greenlet.getcurrent()
         self._tasks: list[Task] = []
         self._current: Task | None = None
@@ -104,12 +123,12 @@ class Engine:
     def now(self) -> float:
         """Seconds: the clock of the task that runs, or that of the events where none does."""
         task = self._current
-        return task.time if task is not None else float(self._env.now)
+        return task.time if task is not None else cast(float, self._env._now)
 
     @property
     def time(self) -> float:
         """Seconds: the clock of the events, which no task's clock is behind."""
-        return float(self._env.now)
+        return cast(float, self._env._now)
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass for the task that runs; nobody else notices yet."""
@@ -118,8 +137,8 @@ class Engine:
     def settle(self) -> None:
         """Have everything happen that comes before the present of the task that runs."""
         task = self._running()
-        if task.time > self._env.now:
-            self._schedule(task.time, self.waker("its own work"))
+        if task.time > self._env._now:
+            self._env.call(task.time, self.waker("its own work"), ())
             self.hub.switch()
 
     # --- events -------------------------------------------------------------------------------------------------
@@ -130,7 +149,7 @@ class Engine:
 
     def call_at(self, time: float, function: Callable[..., Any], *arguments: Any) -> None:
         """Call a function when it is `time`; it must not wait."""
-        self._schedule(time, lambda _: function(*arguments))
+        self._env.call(time, function, arguments)
 
     def wait(self, event: simpy.Event, what: str) -> Any:
         """Wait for an event; its value, or its error raised.
@@ -172,17 +191,14 @@ class Engine:
         if task.done:
             return
         task.crashed = True
-        self.switch_to(task, CrashError())
+        self.switch_to(task, lambda: task.fall(self.time))
 
-    def switch_to(self, task: Task, error: BaseException | None = None) -> None:
+    def switch_to(self, task: Task, switch: Callable[[], Any]) -> None:
         """Let a task run until it waits again; called from events only."""
-        now = float(self._env.now)
-        task.time = max(task.time, now) if error is None else now
+        task.go_on(self._env._now)
         self._current = task
         try:
-            task.go_on(error)
-        except CrashError:
-            pass  # nothing in the task has held it up
+            switch()
         finally:
             self._current = None
 
@@ -193,9 +209,7 @@ class Engine:
             DeadlockError: tasks are left over that wait for what never comes.
             Exception: whatever a task has ended with.
         """
-        step, queue = self._env.step, self._env._queue
-        while queue:
-            step()
+        for _ in self._env.drain():
             self.events += 1
         stuck = [task for task in self._tasks if not task.done]
         if stuck:
@@ -209,10 +223,6 @@ class Engine:
         if self._current is None:
             raise RuntimeError("only a task can wait or let time pass; this was called from an event")
         return self._current
-
-    def _schedule(self, time: float, callback: Callable[[Any], Any]) -> None:
-        now = self._env.now
-        self._env.schedule(cast(simpy.Event, _Moment(callback)), delay=time - now if time > now else 0.0)
 
     def _pause(self, event: simpy.Event, what: str) -> None:
         """Switch to the engine until the event has happened."""

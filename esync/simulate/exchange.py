@@ -105,7 +105,7 @@ class SimulatedExchange(Exchange):
         side.engine.wait(side.everyone_here, "all workers to come")
         self.check()
         pull = Pull(self, 0, True, side.engine.waker("the initial model"))
-        pull.begin()
+        pull.begin(side.engine.now)
         side.engine.pause()
         pull.write(model)
         if self._service.private:

@@ -64,7 +64,7 @@ class PendingExchange:
             exchange.polled(node, polls)
         self._noticed = noticed
         if self._wake is not None:
-            exchange.side.engine.call_at(noticed, self._fetch)
+            self._fetch(noticed)
         return True
 
     def done(self) -> bool:
@@ -89,7 +89,7 @@ class PendingExchange:
             # No server can have used what reaches it later than now, so the clock may stay ahead of the events.
             self._wake = engine.waker(f"the commits of the others (worker {exchange.rank})")
             if self._noticed < math.inf:
-                engine.call_at(max(self._noticed, engine.now), self._fetch)
+                self._fetch(max(self._noticed, engine.now))
             engine.pause()
             if self._error is not None:
                 raise self._error
@@ -99,21 +99,27 @@ class PendingExchange:
             self._result = replace(self._report, transfer=max(0.0, engine.now - self._begun - self._report.wait))
         return self._result
 
-    def _fetch(self) -> None:
-        """The worker has noticed that its payload was used: it asks for the model."""
+    def _fetch(self, at: float) -> None:
+        """Ask for the model at `at`, when the worker has noticed that its payload was used."""
         exchange = self._exchange
         assert self._wake is not None
+        self._pull = Pull(exchange, exchange.channel, self._statistics, self._wake)
+        self._pull.begin(at, self._look_again)
+
+    def _look_again(self) -> bool:
+        """The request has come to the first server: how things stand, and whether the model will be wanted."""
+        exchange = self._exchange
         try:
             exchange.check()
         except ExchangeError as error:
             self._error = error
+            assert self._wake is not None
             self._wake(None)
-            return
+            return False
         nodes = exchange.side.nodes
         wait = max(float(node.ledger.wait[exchange.rank]) for node in nodes)
         self._report = exchange.report(nodes[0], wait, 0.0)
-        self._pull = Pull(exchange, exchange.channel, self._statistics, self._wake)
-        self._pull.begin()
+        return True
 
 
 def noticed_at(begun: float, used: float, round_trip: float) -> tuple[float, int]:

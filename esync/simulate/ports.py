@@ -108,6 +108,7 @@ class Port:
     def __init__(self, engine: Engine, bandwidth: float, done: Callable[[Transfer], None]) -> None:
         self._engine, self._bandwidth, self._done = engine, bandwidth, done
         self._flows: list[Flow] = []  # by limit
+        self._by_limit: dict[float, Flow] = {}
         self._count = 0  # transfers that share this port as the server's
         self._edges: dict[Transfer, None] = {}  # transfers that have this port at their other end
         self._since = 0.0  # when the flows' counts were last brought up to date
@@ -158,9 +159,9 @@ class Port:
             return
         self._advance()
         self._take_out(transfer)
-        flow = next((flow for flow in self._flows if flow.limit == limit), None)
+        flow = self._by_limit.get(limit)
         if flow is None:
-            flow = Flow(limit)
+            flow = self._by_limit[limit] = Flow(limit)
             insort(self._flows, flow)
         flow.members += 1
         transfer.flow, transfer.due = flow, flow.given + transfer.left
@@ -219,3 +220,4 @@ class Port:
             flow.members -= 1
             if not flow.members:
                 self._flows.remove(flow)
+                del self._by_limit[flow.limit]

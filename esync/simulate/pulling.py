@@ -29,10 +29,16 @@ class Pull:
         self._exchange, self._channel, self._statistics, self._wake = exchange, channel, statistics, wake
         self._answers: list[tuple[Bucket, np.ndarray]] = []
         self._missing = 0
+        self._first: Callable[[], bool] | None = None
+        self._wanted = True
 
-    def begin(self) -> None:
-        """Send the requests; they leave at the present of whoever calls, and take the latency."""
+    def begin(self, at: float, first: Callable[[], bool] | None = None) -> None:
+        """Send the requests; they leave at `at` and take the latency.
+
+        `first` is called when the first server has got its one; False: the model is not wanted any more.
+        """
         exchange = self._exchange
+        self._first = first
         engine, network = exchange.side.engine, exchange.side.network
         plain = int(not self._statistics)
         for node in exchange.side.nodes:
@@ -40,9 +46,8 @@ class Pull:
             size, messages = exchange.sizes.pushed[plain][node.shard], exchange.sizes.buckets[plain][node.shard]
             exchange.received += size
             exchange.say_bytes(node, messages * exchange.sizes.question)
-            engine.call_at(
-                engine.now + network.latency(exchange.host, node.model.host), self._requested, node, size, messages
-            )
+            arrives = at + network.latency(exchange.host, node.model.host)
+            engine.call_at(arrives, self._requested, node, size, messages)
 
     def write(self, model: Model) -> None:
         """Put what has come where it belongs."""
@@ -50,7 +55,11 @@ class Pull:
             model.write(bucket.statistics, bucket.start, values)
 
     def _requested(self, node: ServerNode, size: float, messages: int) -> None:
-        node.occupy(messages, size, lambda: self._hand_out(node, size))
+        first, self._first = self._first, None
+        if first is not None:
+            self._wanted = first()
+        if self._wanted:
+            node.occupy(messages, size, lambda: self._hand_out(node, size))
 
     def _hand_out(self, node: ServerNode, size: float) -> None:
         exchange = self._exchange
