@@ -7,7 +7,7 @@ as a pickle).
 
 import json
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from .. import __version__
@@ -18,6 +18,9 @@ from .resumption import Books, Offers
 
 #: The number of both commands: MXNet's servers keep 1 to 5 for themselves.
 COMMAND = 0
+
+#: What may differ between workers.
+PERSONAL = ("rank", "nonce", "address", "aside", "offers")
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,9 @@ class Greeting:
 
     def differences(self, other: "Greeting") -> list[str]:
         """What keeps `other` from working together with this worker, one sentence part each; empty: nothing."""
+        alike = {name: getattr(self, name) for name in PERSONAL}
+        if replace(other, **alike) == self:
+            return []
         mine, theirs = self._terms(), other._terms()
         return [
             f"{name} {_show(theirs.get(name))} instead of {_show(mine.get(name))}"
@@ -135,7 +141,7 @@ class Greeting:
     def _terms(self) -> dict[str, Any]:
         terms = asdict(self)
         agreement = terms.pop("agreement")
-        for name in ("rank", "nonce", "address", "aside", "offers"):
+        for name in PERSONAL:
             del terms[name]
         return {name.replace("_", " "): value for name, value in {**terms, **agreement}.items()}
 
