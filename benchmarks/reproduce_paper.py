@@ -241,7 +241,7 @@ def _ratio(slow: float, fast: float) -> str:
     return f"{slow / fast:.1f}" if slow < math.inf else "not reached by SSGD"
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Run, draw, write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="four more networks")
@@ -253,7 +253,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="simulations at a time (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("results/reproduction"))
     parser.add_argument("--list", action="store_true", help="name the runs and whether they are done; do nothing")
-    given = parser.parse_args()
+    given = parser.parse_args(words)
     given.out.mkdir(parents=True, exist_ok=True)
     everything = runs(given.full, given.parity, given.seeds)
     chosen = [run for run in everything if given.only in run.name]
