@@ -10,6 +10,7 @@ which only that worker moves: so the weights themselves tell what was applied, a
 
 import argparse
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -308,13 +309,15 @@ def main(words: list[str] | None = None) -> int:
     seeds = range(options.schedules) if options.seed is None else [options.seed]
     broken = 0
     for mode in options.mode or MODES:
+        begun, before = time.monotonic(), broken
         for seed in seeds:
             try:
                 Check(draw(mode, seed, not options.no_crashes)).run()
             except BrokenError as error:
                 broken += 1
                 print(f"{mode}, seed {seed}: {error}", flush=True)
-        print(f"{mode}: {len(seeds)} schedules", flush=True)
+        took = time.monotonic() - begun
+        print(f"{mode}: {len(seeds)} schedules, {broken - before} broken, in {took:.1f} s", flush=True)
     return 1 if broken else 0
 
 
