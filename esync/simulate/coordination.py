@@ -82,7 +82,6 @@ class SimulatedCoordination(Coordination):
         self.round = 1
         self.waited = 0.0
         self.sent = self.received = 0
-        self._network, self._host = network, host
         self._latency = network.latency(host, server.model.host)
         self._server, self._engine = server, engine
         self._rank, self._leases = rank, leases
@@ -133,8 +132,6 @@ class SimulatedCoordination(Coordination):
         engine, begun = self._engine, self._engine.now
         there, back = config.SIMULATE_CALL_BYTES
         self.sent, self.received = self.sent + there, self.received + back
-        self._network.count(self._host, self._server.model.host, there)
-        self._network.count(self._server.model.host, self._host, back)
         engine.pass_time(self._latency)
         engine.settle()
         # Calls are handled one after the other, so this one may be answered now as it will be when its turn has come.

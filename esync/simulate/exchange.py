@@ -29,6 +29,9 @@ from .pulling import Pull
 from .servers import ServerNode, Sizes
 from .serverside import ServerSide
 
+#: A message with nothing in it: here the fields of wire.MESSAGE need not be packed.
+_BLANK: dict[str, Any] = {name: b"" if name == "text" else 0 for name in wire.MESSAGE.names or ()}
+
 
 class SimulatedExchange(Exchange):
     """One worker's exchange.
@@ -110,7 +113,7 @@ class SimulatedExchange(Exchange):
         pull.write(model)
         if self._service.private:
             self._keep(self.channel, weights, statistics)
-        return self.report(min(side.nodes, key=lambda node: node.ledger.round), 0.0, 0.0)
+        return Result(**self.standing(min(side.nodes, key=lambda node: node.ledger.round)), wait=0.0, transfer=0.0)
 
     def _keep(self, channel: int, weights: Source, statistics: Source) -> None:
         """Give the servers the values of a channel: the first push of a key is kept, the second one shows where."""
@@ -167,7 +170,7 @@ class SimulatedExchange(Exchange):
         """See `Exchange.abort`."""
         self.side.engine.settle()
         for node in self.side.nodes:
-            self._tell(node, wire.ABORT, text=reason)
+            self._tell(node, wire.ABORT, text=wire.encode_text(reason))
 
     def close(self) -> None:
         """Say goodbye."""
@@ -187,22 +190,20 @@ class SimulatedExchange(Exchange):
             if node.ledger.nonce[self.rank] != self.nonce:
                 raise SlotLostError(f"another process has taken over the slot of worker {self.rank}")
 
-    def report(self, node: ServerNode, wait: float, transfer: float) -> Result:
-        """How things stand on a server."""
+    def standing(self, node: ServerNode) -> dict[str, Any]:
+        """How things stand on a server right now: a result without its times."""
         ledger = node.ledger
-        return Result(
-            round=ledger.round,
-            version=ledger.version,
-            samples=ledger.samples,
-            wait=wait,
-            transfer=transfer,
-            finished=ledger.finished,
-            used=bool(ledger.used[self.rank]),
-            elapsed=ledger.elapsed,
-            members=self.side.everyone
+        return {
+            "round": ledger.round,
+            "version": ledger.version,
+            "samples": ledger.samples,
+            "finished": ledger.finished,
+            "used": bool(ledger.used[self.rank]),
+            "elapsed": ledger.elapsed,
+            "members": self.side.everyone
             if np.count_nonzero(ledger.member) == ledger.slots
             else tuple(np.flatnonzero(ledger.member).tolist()),
-        )
+        }
 
     def round_trip(self, node: ServerNode) -> float:
         """Seconds of a look at the status of a server."""
@@ -244,7 +245,8 @@ class SimulatedExchange(Exchange):
         return buckets
 
     def _message(self, kind: int, **fields: Any) -> Any:
-        return wire.message(kind, rank=self.rank, nonce=self.nonce, sequence=self.sequence, **fields)
+        own = {"kind": kind, "rank": self.rank, "nonce": self.nonce, "sequence": self.sequence}
+        return {**_BLANK, **own, **fields}
 
     def _tell(self, node: ServerNode, kind: int, **fields: Any) -> None:
         self._send(node, 0.0, 1, Delivery(self, node, [], self._message(kind, **fields)))

@@ -1,8 +1,10 @@
 """What is on its way in virtual time: a payload to a server, and an exchange until its worker has the new model."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,7 +46,8 @@ class PendingExchange:
         self._noticed = math.inf  # when the worker learns that the servers have used its payload
         self._wake: Callable[[Any], None] | None = None  # of the worker, where it waits
         self._pull: Pull | None = None
-        self._report: Result | None = None
+        self._standing: dict[str, Any] = {}
+        self._waited = 0.0
         self._error: ExchangeError | None = None
         self._result: Result | None = None
 
@@ -93,10 +96,10 @@ class PendingExchange:
             engine.pause()
             if self._error is not None:
                 raise self._error
-            assert self._report is not None
             assert self._pull is not None
             self._pull.write(self._model)
-            self._result = replace(self._report, transfer=max(0.0, engine.now - self._begun - self._report.wait))
+            transfer = max(0.0, engine.now - self._begun - self._waited)
+            self._result = Result(**self._standing, wait=self._waited, transfer=transfer)
         return self._result
 
     def _fetch(self, at: float) -> None:
@@ -117,8 +120,8 @@ class PendingExchange:
             self._wake(None)
             return False
         nodes = exchange.side.nodes
-        wait = max(float(node.ledger.wait[exchange.rank]) for node in nodes)
-        self._report = exchange.report(nodes[0], wait, 0.0)
+        self._waited = max(float(node.ledger.wait[exchange.rank]) for node in nodes)
+        self._standing = exchange.standing(nodes[0])
         return True
 
 
@@ -127,11 +130,22 @@ def noticed_at(begun: float, used: float, round_trip: float) -> tuple[float, int
 
     All in seconds; it has polled since `begun`.
     """
-    asked, pause, polls = begun + round_trip / 2, FIRST_PAUSE, 1
-    while asked < used:
-        step = pause + round_trip
-        count = max(1, int((used - asked) / step)) if pause == LONGEST_PAUSE else 1
-        asked += count * step
-        polls += count
+    first, step = _polls(round_trip)
+    passed = used - begun
+    if passed <= first[-1]:
+        index = bisect_left(first, passed)
+        asked, polls = first[index], index + 1
+    else:
+        more = math.ceil((passed - first[-1]) / step)
+        asked, polls = first[-1] + more * step, len(first) + more
+    return max(begun + asked, used) + round_trip / 2, polls
+
+
+@lru_cache(maxsize=1024)
+def _polls(round_trip: float) -> tuple[list[float], float]:
+    """When the polls reach the server, as long as their pauses grow, and the time between two of them afterwards."""
+    asked, pause = [round_trip / 2], FIRST_PAUSE
+    while pause < LONGEST_PAUSE:
+        asked.append(asked[-1] + pause + round_trip)
         pause = min(pause * PAUSE_GROWTH, LONGEST_PAUSE)
-    return asked + round_trip / 2, polls
+    return asked, LONGEST_PAUSE + round_trip

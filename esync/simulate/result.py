@@ -42,14 +42,24 @@ def result(simulation: Simulation, description: str) -> dict[str, Any]:
         "accuracies": [[each.round, each.time, each.accuracy] for each in simulation.accuracies],
         "questions": simulation.state_server.questions,
         "servers": [server.host for server in simulation.cluster.servers],
-        "traffic": {
-            host: {
-                "sent": round(simulation.network.sent.get(host, 0.0)),
-                "received": round(simulation.network.received.get(host, 0.0)),
-            }
-            for host in sorted({*simulation.network.sent, *simulation.network.received})
-        },
+        "traffic": _traffic(simulation),
         "devices": [_device(sums) for sums in workers],
+    }
+
+
+def _traffic(simulation: Simulation) -> dict[str, dict[str, int]]:
+    """Bytes of every host."""
+    sent, received = dict(simulation.network.sent), dict(simulation.network.received)
+    server = simulation.cluster.state_server.host
+    for sums in simulation.workers:
+        host = sums.worker.host
+        for each in (each for world in sums.worlds for each in world.questions):
+            for source, target, size in ((host, server, each.sent), (server, host, each.received)):
+                sent[source] = sent.get(source, 0.0) + size
+                received[target] = received.get(target, 0.0) + size
+    return {
+        host: {"sent": round(sent.get(host, 0.0)), "received": round(received.get(host, 0.0))}
+        for host in sorted({*sent, *received})
     }
 
 
