@@ -131,5 +131,5 @@ class SimulatedWorld:
     @property
     def traffic(self) -> tuple[int, int]:
         """Bytes sent and received so far."""
-        lines = [*self.connections, *self.questions]
+        lines: list[SimulatedExchange | SimulatedCoordination] = [*self.connections, *self.questions]
         return round(sum(each.sent for each in lines)), round(sum(each.received for each in lines))
