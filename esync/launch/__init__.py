@@ -10,6 +10,7 @@ What is to be run, as data; nothing here starts anything:
     plan, spec    description → the commands of all processes, and those as data
 
 Running it:
+    command       the program
     folders       where the logs go, and the earlier ones
     ports         free ports, held for the job
     children      starting one process here or there, and ending it

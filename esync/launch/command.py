@@ -1,0 +1,151 @@
+"""The program behind `python -m esync.launch clusters/NAME.yaml`: starts a whole cluster, shows it, and ends it.
+
+Every flag of the worker may be given; it is worth more than the description's section `train`.
+"""
+
+import argparse
+import os
+import secrets
+import signal
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from .. import arguments, config
+from ..errors import ExpectedError
+from . import flags, report, view
+from .agents import Agents
+from .description import DescriptionError, read
+from .folders import LogFolders
+from .gather import gather
+from .ground import Supplies
+from .hosts import locate
+from .plan import plan, ports_needed
+from .ports import Ports
+from .reach import try_paths
+from .spec import Plan
+from .supervisor import Supervisor
+from .survey import fixed_ports, prepare, survey
+
+PROGRAM = "python -m esync.launch"
+#: What workers and state server share, where others can reach it.
+TOKEN_VARIABLE = "ESYNC_TOKEN"
+
+
+def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
+    """The options of launch, and the worker's flags that were typed."""
+    parser = arguments.build_parser(PROGRAM, "Start a whole cluster, as a description says; end it, whatever happens.")
+    parser.usage = f"{PROGRAM} FILE [flags of launch] [flags of the worker, worth more than FILE]"
+    parser.add_argument(
+        "file", type=Path, metavar="FILE", help="description of the cluster, for instance clusters/demo.yaml"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print the commands instead of running them")
+    parser.add_argument("--follow", action="store_true", help="print what the processes print, with their names")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write how the job went to FILE")
+    restarts = parser.add_mutually_exclusive_group()
+    restarts.add_argument(
+        "--max-restarts",
+        type=arguments.count,
+        default=config.LAUNCH_RESTARTS,
+        metavar="N",
+        help="how often each worker that dies is replaced (default: %(default)s)",
+    )
+    restarts.add_argument(
+        "--no-restart", dest="max_restarts", action="store_const", const=0, help="end the job when a worker dies"
+    )
+    options = parser.parse_args(words)
+    if options.dry_run and options.json:
+        parser.error("--json tells how a job went; with --dry-run there is none")
+    typed = arguments.given(parser, words) & set(flags.DEFAULTS) - {"quiet"}
+    return options, {name: getattr(options, name) for name in sorted(typed)}
+
+
+def main(words: list[str] | None = None) -> int:
+    """Launch; the exit code: 0 done, 1 failed, 2 bad usage."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell has started this with SIGINT ignored
+        signal.signal(number, signal.default_int_handler)
+    options, typed = parse_arguments(sys.argv[1:] if words is None else words)
+    try:
+        return _launch(options, typed)
+    except ExpectedError as error:
+        _complain(str(error))
+        return 2 if isinstance(error, DescriptionError) else 1
+    except BrokenPipeError:  # whoever read the output has gone; the job has been ended
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        _complain(f"{error.filename or 'failed'}: {error.strerror or error}")
+        return 1
+    except KeyboardInterrupt:  # before the job has begun, or after its end
+        _complain("interrupted")
+        return 1
+
+
+def _launch(options: argparse.Namespace, typed: dict[str, Any]) -> int:
+    description = read(options.file)
+    try:
+        hosts = locate(description)
+    except DescriptionError as error:
+        raise DescriptionError(f"{options.file}: {error}") from None
+    if not options.dry_run and not all(host.here for host in hosts.values()):
+        os.environ.setdefault(TOKEN_VARIABLE, secrets.token_urlsafe(24))  # of this job alone
+    with Ports() as ports:
+        cores = None if "OMP_NUM_THREADS" in os.environ else len(os.sched_getaffinity(0))
+        here = Supplies(ports.free(ports_needed(description)), cores)
+
+        def job_on(there: dict[str, Supplies]) -> Plan:
+            try:
+                return plan(description, hosts, typed, here, there, TOKEN_VARIABLE in os.environ)
+            except DescriptionError as error:
+                raise DescriptionError(f"{options.file}: {error}") from None
+
+        job = job_on({})
+        if options.dry_run:
+            print("\n\n".join(_explain(job)))
+            return 0
+        with Agents(job.hosts, _tell) as agents:
+            claims = fixed_ports(description, job)
+            for owner, port in claims.pop(None, {}).items():
+                ports.claim(port, owner)
+            job = job_on(survey(job, agents, claims, ports_needed(description)))
+            try_paths(job, agents)
+            return _run(job, agents, options)
+
+
+def _run(job: Plan, agents: Agents, options: argparse.Namespace) -> int:
+    with closing(LogFolders(job.mode_folder, job.options.overwrite, job.options.resume)) as folders:
+        prepare(job, agents)
+        title = f"{job.options.network}, {job.mode_folder.name}, {len(job.workers)} workers, {options.file}"
+        screen = view.choose(title, options.quiet, options.follow)
+        with closing(screen):
+            for remark in job.remarks:
+                screen.say(remark)
+            outcome = Supervisor(job, folders.processes, screen, options.max_restarts).run()
+            missing = gather(job, agents, folders.nonce, screen.say)
+        figures = report.read_figures(job) if outcome.ok and not missing else None
+        if options.json:
+            report.write_json(options.json, job, outcome, figures)
+        if outcome.ok and not missing:
+            print("\n".join(report.success(figures, job, outcome)), flush=True)
+            return 0
+        _complain("\n".join([*([] if outcome.ok else report.failure(outcome)), *missing]))
+        return 1
+
+
+def _explain(job: Plan) -> list[str]:
+    """Every command, as lines for a shell."""
+    shared = ["# the state server and the workers need the same ESYNC_TOKEN in their environment, on every machine"]
+    several = not all(host.here for host in job.hosts)
+    return [
+        *(shared if several and TOKEN_VARIABLE in os.environ else []),
+        *(f"# {spec.name} on {spec.host.name} ({spec.host.address})\n{spec.shell}" for spec in job.processes),
+    ]
+
+
+def _tell(text: str) -> None:
+    print(f"launch: {text}", file=sys.stderr, flush=True)
+
+
+def _complain(text: str) -> None:
+    print(f"launch: error: {text}", file=sys.stderr, flush=True)
