@@ -249,7 +249,7 @@ def kill_server(folder: Path) -> dict[str, Any]:
 
 def resume(folder: Path) -> dict[str, Any]:
     """Kill the parameter server in the middle of a job and resume it: do its accuracies join an undisturbed job's?"""
-    train: dict[str, Any] = {"mode": "sync", "learning_rate": 0.02, "rounds": 60, "eval_duration": 4}
+    train: dict[str, Any] = {"mode": "sync", "learning_rate": 0.01, "rounds": 100, "eval_duration": 5}
     curves: dict[str, dict[int, float]] = {}
 
     def run(name: str, *flags: str, kill: bool = False, **more: Any) -> dict[str, Any]:
@@ -257,7 +257,7 @@ def resume(folder: Path) -> dict[str, Any]:
         place.mkdir(exist_ok=True)
         with Job(place, *flags, **train, **more) as job:
             if kill:
-                job.until(lambda: len(job.rounds()) >= 32)
+                job.until(lambda: len(job.rounds()) >= 52)
                 os.kill(min(job.processes("esync.server")), signal.SIGKILL)
             report = job.finish(quiet=kill)
             entries = job.entries(0)
