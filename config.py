@@ -6,7 +6,7 @@ carries it under the project's own name.)
 """
 
 # --- training -------------------------------------------------------------------------------------------------
-MODE = "esync"  # esync, sync, async, local
+MODE = "esync"  # esync, sync, async, sync-switch, local
 NETWORK = "resnet18-v1"
 DATASET = "fashion-mnist"
 BATCH_SIZE = 64  # samples of one iteration on one device
@@ -24,6 +24,11 @@ LEARNING_RATE_GLOBAL = 1.0  # mode esync, scales the mean model update
 DCASGD_LAMBDA = 0.04  # strength of the compensation
 DCASGD_ADAPTIVE = False  # divide the strength by the running root mean square of the gradient
 DCASGD_MEAN_SQUARE_DECAY = 0.95  # how slowly that running mean forgets
+
+# --- Sync-Switch ----------------------------------------------------------------------------------------------------
+SWITCH_ORDER = "10"  # of the segments: 1 is BSP, 0 is ASP
+BSP_SHARE = 0.125  # of the samples that BSP uses, where no steps are given
+LOSS_EVERY = 10  # rounds of rank 0 from one row of loss.csv to the next
 
 # --- data -----------------------------------------------------------------------------------------------------
 DATA_DIRS = ("data", "/usr/share/datasets")  # the first that holds a folder fashion-mnist is used

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import __version__, config
+from .algorithms.switch_schedule import HYPER_PARAMETERS, Schedule, parse_decay
 from .data.partitions import GRAMMAR, parse_partition
 from .data.registry import REGISTRY
 
@@ -22,7 +23,7 @@ NETWORKS = (
     "inception-v3",
     "lenet",
 )
-MODES = ("esync", "sync", "async", "local")
+MODES = ("esync", "sync", "async", "sync-switch", "local")
 #: What a training may be called on the state server.
 JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -38,7 +39,13 @@ FOR_THE_STATE_SERVER = {
 
 #: Flags that make sense in some modes only; given in another one they are an error.
 MODES_OF: dict[str, tuple[str, ...]] = {
-    "learning_rate": ("sync", "async", "local"),
+    "learning_rate": ("sync", "async", "sync-switch", "local"),
+    "switch_order": ("sync-switch",),
+    "train_steps": ("sync-switch",),
+    "bsp_share": ("sync-switch",),
+    "ckpt_frequency": ("sync-switch",),
+    "hparams": ("sync-switch",),
+    "lr_decay": ("sync-switch",),
     "local_lr": ("esync",),
     "global_lr": ("esync",),
     "use_dcasgd": ("async",),
@@ -84,6 +91,31 @@ def _share(text: str) -> float:
     if value > 1:
         raise argparse.ArgumentTypeError(f"{text!r} should be an accuracy above 0, at most 1")
     return float(value)
+
+
+def _bsp_share(text: str) -> float:
+    value = _not_negative(text)
+    if value > 1:
+        raise argparse.ArgumentTypeError(f"{text!r} should be a share, 0 to 1")
+    return float(value)
+
+
+def _decay(text: str) -> tuple[tuple[float, float], ...]:
+    try:
+        return parse_decay(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def switch_schedule(options: argparse.Namespace) -> Schedule:
+    """The schedule that the flags of mode sync-switch describe; ValueError where they do not fit each other."""
+    return Schedule(
+        options.switch_order,
+        tuple(options.train_steps or ()),
+        options.bsp_share,
+        tuple(options.ckpt_frequency or ()),
+        tuple(options.hparams or ()),
+    )
 
 
 def _partition(text: str) -> str:
@@ -136,7 +168,8 @@ def build_parser(
     add(
         "--optimizer",
         default=config.OPTIMIZER,
-        help="a Gluon optimizer; modes sync and async do SGD on the servers and take sgd only (default: %(default)s)",
+        help="a Gluon optimizer; modes sync, async and sync-switch do SGD on the servers and take sgd only "
+        "(default: %(default)s)",
     )
     add("--momentum", type=_not_negative, default=None, help=f"of the optimizer (default: {config.MOMENTUM})")
     add("--weight-decay", type=_not_negative, default=config.WEIGHT_DECAY, help="(default: %(default)s)")
@@ -148,7 +181,8 @@ def build_parser(
         "--learning-rate",
         type=_positive,
         default=config.LEARNING_RATE,
-        help="modes sync, async and local (default: %(default)s)",
+        help="modes sync, async, local, and sync-switch, which takes it times the number of workers while it is "
+        "synchronous (default: %(default)s)",
     )
     add(
         "-ll",
@@ -260,6 +294,39 @@ def build_parser(
     add("--dcasgd-lambda", type=_not_negative, default=config.DCASGD_LAMBDA, help="strength λ (default: %(default)s)")
     add("--dcasgd-adaptive", action="store_true", help="adaptive λ")
 
+    switching = parser.add_argument_group(
+        "switching (mode sync-switch)",
+        "Lists have one entry for each segment of --switch-order. A global step is one batch of every worker in "
+        "synchronous training, one batch of one worker in asynchronous training.",
+    )
+    add = switching.add_argument
+    add(
+        "--switch-order",
+        default=config.SWITCH_ORDER,
+        help="of the segments, 1 is synchronous, 0 asynchronous: 10, 101, … (default: %(default)s)",
+    )
+    add("--train-steps", type=count, nargs="+", metavar="STEP", help="global step at which each segment ends")
+    add(
+        "--bsp-share",
+        type=_bsp_share,
+        help=f"instead of --train-steps: synchronous share of --epochs, 0 to 1 (default: {config.BSP_SHARE})",
+    )
+    add("--ckpt-frequency", type=count, nargs="+", metavar="STEPS", help="evaluate every that many global steps")
+    add(
+        "--hparams",
+        nargs="+",
+        metavar="NAME=NUMBER",
+        help=f"of each segment, joined by commas, from {', '.join(HYPER_PARAMETERS)}; - for none; the learning rate "
+        "is a worker's own",
+    )
+    add(
+        "--lr-decay",
+        type=_decay,
+        metavar="SHARE:FACTOR",
+        default=(),
+        help="learning rate by the share of all samples that has been used: 0.5:0.1,0.75:0.01 (default: it stays)",
+    )
+
     cluster = parser.add_argument_group("cluster", "Where the others are is said by the DMLC_* variables of MXNet.")
     add = cluster.add_argument
     add("--start-timeout", type=_positive, default=config.START_TIMEOUT, help="seconds (default: %(default)s)")
@@ -284,6 +351,13 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> a
         if name in typed and options.mode not in modes:
             flag = f"--{name.replace('_', '-')}"
             parser.error(f"{flag} makes no sense with --mode {options.mode}; it is for {' and '.join(modes)}")
+    if options.mode == "sync-switch":
+        try:
+            schedule = switch_schedule(options)
+        except ValueError as error:
+            parser.error(str(error))
+        if not schedule.train_steps and not options.epochs:
+            parser.error("--mode sync-switch needs --train-steps, or --epochs of which --bsp-share is synchronous")
     if options.split_by_class and options.partition not in (None, "class"):
         parser.error(f"--split-by-class 1 and --partition {options.partition} contradict each other")
     if options.cpu and options.gpu is not None:

@@ -17,12 +17,17 @@ class Recorder:
 
     Args:
         now: a clock in seconds.
+
+    Attributes:
+        samples: of the round under way.
+        loss: mean loss of the last batch; None where nobody computes one.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._iterations: list[dict[str, float]] = [{}]
         self.samples = 0
+        self.loss: float | None = None
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

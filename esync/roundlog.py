@@ -55,7 +55,8 @@ def claim(log_dir: Path, device: str, overwrite: bool, rounds: int = 0, rank: in
             for later in [path for path in folder.glob("iter-*.txt") if _number(path) > rounds]:
                 later.unlink()
             return folder, lock
-        earlier = [*folder.glob("iter-*.txt"), *folder.glob(RUN_FILE), *folder.glob(MODEL_FOLDER)]
+        earlier = [*folder.glob("iter-*.txt"), *folder.glob("*.csv"), *folder.glob(RUN_FILE)]
+        earlier += folder.glob(MODEL_FOLDER)
         if earlier and not overwrite:
             aside = folder / time.strftime("earlier-%Y%m%dT%H%M%S")
             while aside.exists():
@@ -119,6 +120,18 @@ class RoundLog:
         if keep:
             self._rounds[number] = entry
         self._put(self._path(number), entry)
+
+    def text(self, name: str) -> str:
+        """What a file beside the rounds holds; "" where it is not there."""
+        try:
+            return (self.folder / name).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            return ""
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file beside the rounds."""
+        self._check()
+        self._queue.put((self.folder / name, text.encode()))
 
     def accuracy(self, number: int, accuracy: float) -> None:
         """The accuracy of the weights that round `number` has ended with has arrived: write that round again."""

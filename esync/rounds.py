@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .curves import Curves
 from .handles import Handle
 from .progress import Progress, Reporter
 from .roundlog import RoundLog
@@ -52,6 +53,7 @@ class RoundKeeper:
         elapsed: seconds that this job has lasted by now.
         reports: where the state server is told; None where there is none.
         traffic: counts the bytes of this worker; None: all TCP connections of this process.
+        curves: where loss and accuracy are written step by step; None: nowhere.
     """
 
     def __init__(
@@ -67,15 +69,17 @@ class RoundKeeper:
         elapsed: float = 0.0,
         reports: "Reports | None" = None,
         traffic: Traffic | None = None,
+        curves: Curves | None = None,
     ) -> None:
         self._logs, self._reporter, self._facts = logs, reporter, facts
         self._examiner, self._every, self._target = examiner, every, target
-        self._reports = reports
+        self._reports, self._curves = reports, curves
         self._meter = traffic or TrafficMeter()
         self._pending: tuple[int, Handle[float]] | None = None
         self._accuracy: tuple[int, float] | None = None  # round, value
         self._round = round  # the last one logged
-        self._examined = 0  # the last one whose weights went into an evaluation
+        self._examined = 0  # the last one whose weights went into an evaluation …
+        self._examined_at = (0.0, 0, 0)  # … after how many seconds, steps of the common model and samples
         self._now = now
         self._ended = self._wrote_facts = now()
         self._began = self._ended - elapsed
@@ -98,6 +102,8 @@ class RoundKeeper:
             "transfer": result.transfer if result else 0.0,
         }
         self._round = trainer.round
+        if self._curves is not None and result is not None and trainer.world.recorder.loss is not None:
+            self._curves.round(entry["total_time"], result, trainer.world.recorder.loss)
         self._logs.round(self._round, entry, keep=self._examiner is not None)
         if self._reports is not None:
             self._reports.round(self._round, entry, trainer.local_iterations, lasted)
@@ -132,6 +138,8 @@ class RoundKeeper:
         self._accuracy = (number, accuracy)
         self._logs.accuracy(number, accuracy)
         self._reporter.accuracy(number, accuracy)
+        if self._curves is not None:
+            self._curves.accuracy(*self._examined_at, accuracy)
         if self._reports is not None:
             self._reports.accuracy(number, accuracy)
         if self._target is not None and accuracy >= self._target and not trainer.finished:
@@ -147,8 +155,15 @@ class RoundKeeper:
             self._evaluate(trainer)
         self._write_facts(trainer, finished=True)
 
+    def diverged(self) -> None:
+        """The run has ended because the loss of some worker is no number any more."""
+        if self._curves is not None:
+            self._curves.diverged()
+
     def close(self) -> None:
         """However the run has ended: let the evaluation go, and let what was logged reach the disk."""
+        if self._curves is not None:
+            self._curves.write()
         self._logs.close()
         if self._examiner is not None:
             self._examiner.close()
@@ -157,7 +172,11 @@ class RoundKeeper:
         """Start an evaluation where it is the round's turn; the final weights always are, in the end."""
         if self._examiner is None or self._examined == self._round:
             return
-        if not (self._round % self._every == 0 or trainer.finished):
+        result = trainer.algorithm.result
+        step, samples = (result.step, result.samples) if result is not None else (self._round, 0)
+        every = trainer.algorithm.evaluate_every
+        due = self._round % self._every == 0 if every is None else step // every > self._examined_at[1] // every
+        if not (due or trainer.finished):
             return
         if self._pending is not None:
             log.debug("round %d is not evaluated: an earlier evaluation is still under way", self._round)
@@ -169,10 +188,13 @@ class RoundKeeper:
         if evaluation is not None:
             self._pending = (self._round, evaluation)
             self._examined = self._round
+            self._examined_at = (self._now() - self._began, step, samples)
 
     def _write_facts(self, trainer: "Trainer", finished: bool = False) -> None:
         device = trainer.world.device
         self._wrote_facts = self._now()
+        if self._curves is not None:
+            self._curves.write()
         self._logs.run(
             {
                 **self._facts,

@@ -51,6 +51,19 @@ def sgd(weights: Array, gradient: Array, velocity: Array | None, step: Step) -> 
     return weights + change, change
 
 
+def momentum_sgd(weights: Array, gradient: Array, gathered: Array | None, step: Step) -> tuple[Array, Array | None]:
+    """SGD whose momentum gathers gradients, not steps, so that a new learning rate acts at once (Sync-Switch).
+
+    v ← momentum·v + gradient + weight_decay·weights;  weights ← weights − learning_rate·v. With one learning rate all
+    the time this is `sgd`.
+    """
+    if step.weight_decay:
+        gradient = gradient + step.weight_decay * weights
+    if step.momentum:
+        gradient = 1 * gradient if gathered is None else gradient + step.momentum * gathered
+    return weights - step.learning_rate * gradient, gradient if step.momentum else None
+
+
 def add_mean_update(weights: Array, update: Array, state: None, step: Step) -> tuple[Array, None]:
     """ESync's global step (ESync paper, Algorithm 1, line READY): w ← w + ε · mean(Δ)."""
     return weights + step.learning_rate * update, state
@@ -89,7 +102,7 @@ class DelayCompensatedSGD:
 
 
 #: How many vectors a rule may remember, each as long as the weights; 0 where it is not named here.
-STATE_VECTORS = {"sgd": 1, "delay_compensated_sgd": 2}
+STATE_VECTORS = {"sgd": 1, "momentum_sgd": 1, "delay_compensated_sgd": 2}
 
 
 def take_apart(state: Any) -> list[Array | None]:
@@ -107,6 +120,7 @@ def put_together(vectors: list[Array | None]) -> Any:
 #: Name in the workers' greeting → makes the rule from its options (a dict with JSON values).
 RULES: dict[str, Callable[..., Rule]] = {
     "sgd": lambda: sgd,
+    "momentum_sgd": lambda: momentum_sgd,
     "add_mean_update": lambda: add_mean_update,
     "delay_compensated_sgd": DelayCompensatedSGD,
 }

@@ -17,6 +17,10 @@ if TYPE_CHECKING:  # the loop itself needs no MXNet: a simulation without gradie
 log = logging.getLogger(__name__)
 
 
+#: Stands in the reason for which a diverged run ends, on all workers.
+DIVERGED = "the training has diverged"
+
+
 class DivergedError(ExpectedError):
     """The loss is no longer a number."""
 
@@ -86,9 +90,10 @@ class Iteration:
             values = losses.asnumpy()  # is there before the backward pass is done, which goes on meanwhile
         if not np.isfinite(values).all():
             raise DivergedError(
-                f"the loss is {'NaN' if np.isnan(values).any() else 'infinite'}: the training has diverged; try a "
+                f"the loss is {'NaN' if np.isnan(values).any() else 'infinite'}: {DIVERGED}; try a "
                 "smaller learning rate"
             )
+        recorder.loss = float(values.mean())
         return len(labels)
 
     def give_back(self) -> None:

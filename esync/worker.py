@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import __version__, config, priority, program, progress
-from .arguments import build_parser, parse
+from .arguments import build_parser, parse, switch_schedule
 from .environment import ROLES, Cluster, state_server_address
 from .errors import ExpectedError
 from .watchdog import Watchdog
@@ -80,7 +80,7 @@ def choose_device(options: argparse.Namespace) -> tuple[Any, str]:
 
 def choose_algorithm(options: argparse.Namespace) -> "Algorithm":
     """The algorithm that the flags describe."""
-    from .algorithms import ASGD, DCASGD, SSGD, ESync, Local
+    from .algorithms import ASGD, DCASGD, SSGD, ESync, Local, SyncSwitch
 
     if options.mode == "esync":
         return ESync(
@@ -92,11 +92,28 @@ def choose_algorithm(options: argparse.Namespace) -> "Algorithm":
             options.query_mode,
             options.job,
         )
+    if options.mode == "sync-switch":
+        return SyncSwitch(switch_schedule(options), options.batch_size, options.lr_decay)
     if options.mode == "async" and options.use_dcasgd:
         return DCASGD(options.dcasgd_lambda, options.dcasgd_adaptive)
     if options.mode == "sync":
         return SSGD()
     return ASGD() if options.mode == "async" else Local()
+
+
+def make_curves(options: argparse.Namespace, rank: int, logs: Any, started: float = 0.0, step: int = 0) -> Any:
+    """Who writes acc.csv and loss.csv: rank 0 where the mode is Sync-Switch; None for the others.
+
+    Args:
+        options: the flags.
+        rank: of this worker.
+        logs: its round log.
+        started: wall clock when the run began.
+        step: the last step that is known already.
+    """
+    from .curves import Curves
+
+    return Curves(logs, started, step) if options.mode == "sync-switch" and rank == 0 else None
 
 
 def _state_server(options: argparse.Namespace) -> str | None:
@@ -157,6 +174,9 @@ def make_trainer(
         "seed": options.seed,
         "global learning rate": options.global_lr,
     }
+    if options.mode == "sync-switch":
+        agreement |= {"batch size": options.batch_size, "schedule": str(switch_schedule(options))}
+        agreement["decay of the learning rate"] = str(options.lr_decay)
     try:
         return Trainer(
             net.collect_params(),
@@ -187,7 +207,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     from .randomness import reseed
     from .roundlog import RoundLog
     from .rounds import RoundKeeper
-    from .training import Iteration, train, warm_up
+    from .training import DIVERGED, DivergedError, Iteration, train, warm_up
     from .world import RealWorld
 
     if options.mode != "local":
@@ -252,6 +272,13 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
             round=trainer.round,
             elapsed=trainer.elapsed,
             reports=reports,
+            curves=make_curves(
+                options,
+                trainer.rank,
+                logs,
+                time.time() - trainer.elapsed,
+                trainer.algorithm.result.step if trainer.algorithm.result is not None and logged else 0,
+            ),
         )
         try:
             own = iteration(share(trainer.members))
@@ -259,6 +286,10 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
                 checkpoints.track("batches", own)
                 checkpoints.before(rounds.flush)
             train(trainer, own, rounds, share if options.redistribute else None, checkpoints)
+        except (DivergedError, JobAbortedError) as error:
+            if DIVERGED in str(error):
+                rounds.diverged()
+            raise
         finally:
             rounds.close()
     except (JobAbortedError, SlotLostError) as error:
@@ -329,6 +360,7 @@ def run_facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]
         "weight_decay",
         "step_time",
     )
+    plan = getattr(trainer.algorithm, "plan", None)
     return {
         "version": __version__,
         "host": socket.gethostname(),
@@ -342,6 +374,7 @@ def run_facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]
         "parameters": trainer.replica.size,
         "model_bytes": 4 * trainer.replica.size,
         "started": time.time(),
+        **({"switch_order": plan.order, "bsp_share": plan.bsp_share} if plan is not None else {}),
         **{flag: getattr(options, flag) for flag in flags},
     }
 

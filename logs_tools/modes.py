@@ -39,10 +39,12 @@ MODES: tuple[Mode, ...] = (
     Mode("sync", "Sync", BASELINE),
     Mode("async", "Async", "ASGD"),
     Mode("dcasgd", "DCASGD", "DC-ASGD"),
+    Mode("sync-switch", "Sync-Switch", "Sync-Switch"),
     Mode("esync-niid", "ESync-Non-IID", "ESync", iid=False),
     Mode("sync-niid", "Sync-Non-IID", BASELINE, iid=False),
     Mode("async-niid", "Async-Non-IID", "ASGD", iid=False),
     Mode("dcasgd-niid", "DCASGD-Non-IID", "DC-ASGD", iid=False),
+    Mode("sync-switch-niid", "Sync-Switch-Non-IID", "Sync-Switch", iid=False),
     Mode("local", STANDALONE, STANDALONE),
 )
 

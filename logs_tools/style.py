@@ -11,9 +11,23 @@ from matplotlib.colors import to_hex, to_rgb
 from logs_tools.comparison import RunFigures
 from logs_tools.modes import STANDALONE
 
-COLOURS = {"ESync": "#0072B2", "SSGD": "#E69F00", "ASGD": "#009E73", "DC-ASGD": "#CC79A7", STANDALONE: "#000000"}
-LINES = {"ESync": "-", "SSGD": "--", "ASGD": "-.", "DC-ASGD": (0, (5, 1, 1, 1, 1, 1)), STANDALONE: ":"}
-MARKERS = {"ESync": "o", "SSGD": "s", "ASGD": "^", "DC-ASGD": "D", STANDALONE: "v"}
+COLOURS = {
+    "ESync": "#0072B2",
+    "SSGD": "#E69F00",
+    "ASGD": "#009E73",
+    "DC-ASGD": "#CC79A7",
+    "Sync-Switch": "#D55E00",
+    STANDALONE: "#000000",
+}
+LINES = {
+    "ESync": "-",
+    "SSGD": "--",
+    "ASGD": "-.",
+    "DC-ASGD": (0, (5, 1, 1, 1, 1, 1)),
+    "Sync-Switch": (0, (8, 2)),
+    STANDALONE: ":",
+}
+MARKERS = {"ESync": "o", "SSGD": "s", "ASGD": "^", "DC-ASGD": "D", "Sync-Switch": "P", STANDALONE: "v"}
 INVALID = "#9A9A9A"
 LEGEND = "#555555"  # of what a legend explains for all algorithms at once
 NON_IID_HATCH = "///"

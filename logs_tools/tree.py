@@ -12,11 +12,12 @@ from logs_tools.rounds import ROUND_FILE, Category
 #: earlier run that were moved aside must not be counted as a worker of this one.
 DEVICE_FOLDER = re.compile(r"(cpu|gpu[0-9]+)(-[0-9]+)?")
 
-#: What a worker writes into its device's folder beside the rounds: facts of the run, the final model, and a folder into
+#: What a worker writes into its device's folder beside the rounds: facts of the run, the final model, a folder into
 #: which it moved the logs of an earlier run. Its lock and files half written are hidden.
 RUN_FILE = "run.json"
 MODEL_FOLDER = "model"
 EARLIER_PREFIX = "earlier-"
+CURVES = ("acc.csv", "loss.csv")  # accuracy and loss step by step, of mode sync-switch
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def _list_device(host: str, folder: Path) -> DeviceFolder:
         match = ROUND_FILE.fullmatch(name)
         if match:
             rounds.append((int(match[1]), folder / name))
-        elif name not in (RUN_FILE, MODEL_FOLDER) and not name.startswith((".", EARLIER_PREFIX)):
+        elif name not in (RUN_FILE, MODEL_FOLDER, *CURVES) and not name.startswith((".", EARLIER_PREFIX)):
             foreign.append(Skipped(folder / name, "foreign", "not named iter-N.txt"))
     return DeviceFolder(
         host,

@@ -8,6 +8,8 @@ from .dcasgd import DCASGD
 from .esync import ESync
 from .local import Local
 from .ssgd import SSGD
+from .switch_schedule import Schedule
+from .sync_switch import SyncSwitch
 
 __all__ = [
     "ALGORITHMS",
@@ -19,13 +21,17 @@ __all__ = [
     "Hyper",
     "Local",
     "NoPast",
+    "Schedule",
     "Surroundings",
+    "SyncSwitch",
     "World",
     "make",
 ]
 
 #: Name → makes the algorithm with its default options.
-ALGORITHMS: dict[str, Callable[[], Algorithm]] = {each.name: each for each in (ESync, SSGD, ASGD, DCASGD, Local)}
+ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
+    each.name: each for each in (ESync, SSGD, ASGD, DCASGD, SyncSwitch, Local)
+}
 
 
 def make(algorithm: "str | Algorithm") -> Algorithm:

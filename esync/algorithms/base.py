@@ -133,6 +133,7 @@ class Algorithm(ABC):
         name: as on the command line.
         server_sgd: whether the optimizer is the server's SGD instead of a local one.
         synchronous: whether all workers end their rounds together.
+        evaluate_every: steps of the common model between two evaluations; None: that is up to the training loop.
         exchange_phase: the name of an exchange in the log files.
         round: rounds completed; asynchronous: exchanges that this worker has taken part in; local: iterations.
         local_iterations: local iterations of the round under way, or of the one that the last step has ended.
@@ -143,7 +144,8 @@ class Algorithm(ABC):
 
     name: str
     server_sgd = False
-    synchronous = True
+    synchronous: bool = True
+    evaluate_every: int | None = None
     exchange_phase = ""
 
     def __init__(self) -> None:
@@ -203,11 +205,15 @@ class Algorithm(ABC):
         self.exchange = exchange
         offers = surroundings.past.offers(exchange.rank, exchange.workers)
         sizes = replica.weights.size, replica.statistics.size
-        exchange.join(*sizes, surroundings.limits, surroundings.agreement, offers)
+        exchange.join(*sizes, self._limits(exchange), surroundings.agreement, offers)
         progress = surroundings.past.settle(exchange.rank, exchange.job, exchange.resume_at, exchange.replacement)
         if progress is not None:
             exchange.resume(progress)
         return exchange
+
+    def _limits(self, exchange: Exchange) -> Limits:
+        """What ends the run, now that the number of workers is known."""
+        return self.surroundings.limits
 
     def _begin(self, exchange: Exchange) -> None:
         """Take the common model over."""

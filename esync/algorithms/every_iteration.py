@@ -29,19 +29,22 @@ class EveryIteration(Algorithm):
             raise RuntimeError("the algorithm has not been started")
         with self.recorder.phase(COMPUTE):
             self.device.end_iteration()
-        hyper = self.surroundings.hyper()
         with self.recorder.phase(GLOBAL_AGGREGATE):
             replica = self.replica
             replica.open()
-            payload = Payload(
-                replica.gradient(hyper.rescale / batch_size),
-                replica.statistics if self.synchronous else None,
-                batch_size,
-                hyper.learning_rate,
-                hyper.momentum,
-                hyper.weight_decay,
-            )
-            result = self.exchange.start(payload, replica).wait()
+            result = self.exchange.start(self._payload(batch_size), replica).wait()
             replica.close()
         self.local_iterations = 1
         self._count(result)
+
+    def _payload(self, batch_size: int) -> Payload:
+        """What is sent; the replica is open."""
+        hyper, replica = self.surroundings.hyper(), self.replica
+        return Payload(
+            replica.gradient(hyper.rescale / batch_size),
+            replica.statistics if self.synchronous else None,
+            batch_size,
+            hyper.learning_rate,
+            hyper.momentum,
+            hyper.weight_decay,
+        )

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..errors import ExpectedError
 from ..handles import Handle
+from . import wire
 from .ledger import Limits
 from .resumption import Books, Offers, Progress
 
@@ -61,6 +62,9 @@ class Payload:
         statistics: what is averaged as it is; None where statistics are not exchanged.
         samples: training samples that went into it.
         learning_rate: for the rule on the other side, as are momentum and weight_decay.
+        together: whether it is used with those of all workers (True) or at once (False); None: as the service says.
+        switch: of rank 0: whether the next ones are to be used together or at once; None: as before. It holds from the
+            end of the round on, for all workers.
     """
 
     values: Source
@@ -69,6 +73,21 @@ class Payload:
     learning_rate: float
     momentum: float = 0.0
     weight_decay: float = 0.0
+    together: bool | None = None
+    switch: bool | None = None
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """What its commit says about it; see `wire.MESSAGE`."""
+        uses = {None: wire.AS_AGREED, True: wire.TOGETHER, False: wire.AT_ONCE}
+        return {
+            "learning_rate": self.learning_rate,
+            "momentum": self.momentum,
+            "weight_decay": self.weight_decay,
+            "samples": self.samples,
+            "use": uses[self.together],
+            "switch": uses[self.switch],
+        }
 
 
 @dataclass(frozen=True)
@@ -85,6 +104,8 @@ class Result:
         used: whether the payload went into the weights; False where it came after the end of an asynchronous run.
         elapsed: seconds of the run.
         members: ranks that take part in the rounds; all of them, unless dead ones are left out.
+        step: times that the weights had changed by then: once per round, or once per payload used at once.
+        synchronous: whether the next payloads should be used together; None where that never changes.
     """
 
     round: int
@@ -96,11 +117,13 @@ class Result:
     used: bool = True
     elapsed: float = 0.0
     members: tuple[int, ...] = ()
+    step: int = 0
+    synchronous: bool | None = None
 
     @property
     def books(self) -> Books:
         """How far the run has come with it."""
-        return Books(self.round, self.version, self.samples, self.elapsed)
+        return Books(self.round, self.version, self.samples, self.elapsed, self.step, self.synchronous)
 
 
 class ExchangeError(ExpectedError):

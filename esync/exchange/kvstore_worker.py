@@ -88,11 +88,12 @@ class KVStoreExchange(Exchange):
         self._mailboxes = Mailboxes(line, self._layout, STATE_VECTORS.get(service.rule, 0))
         statuses = self._greet(greeting)
         self.replacement = bool(statuses[0]["arrivals"][self.rank] > 1)
-        if self.replacement and service.synchronous:
+        synchronous = bool(statuses[0]["synchronous"])
+        if self.replacement and synchronous:
             statuses = self._fall_in(greeting, statuses)
         acknowledged = [int(status["acknowledged"][self.rank]) for status in statuses]
         rounds = [int(status["round"]) for status in statuses]
-        self.exchanges = line.sequence = exchanges_behind(acknowledged, rounds, service.synchronous)
+        self.exchanges = line.sequence = exchanges_behind(acknowledged, rounds, synchronous)
         self.job, self.resume_at = int(statuses[0]["job"]), int(statuses[0]["resume_at"])
 
     def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
@@ -124,11 +125,8 @@ class KVStoreExchange(Exchange):
             self.line.say_to(
                 shard,
                 wire.COMMIT,
-                learning_rate=payload.learning_rate,
-                momentum=payload.momentum,
-                weight_decay=payload.weight_decay,
-                samples=payload.samples,
                 buckets=pushed[shard],
+                **payload.terms,
             )
         return PendingExchange(self, model, payload.statistics is not None, begun)
 
@@ -183,6 +181,8 @@ class KVStoreExchange(Exchange):
             used=bool(status["used"][self.rank]),
             elapsed=float(status["elapsed"]),
             members=tuple(np.flatnonzero(status["member"]).tolist()),
+            step=int(status["step"]),
+            synchronous=bool(status["synchronous"]),
         )
 
     def pull(self, model: Model, statistics: bool) -> None:

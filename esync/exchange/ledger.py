@@ -43,8 +43,10 @@ class Ledger:
 
     Attributes:
         slots: number of worker slots (DMLC_NUM_WORKER).
-        synchronous: a round waits for every member (True), or every commit counts at once (False).
-        round: rounds completed; asynchronous: commits applied ÷ slots, rounded down.
+        synchronous: a round waits for every member (True), or every commit counts at once (False). Where a commit says
+            how it is to be used, that holds; this is then how the next ones should be used.
+        round: rounds completed, and commits that were applied at once ÷ slots, rounded down.
+        step: times that the weights have changed: once per round, or once per commit that was applied at once.
         version: commits that have gone into the weights.
         samples: training samples behind them.
         resume_at: the round of the checkpoint that the run goes on from; −1: from the beginning.
@@ -57,6 +59,7 @@ class Ledger:
     limits: Limits = field(default_factory=Limits)
     round: int = 0
     version: int = 0
+    step: int = 0
     samples: int = 0
     resume_at: int = -1
     stop_at: int | None = None
@@ -73,6 +76,8 @@ class Ledger:
         self.used = np.zeros(self.slots, bool)
         self.wait = np.zeros(self.slots)
         self.pending: dict[int, Pending] = {}
+        self._together = 0  # rounds in which the members' commits were used together
+        self._at_once = 0  # commits that were applied each at once
         self._started: float | None = None
         self._elapsed = 0.0
         self._left: set[int] = set()
@@ -113,6 +118,10 @@ class Ledger:
     def resume(self, books: Books, now: float) -> None:
         """Go on where an earlier job had come to: limits count from the beginning of the whole run."""
         self.round, self.version, self.samples = books.round, books.version, books.samples
+        self.step = books.step
+        self._together, self._at_once = books.round, books.version % self.slots
+        if books.synchronous is not None:
+            self.synchronous = books.synchronous
         self._elapsed, self._started = books.elapsed, now - books.elapsed
         self._check_limits()
 
@@ -137,22 +146,39 @@ class Ledger:
         if self.finished:
             self._acknowledge([rank], now, used=False)
             return []
-        return self.due()
+        return self.due() if self.together(message) else [rank]
 
     def due(self) -> list[int]:
-        """The ranks whose commits are to be applied now; empty while a member is missing."""
-        if not self.synchronous:
-            return sorted(self.pending)
+        """The ranks whose commits are to be applied together now; empty while a member is missing."""
         if len(self.pending) < np.count_nonzero(self.member):
             return []  # most of the time; the rest costs more the more workers there are
         members = set(np.flatnonzero(self.member).tolist())
         return sorted(self.pending) if self.pending and members <= set(self.pending) else []
 
+    def together(self, message: Any) -> bool:
+        """Whether a commit waits for those of the other members."""
+        use = int(message["use"])
+        return self.synchronous if use == wire.AS_AGREED else use == wire.TOGETHER
+
     def applied(self, ranks: list[int], now: float) -> None:
-        """These commits have gone into the weights: acknowledge them, count the round, see whether the run ends."""
+        """These commits have gone into the weights: acknowledge them, count the round, see whether the run ends.
+
+        Where rank 0 has asked for it, the next ones are used in another way: nobody has been told of the end of this
+        round yet, so all workers learn both at the same time.
+        """
+        messages = [self.pending[rank].message for rank in ranks]
         self.version += len(ranks)
-        self.samples += sum(int(self.pending[rank].message["samples"]) for rank in ranks)
-        self.round = self.round + 1 if self.synchronous else self.version // self.slots
+        self.samples += sum(int(message["samples"]) for message in messages)
+        if self.together(messages[0]):
+            self._together += 1
+            self.step += 1
+        else:
+            self._at_once += len(ranks)
+            self.step += len(ranks)
+        self.round = self._together + self._at_once // self.slots
+        for message in messages:
+            if message["rank"] == 0 and message["switch"] != wire.AS_AGREED:
+                self.synchronous = bool(message["switch"] == wire.TOGETHER)
         self._acknowledge(ranks, now, used=True)
         self._check_limits()
 
@@ -173,7 +199,7 @@ class Ledger:
         """The record that the workers pull (wire.status_type)."""
         record = np.zeros((), wire.status_type(self.slots))
         record["round"], record["version"], record["samples"] = self.round, self.version, self.samples
-        record["elapsed"] = self._elapsed
+        record["step"], record["elapsed"] = self.step, self._elapsed
         record["job"], record["resume_at"] = self.job, self.resume_at
         record["stop_at"] = -1 if self.stop_at is None else self.stop_at
         record["aborted"] = bool(self.failure)

@@ -221,7 +221,7 @@ class ParameterServer:
         due = self.ledger.commit(message, self._clock())
         if self.ledger.finished:
             self._inbox.discard(rank)
-        elif self.ledger.synchronous:
+        elif self.ledger.together(message):
             self._sum.put(rank, self._inbox.take(rank), self.ledger.member)
         self._apply(due)
         self._publish_status()
@@ -231,7 +231,7 @@ class ParameterServer:
         if not ranks:
             return
         messages = {rank: self.ledger.pending[rank].message for rank in ranks}
-        if self.ledger.synchronous:
+        if self.ledger.together(messages[ranks[0]]):
             count = len(self._sum)
             total = self._sum.finish()
             for index in total:

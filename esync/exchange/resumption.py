@@ -58,12 +58,16 @@ class Books:
         version: commits that have gone into the weights.
         samples: of all workers.
         elapsed: seconds.
+        step: times that the weights have changed.
+        synchronous: whether the next commits should be used together; None where that never changes.
     """
 
     round: int
     version: int
     samples: int
     elapsed: float
+    step: int = 0
+    synchronous: bool | None = None
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 #: Changes whenever a worker and a server of different versions would misunderstand each other.
-PROTOCOL = 2
+PROTOCOL = 3
 
 #: float32 values that the header takes in front of every bucket.
 HEADER_ELEMENTS = 8
@@ -29,6 +29,11 @@ ABORT = 6  # end the run now, it has failed
 FETCH = 7  # put what the rule remembers about one bucket into the mailbox
 STATE = 8  # in the mailbox: what the rule remembers, on its way to a checkpoint or back from one
 
+# --- how a commit is used (Sync-Switch) -----------------------------------------------------------------------------
+AS_AGREED = 0  # as the greeting says, which holds for the whole run
+TOGETHER = 1  # with those of all members, as one round
+AT_ONCE = 2  # alone, as soon as it is complete
+
 HEADER = np.dtype(
     [("kind", "<i4"), ("rank", "<i4"), ("nonce", "<i8"), ("sequence", "<i8"), ("bucket", "<i4"), ("place", "<i4")]
 )
@@ -45,6 +50,8 @@ MESSAGE = np.dtype(
         ("samples", "<i8"),  # that went into this payload
         ("buckets", "<i4"),  # of this payload on this server; FETCH: the index of the bucket
         ("place", "<i4"),  # FETCH: which of the vectors that the rule remembers, from 0
+        ("use", "<i4"),  # how this commit is used: AS_AGREED, TOGETHER, AT_ONCE
+        ("switch", "<i4"),  # of rank 0: how commits are to be used from now on; AS_AGREED: as before
         ("text", f"S{TEXT_BYTES}"),
     ]
 )
@@ -56,13 +63,14 @@ def status_type(slots: int) -> np.dtype:
         [
             ("round", "<i8"),  # rounds completed (synchronous), or commits applied ÷ slots (asynchronous)
             ("version", "<i8"),  # commits that have gone into the weights
+            ("step", "<i8"),  # times that the weights have changed: once per round, or once per commit used at once
             ("samples", "<i8"),  # of all workers
             ("elapsed", "<f8"),  # seconds from the last worker's greeting to the last change of this record
             ("job", "<i8"),  # number of this job: the nonce of the first holder of slot 0
             ("resume_at", "<i8"),  # the round that the workers go on from; -1: from the beginning
             ("stop_at", "<i8"),  # the run ends when this many rounds are done; -1: not known yet
             ("aborted", "<i4"),  # 1: the run has failed, for the reason in text
-            ("synchronous", "<i4"),
+            ("synchronous", "<i4"),  # 1: the next commits should be used together, 0: each of them at once
             ("text", f"S{TEXT_BYTES}"),
             ("acknowledged", "<i8", (slots,)),  # sequence number of the last commit of that slot that was dealt with
             ("used", "<i4", (slots,)),  # 1: that commit went into the weights; 0: it came after the end of the run

@@ -47,6 +47,10 @@ _PARSER = arguments.build_parser("python -m esync.worker", "", _Parser)
 DEFAULTS: Settings = vars(_PARSER.parse_args([]))
 
 
+#: Flags that take several values.
+LISTS = {action.dest for action in _PARSER._actions if action.nargs == "+"}
+
+
 def flag(name: str) -> str:
     """As it stands on a command line."""
     return f"--{name.replace('_', '-')}"
@@ -64,10 +68,12 @@ def check(name: str, value: object) -> Any:
         if not isinstance(value, bool):
             raise FlagError(f"{value!r} should be true or false")
         return value
-    if not isinstance(value, str | int | float):
-        raise FlagError(f"expected one value, not {value!r}")
+    values = value if name in LISTS and isinstance(value, list) else [value]
+    if not values or not all(isinstance(each, str | int | float) for each in values):
+        raise FlagError(f"expected {'a list of values' if name in LISTS else 'one value'}, not {value!r}")
+    words = [f"{flag(name)}={value}"] if name not in LISTS else [flag(name), *map(str, values)]
     try:
-        return getattr(_PARSER.parse_args([f"{flag(name)}={value}"]), name)
+        return getattr(_PARSER.parse_args(words), name)
     except FlagError as error:
         _, _, reason = str(error).partition(": ")  # in front of it stands the flag, which the caller names
         raise FlagError(reason or str(error)) from None
@@ -97,6 +103,10 @@ def to_arguments(settings: Mapping[str, Any]) -> list[str]:
     for name, value in settings.items():
         if value is True:
             words.append(flag(name))
+        elif name in LISTS and value:
+            words += [flag(name), *map(str, value)]
+        elif name == "lr_decay":  # a tuple of pairs, as the parser has read it
+            words += [flag(name), ",".join(f"{share:g}:{factor:g}" for share, factor in value)] if value else []
         elif value is not None and value is not False:
             words += [flag(name), str(value)]
     return words

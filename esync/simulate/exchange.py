@@ -91,11 +91,12 @@ class SimulatedExchange(Exchange):
             node.greet(greeting)
         self.check()
         self.replacement = bool(side.nodes[0].ledger.arrivals[self.rank] > 1)
-        if self.replacement and service.synchronous:
+        synchronous = side.nodes[0].ledger.synchronous
+        if self.replacement and synchronous:
             self._fall_in()
         acknowledged = [int(node.ledger.acknowledged[self.rank]) for node in side.nodes]
         rounds = [node.ledger.round for node in side.nodes]
-        self.exchanges = self.sequence = exchanges_behind(acknowledged, rounds, service.synchronous)
+        self.exchanges = self.sequence = exchanges_behind(acknowledged, rounds, synchronous)
 
     def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
         """See `Exchange.begin`."""
@@ -147,11 +148,8 @@ class SimulatedExchange(Exchange):
         for node in side.nodes:
             message = self._message(
                 wire.COMMIT,
-                learning_rate=payload.learning_rate,
-                momentum=payload.momentum,
-                weight_decay=payload.weight_decay,
-                samples=payload.samples,
                 buckets=len(pushes[node.shard]),
+                **payload.terms,
             )
             size = self.sizes.pushed[plain][node.shard]
             messages = self.sizes.buckets[plain][node.shard] + 1
@@ -200,6 +198,8 @@ class SimulatedExchange(Exchange):
             "finished": ledger.finished,
             "used": bool(ledger.used[self.rank]),
             "elapsed": ledger.elapsed,
+            "step": ledger.step,
+            "synchronous": ledger.synchronous,
             "members": self.side.everyone
             if np.count_nonzero(ledger.member) == ledger.slots
             else tuple(np.flatnonzero(ledger.member).tolist()),

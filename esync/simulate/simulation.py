@@ -10,8 +10,8 @@ from .. import config
 from ..progress import Reporter
 from ..roundlog import RoundLog
 from ..rounds import RoundKeeper
-from ..training import train
-from ..worker import choose_algorithm, make_limits, run_facts
+from ..training import DivergedError, train
+from ..worker import choose_algorithm, make_curves, make_limits, run_facts
 from .cluster import ClusterModel
 from .coordination import StateServer
 from .engine import Engine, Task
@@ -173,7 +173,12 @@ class Simulation:
             if len(sums.worlds) == 1:
                 sums.began = self.engine.now
             tally = Tally(sums, self.engine_now, self._keeper(sums, trainer), self._watch_rounds)
-            train(trainer, iteration, tally)
+            try:
+                train(trainer, iteration, tally)
+            except DivergedError:
+                for keeper in self._keepers.values():
+                    keeper.diverged()
+                raise
             trainer.close()
         finally:
             sums.left = self.engine.now
@@ -210,6 +215,7 @@ class Simulation:
             options.target_accuracy,
             self.engine_now,
             traffic=sums,
+            curves=make_curves(options, worker.rank, logs),
         )
         self._keepers[worker.rank] = keeper
         return keeper
@@ -242,6 +248,13 @@ class NoLog:
         """Not written."""
 
     def accuracy(self, number: int, accuracy: float) -> None:
+        """Not written."""
+
+    def text(self, name: str) -> str:
+        """Nothing is there."""
+        return ""
+
+    def write(self, name: str, text: str) -> None:
         """Not written."""
 
     def close(self) -> None:

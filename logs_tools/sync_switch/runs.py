@@ -17,9 +17,10 @@ from logs_tools.sync_switch.settings import (
     corrected,
     published_setting,
 )
-from logs_tools.tree import RUN_FILE
+from logs_tools.tree import CURVES, EARLIER_PREFIX, RUN_FILE
 
-ACCURACY, LOSS, LOSS_PROCESSED = "acc.csv", "loss.csv", "loss_proc.csv"
+ACCURACY, LOSS = CURVES
+LOSS_PROCESSED = "loss_proc.csv"
 JOB_LOGS = ("bsp_job.txt", "asp_job.txt")
 
 
@@ -72,7 +73,8 @@ def find_runs(base: Path) -> Findings:
         if logs:
             segments = [segment for log in logs for segment in read_job_log(log)]
             break
-    folders = sorted({path.parent for path in base.rglob("*.csv")})
+    found = {path.parent for path in base.rglob("*.csv")}
+    folders = sorted(folder for folder in found if not folder.name.startswith(EARLIER_PREFIX))
     for folder in folders:
         try:
             findings.runs.append(_read(folder, segments, findings.remarks))

@@ -130,6 +130,8 @@ class MemoryServers:
         samples: int = 1,
         statistics: bool = True,
         nonce: int | None = None,
+        use: int = wire.AS_AGREED,
+        switch: int = wire.AS_AGREED,
     ) -> list[Push]:
         """The commit, for every server."""
         pushes = []
@@ -141,6 +143,8 @@ class MemoryServers:
                 "weight_decay": weight_decay,
                 "samples": samples,
                 "buckets": len(mine),
+                "use": use,
+                "switch": switch,
             }
             pushes.append(self.message(shard, wire.COMMIT, rank, nonce, sequence=sequence, **fields))
         return pushes

@@ -1,0 +1,181 @@
+"""When Sync-Switch trains how: segments of synchronous (BSP) and asynchronous (ASP) training, counted in samples.
+
+Published schedules are lists with one entry per segment; ends are *global steps*: a step of BSP uses the batches of all
+workers, a step of ASP one worker's. Here everything is turned into samples, so that neither the number of workers nor
+the place of a switch shifts what depends on how far the training is (the learning rate, for instance).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from .. import config
+
+#: What --hparams may say about a segment.
+HYPER_PARAMETERS = ("learning_rate", "momentum", "weight_decay")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One stretch of a run.
+
+    Attributes:
+        synchronous: whether it is BSP.
+        end: samples of all workers by which it is over.
+        evaluate_every: global steps between two evaluations; None: as the run has it.
+        hyper: hyper-parameters that are other ones than the run's.
+    """
+
+    synchronous: bool
+    end: float
+    evaluate_every: int | None = None
+    hyper: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The segments of a run, in order; the last one's end is that of the run."""
+
+    segments: tuple[Segment, ...]
+
+    @property
+    def samples(self) -> float:
+        """Of the whole run."""
+        return self.segments[-1].end
+
+    @property
+    def bsp_share(self) -> float:
+        """Of the samples that BSP uses, 0 to 1."""
+        begins = [0.0, *(segment.end for segment in self.segments)]
+        lengths = [segment.end - begin for begin, segment in zip(begins, self.segments, strict=False)]
+        used = sum(length for length, segment in zip(lengths, self.segments, strict=True) if segment.synchronous)
+        return used / self.samples
+
+    @property
+    def order(self) -> str:
+        """1 for BSP and 0 for ASP, one digit per segment."""
+        return "".join("1" if segment.synchronous else "0" for segment in self.segments)
+
+    def at(self, samples: float) -> Segment:
+        """The segment that goes on from there."""
+        return next((segment for segment in self.segments if samples < segment.end), self.segments[-1])
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What was asked for; a plan comes out of it once the number of workers is known.
+
+    Args:
+        order: 1 for BSP, anything else for ASP, one character per segment.
+        train_steps: the global step at which each segment ends; or
+        bsp_share: BSP's share of the samples, with order 10 or 01.
+        ckpt_frequency: global steps between two evaluations, of each segment.
+        hparams: name=value,… of each segment, names from HYPER_PARAMETERS; "-" for none.
+
+    Raises:
+        ValueError: the lists do not fit the order, or an entry cannot be used; the message says which.
+    """
+
+    order: str = config.SWITCH_ORDER
+    train_steps: Sequence[int] = ()
+    bsp_share: float | None = None
+    ckpt_frequency: Sequence[int] = ()
+    hparams: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if not self.order:
+            raise ValueError("the switch order is empty: give 1 (BSP) or 0 (ASP) for every segment, 10 for instance")
+        for name in ("train_steps", "ckpt_frequency", "hparams"):
+            entries = getattr(self, name)
+            if entries and len(entries) != len(self.order):
+                raise ValueError(
+                    f"{name.replace('_', '-')} has {len(entries)} entries, but switch order {self.order} has "
+                    f"{len(self.order)} segments: give one for each"
+                )
+        if any(later <= earlier for earlier, later in pairwise([0, *self.train_steps])):
+            raise ValueError(
+                f"train-steps {' '.join(map(str, self.train_steps))}: they are global steps, so each should be above "
+                "the one before it"
+            )
+        if self.train_steps and self.bsp_share is not None:
+            raise ValueError("train-steps and bsp-share both say when to switch: leave one of them out")
+        if not self.train_steps and self._kinds not in ((True, False), (False, True)):
+            raise ValueError(f"switch order {self.order} needs train-steps; a share of BSP fits the orders 10 and 01")
+        for text in self.hparams:
+            parse_hyper(text)
+
+    @property
+    def _kinds(self) -> tuple[bool, ...]:
+        return tuple(character == "1" for character in self.order)
+
+    def plan(self, workers: int, batch_size: int, samples: float) -> Plan:
+        """The plan for so many workers; `samples` is where the run ends otherwise, infinite where nothing says so.
+
+        Raises:
+            ValueError: nothing says how long the run is.
+        """
+        if self.train_steps:
+            ends, end = [], 0.0
+            for synchronous, (before, step) in zip(self._kinds, pairwise([0, *self.train_steps]), strict=True):
+                end += (step - before) * batch_size * (workers if synchronous else 1)
+                ends.append(end)
+        elif math.isinf(samples):
+            raise ValueError("a share of BSP needs to know how long the run is: give epochs, or train-steps instead")
+        else:
+            share = config.BSP_SHARE if self.bsp_share is None else self.bsp_share
+            ends = [(share if self._kinds[0] else 1 - share) * samples, samples]
+        frequencies = self.ckpt_frequency or [None] * len(ends)
+        hypers = [parse_hyper(text) for text in self.hparams] or [{}] * len(ends)
+        begins = [0.0, *ends]
+        segments = [
+            Segment(synchronous, end, frequency, hyper)
+            for synchronous, begin, end, frequency, hyper in zip(
+                self._kinds, begins, ends, frequencies, hypers, strict=False
+            )
+            if end > begin  # a share of 0 or 1 leaves one of them out
+        ]
+        return Plan(tuple(segments))
+
+
+def parse_hyper(text: str) -> dict[str, float]:
+    """Read name=value,name=value; ValueError says what cannot be read."""
+    if text in ("", "-"):
+        return {}
+    found = {}
+    for part in text.split(","):
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if name not in HYPER_PARAMETERS or not number >= 0 or math.isinf(number):
+            raise ValueError(
+                f"hparams {text!r}: {part!r} should be NAME=NUMBER with a name of {', '.join(HYPER_PARAMETERS)}"
+            )
+        found[name] = number
+    return found
+
+
+def parse_decay(text: str) -> tuple[tuple[float, float], ...]:
+    """Read SHARE:FACTOR,… (shares of the run's samples, ascending; factors of the first learning rate).
+
+    Raises:
+        ValueError: it is something else.
+    """
+    steps = []
+    for part in text.split(","):
+        share, _, factor = part.partition(":")
+        try:
+            steps.append((float(share), float(factor)))
+        except ValueError:
+            raise ValueError(f"{text!r}: {part!r} should be SHARE:FACTOR, 0.5:0.1 for instance") from None
+    shares = [share for share, _ in steps]
+    if shares != sorted(shares) or not all(0 < share < 1 and 0 < factor < math.inf for share, factor in steps):
+        raise ValueError(f"{text!r}: shares should ascend between 0 and 1, and factors be above 0")
+    return tuple(steps)
+
+
+def decayed(decay: Sequence[tuple[float, float]], done: float) -> float:
+    """The factor of the learning rate when that share of the samples has been used."""
+    return next((factor for share, factor in reversed(decay) if done >= share), 1.0)

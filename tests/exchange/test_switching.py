@@ -1,0 +1,134 @@
+"""Switching between synchronous and asynchronous in a running job, push by push, on two servers."""
+
+import numpy as np
+import pytest
+
+from esync.exchange import wire
+from esync.exchange.ledger import Ledger, Limits
+from esync.exchange.resumption import Books
+from esync.rules import Step, momentum_sgd
+
+from .memory_servers import MemoryServers, Push
+
+WORKERS = 4
+USES = {True: wire.TOGETHER, False: wire.AT_ONCE}
+
+
+class Worker:
+    """Sends one commit after the other, as the servers' status wants them, its pushes in any order."""
+
+    def __init__(self, rank: int, cluster: MemoryServers, random: np.random.Generator) -> None:
+        self.rank, self.cluster, self.random = rank, cluster, random
+        self.sequence = 0
+        self.together = True
+        self.queue: list[Push] = []
+        self.used = [0, 0]  # commits at once, together
+        self.wishes = 0
+        self.waiting = False
+
+    def send(self, wish: bool) -> None:
+        """Make the next commit; rank 0 may wish for the other way from then on."""
+        self.sequence += 1
+        self.waiting = True
+        switch = wire.AS_AGREED
+        if wish:
+            self.wishes += 1
+            switch = USES[not self.together]
+        # The mean of the workers' gradients times the number of workers is their sum, as in the configuration policy.
+        rate = float(WORKERS if self.together else 1)
+        values = np.full(self.cluster.layout.weights, 1.0, np.float32)
+        pushes = self.cluster.payload(
+            self.rank, self.sequence, values, learning_rate=rate, use=USES[self.together], switch=switch
+        )
+        self.random.shuffle(pushes)  # type: ignore[arg-type]
+        self.queue = pushes
+
+    def turn(self, more: bool, wish: bool) -> None:
+        """Deliver a push, or take the answer where there is one and go on."""
+        if self.queue:
+            self.cluster.deliver(self.queue.pop())
+            return
+        status = [self.cluster.status(shard) for shard in range(2)]
+        if self.waiting and all(each["acknowledged"][self.rank] == self.sequence for each in status):
+            assert all(each["used"][self.rank] for each in status)
+            self.used[self.together] += 1
+            self.together, self.waiting = bool(status[0]["synchronous"]), False
+        if more and not self.waiting:
+            self.send(wish)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_commit_is_lost_or_counted_twice_over_a_hundred_switches(seed):
+    random = np.random.default_rng(seed)
+    cluster = MemoryServers(WORKERS, np.zeros(10), servers=2, bucket_elements=3)
+    workers = [Worker(rank, cluster, random) for rank in range(WORKERS)]
+    turns = 0
+    while workers[0].wishes < 100:
+        worker = workers[random.integers(WORKERS)]
+        worker.turn(more=True, wish=worker.rank == 0 and bool(random.random() < 0.5))
+        turns += 1
+        assert turns < 200_000, "they wait for one another"
+    for worker in workers:
+        while worker.queue:
+            worker.turn(more=False, wish=False)
+    for worker in workers:
+        worker.turn(more=False, wish=False)
+    commits = sum(sum(worker.used) for worker in workers)
+    assert min(sum(worker.used[mode] for worker in workers) for mode in (0, 1)) > 100
+    for shard in range(2):
+        assert cluster.status(shard)["version"] == commits
+    assert (cluster.weights() == -commits).all()
+
+
+def test_weights_and_momentum_stay_as_they_are_when_the_way_changes():
+    cluster = MemoryServers(2, np.array([1.0, -2.0]), rule=momentum_sgd)
+    gradient = np.array([0.5, 0.25], np.float32)
+    weights, gathered = momentum_sgd(np.array([1, -2], np.float32), gradient, None, Step(0.2, momentum=0.9))
+    for rank in (1, 0):
+        switch = wire.AT_ONCE if rank == 0 else wire.AS_AGREED
+        cluster.send(rank, 1, gradient, learning_rate=0.2, momentum=0.9, use=wire.TOGETHER, switch=switch)
+    assert not cluster.status()["synchronous"]
+    assert cluster.weights().tobytes() == weights.tobytes()
+    assert cluster.nodes[0].server._shelves[0].state.tobytes() == gathered.tobytes()
+    weights, gathered = momentum_sgd(weights, gradient, gathered, Step(0.1, momentum=0.9))
+    cluster.send(1, 2, gradient, learning_rate=0.1, momentum=0.9, use=wire.AT_ONCE)
+    assert cluster.weights().tobytes() == weights.tobytes()
+    assert cluster.nodes[0].server._shelves[0].state.tobytes() == gathered.tobytes()
+
+
+def test_the_wish_holds_from_the_end_of_the_round_on():
+    cluster = MemoryServers(2, np.zeros(2))
+    cluster.send(0, 1, np.ones(2), use=wire.TOGETHER, switch=wire.AT_ONCE)
+    assert cluster.status()["synchronous"]
+    cluster.send(1, 1, np.ones(2), use=wire.TOGETHER)
+    assert not cluster.status()["synchronous"]
+
+
+def test_only_rank_0_may_wish():
+    cluster = MemoryServers(2, np.zeros(2))
+    for rank in (0, 1):
+        cluster.send(rank, 1, np.ones(2), use=wire.TOGETHER, switch=wire.AT_ONCE * rank)
+    assert cluster.status()["synchronous"]
+
+
+def test_rounds_and_steps_of_both_kinds():
+    cluster = MemoryServers(2, np.zeros(2), limits=Limits(samples=9))
+    for rank in (0, 1):
+        cluster.send(rank, 1, np.ones(2), samples=2, use=wire.TOGETHER, switch=wire.AT_ONCE * (rank == 0))
+    for sequence in (2, 3, 4):
+        cluster.send(0, sequence, np.ones(2), samples=1, use=wire.AT_ONCE)
+    status = cluster.status()
+    assert (status["round"], status["step"], status["version"], status["samples"]) == (2, 4, 5, 7)
+    assert status["stop_at"] == -1
+    cluster.send(1, 2, np.ones(2), samples=2, use=wire.AT_ONCE)
+    assert cluster.status()["stop_at"] == cluster.status()["round"] == 3
+
+
+def test_a_run_that_goes_on_knows_how_commits_are_used():
+    ledger = Ledger(2, True)
+    ledger.resume(Books(round=5, version=11, samples=100, elapsed=1.0, step=9, synchronous=False), 10.0)
+    assert (ledger.round, ledger.step, ledger.synchronous) == (5, 9, False)
+    ledger.join(1, 7, 10.0)
+    assert ledger.commit(wire.message(wire.COMMIT, rank=1, sequence=1), 11.0) == [1]
+    ledger.applied([1], 11.0)
+    assert (ledger.round, ledger.step, ledger.version) == (6, 10, 12)
