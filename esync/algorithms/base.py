@@ -133,7 +133,6 @@ class Algorithm(ABC):
         name: as on the command line.
         server_sgd: whether the optimizer is the server's SGD instead of a local one.
         synchronous: whether all workers end their rounds together.
-        evaluate_every: steps of the common model between two evaluations; None: that is up to the training loop.
         exchange_phase: the name of an exchange in the log files.
         round: rounds completed; asynchronous: exchanges that this worker has taken part in; local: iterations.
         local_iterations: local iterations of the round under way, or of the one that the last step has ended.
@@ -145,7 +144,6 @@ class Algorithm(ABC):
     name: str
     server_sgd = False
     synchronous: bool = True
-    evaluate_every: int | None = None
     exchange_phase = ""
 
     def __init__(self) -> None:
@@ -155,6 +153,11 @@ class Algorithm(ABC):
         self.abandoned = False
         self.result: Result | None = None
         self.exchange: Exchange | None = None
+
+    @property
+    def evaluate_every(self) -> int | None:
+        """Steps of the common model between two evaluations; None: that is up to the training loop."""
+        return None
 
     @property
     def finished(self) -> bool:

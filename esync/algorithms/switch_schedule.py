@@ -125,8 +125,8 @@ class Schedule:
         else:
             share = config.BSP_SHARE if self.bsp_share is None else self.bsp_share
             ends = [(share if self._kinds[0] else 1 - share) * samples, samples]
-        frequencies = self.ckpt_frequency or [None] * len(ends)
-        hypers = [parse_hyper(text) for text in self.hparams] or [{}] * len(ends)
+        frequencies: Sequence[int | None] = self.ckpt_frequency or [None] * len(ends)
+        hypers: list[dict[str, float]] = [parse_hyper(text) for text in self.hparams] or [{}] * len(ends)
         begins = [0.0, *ends]
         segments = [
             Segment(synchronous, end, frequency, hyper)

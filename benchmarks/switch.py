@@ -1,0 +1,239 @@
+"""What does a switch between synchronous and asynchronous training cost? `python benchmarks/switch.py [--json FILE]`.
+
+Four workers and two servers on this machine exchange all the time, each after a short random pause that stands for its
+batch, and rank 0 asks for a switch every few exchanges, 100 times in a row. Measured is, for every switch, the time
+from the moment at which the last worker has finished its batch to the one at which the last worker has the new model
+and goes on in the other way; it should be at most the time of one exchange (the median of the synchronous rounds
+without a switch, measured in the same way) and 50 ms.
+
+Every gradient is the same vector and every number of workers a power of two, so that the weights and the momentum can
+be worked out bit by bit from the order of rounds and commits: after every synchronous round, the ones next to a switch
+included, the weights of every worker are compared with that, and in the end the momentum and the number of commits.
+"""
+
+import argparse
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+WORKERS, SERVERS = 4, 2
+MOMENTUM, RATE = 0.5, 2.0**-10
+PATTERN = np.array([1.0, -0.5, 0.25, 3.0], np.float32)
+MARGIN = 0.05  # seconds beside one exchange
+LONGEST_PAUSE = 0.01  # seconds that stand for a batch
+
+
+class Vector:
+    """A flat vector that is sent, and received into."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+
+    def read(self, start: int, stop: int, out: np.ndarray) -> None:
+        """See `exchange.Source`."""
+        out[:] = self.values[start:stop]
+
+    def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
+        """See `exchange.Model`."""
+        if not statistics:
+            self.values[start : start + len(values)] = values
+
+
+def work(elements: int, switches: int, every: int) -> None:
+    """One worker: exchanges until the run is over, and prints what it has seen as JSON."""
+    from esync.exchange import Payload, Service
+    from esync.exchange.ledger import Limits
+    from esync.world import RealWorld
+
+    exchange = RealWorld().exchange(Service("momentum_sgd", synchronous=True))
+    exchange.join(elements, 0, Limits(), {})
+    gradient, model = Vector(np.resize(PATTERN, elements)), Vector(np.zeros(elements, np.float32))
+    result = exchange.begin(Vector(np.zeros(elements, np.float32)), Vector(np.zeros(0, np.float32)), model)
+    random = np.random.default_rng(exchange.rank)
+    seen: list[dict[str, Any]] = []
+    wished = 0
+    while not result.finished:
+        time.sleep(random.uniform(0, LONGEST_PAUSE))
+        together = bool(result.synchronous)
+        wish = exchange.rank == 0 and wished < switches and len(seen) % every == every - 1
+        wished += wish
+        if exchange.rank == 0 and wished == switches and together and len(seen) % every == every - 2:
+            exchange.stop()
+        rate = RATE * (WORKERS if together else 1)
+        payload = Payload(gradient, None, 1, rate, MOMENTUM, 0.0, together, (not together) if wish else None)
+        begun = time.monotonic()
+        result = exchange.start(payload, model).wait()
+        seen.append(
+            {
+                "together": together,
+                "used": result.used,
+                "begun": begun,
+                "ended": time.monotonic(),
+                "version": result.version,
+                "weights": zlib.crc32(model.values.tobytes()) if together else None,
+            }
+        )
+    momentum = None
+    if exchange.rank == 0:
+        time.sleep(1.0)  # the others' last commits
+        gathered = exchange.rule_state()[0]
+        momentum = None if gathered is None else zlib.crc32(gathered.tobytes())
+    print(json.dumps({"rank": exchange.rank, "seen": seen, "momentum": momentum, "wished": wished}), flush=True)
+    exchange.close()
+    os._exit(0)
+
+
+def cluster(elements: int, switches: int, every: int) -> list[dict[str, Any]]:
+    """Run it; what each worker has seen, by rank."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = {
+        **os.environ,
+        "DMLC_PS_ROOT_URI": "127.0.0.1",
+        "DMLC_PS_ROOT_PORT": str(port),
+        "DMLC_NODE_HOST": "127.0.0.1",
+        "DMLC_NUM_WORKER": str(WORKERS),
+        "DMLC_NUM_SERVER": str(SERVERS),
+        "OMP_NUM_THREADS": "1",
+    }
+    options = [f"--elements={elements}", f"--switches={switches}", f"--every={every}"]
+    commands = [["-m", "esync.scheduler"], *[["-m", "esync.server", "-c", "1"]] * SERVERS]
+    quiet = subprocess.DEVNULL
+    helpers = [subprocess.Popen([sys.executable, *command], env=environment, stderr=quiet) for command in commands]
+    workers = [
+        subprocess.Popen([sys.executable, __file__, "--worker", *options], env=environment, stdout=subprocess.PIPE)
+        for _ in range(WORKERS)
+    ]
+    try:
+        outputs = [json.loads(process.communicate(timeout=500)[0]) for process in workers]
+    finally:
+        for process in (*workers, *helpers):
+            process.kill()
+            process.wait()
+    return sorted(outputs, key=lambda output: output["rank"])
+
+
+def by_round(seen: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[int]]:
+    """A worker's synchronous exchanges, and how many commits of its own were used at once before each and in the end.
+
+    Every worker takes part in every synchronous round, so the n-th ones of all workers are one round.
+    """
+    rounds, between = [], [0]
+    for each in seen:
+        if each["together"]:
+            rounds.append(each)
+            between.append(0)
+        else:
+            between[-1] += each["used"]
+    return rounds, between
+
+
+def switch_times(outputs: list[dict[str, Any]]) -> tuple[list[float], list[float]]:
+    """Seconds of every switch, and of every synchronous round that has no switch beside it."""
+    workers = [by_round(output["seen"]) for output in outputs]
+    switches: list[float] = []
+    plain: list[float] = []
+    last = min(len(rounds) for rounds, _ in workers) - 1
+    for number in range(last + 1):
+        parts = [rounds[number] for rounds, _ in workers]
+        span = max(part["ended"] for part in parts) - max(part["begun"] for part in parts)
+        # The first round after asynchronous commits is the one by which the servers are synchronous again; after the
+        # last one before such commits they are asynchronous.
+        before, after = workers[0][1][number], workers[0][1][number + 1]
+        (switches if before or after else plain).append(span)
+    return switches, plain
+
+
+def mistakes(outputs: list[dict[str, Any]], elements: int) -> list[str]:
+    """What is not as it should be; empty where everything is."""
+    from esync.rules import Step, momentum_sgd
+
+    workers = [by_round(output["seen"]) for output in outputs]
+    counts = [sum(each["used"] for each in rounds) for rounds, _ in workers]
+    if len(set(counts)) > 1:
+        return [f"the workers have counted {counts} synchronous rounds"]
+    wrong = []
+    weights, gathered = np.zeros(len(PATTERN), np.float32), None
+    for number in range(counts[0] + 1):
+        for _ in range(sum(between[number] for _, between in workers)):
+            weights, gathered = momentum_sgd(weights, PATTERN, gathered, Step(RATE, MOMENTUM))
+        if number == counts[0]:
+            break
+        weights, gathered = momentum_sgd(weights, PATTERN, gathered, Step(RATE * WORKERS, MOMENTUM))
+        expected = zlib.crc32(np.resize(weights, elements).tobytes())
+        # After the last round before a switch the others' commits may come before a worker's pull: there the next
+        # rounds tell, whose weights depend on all that went before.
+        stays = not any(between[number + 1] for _, between in workers)
+        if stays and any(rounds[number]["weights"] != expected for rounds, _ in workers):
+            wrong.append(f"synchronous round {number + 1}: other weights than worked out")
+    commits = sum(each["used"] for output in outputs for each in output["seen"])
+    version = max(each["version"] for output in outputs for each in output["seen"])
+    if version != commits:
+        wrong.append(f"the servers have counted {version} commits, the workers {commits}")
+    if gathered is None or outputs[0]["momentum"] != zlib.crc32(np.resize(gathered, elements).tobytes()):
+        wrong.append("another momentum than worked out")
+    return wrong
+
+
+def main() -> int:
+    """Measure, check and print; 1 where the target is missed or anything is wrong."""
+    parser = argparse.ArgumentParser(description="Time of a switch, and whether it loses anything.")
+    parser.add_argument("--switches", type=int, default=100, help="in a row (default: %(default)s)")
+    parser.add_argument("--every", type=int, default=5, help="exchanges of rank 0 between two (default: %(default)s)")
+    parser.add_argument("--elements", type=int, default=1_000_000, help="weights of the model (default: %(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.switches < 2 or options.switches % 2 or options.every < 3:
+        parser.error("--switches should be an even number, so that it ends as it began, and --every at least 3")
+    if options.worker:
+        work(options.elements, options.switches, options.every)
+    outputs = cluster(options.elements, options.switches, options.every)
+    switches, plain = switch_times(outputs)
+    wrong = mistakes(outputs, options.elements)
+    exchange = statistics.median(plain)
+    limit = exchange + MARGIN
+    late = sum(each > limit for each in switches)
+    median, longest = statistics.median(switches), max(switches)
+    print(f"{outputs[0]['wished']} switches, {WORKERS} workers, {SERVERS} servers, {options.elements} weights:")
+    print(f"  one exchange: median {1000 * exchange:.1f} ms (longest {1000 * max(plain):.1f} ms, {len(plain)} rounds)")
+    print(f"  a switch:     median {1000 * median:.1f} ms, longest {1000 * longest:.1f} ms")
+    print(f"  longer than one exchange + {1000 * MARGIN:.0f} ms: {late} of {len(switches)}")
+    for line in wrong[:10]:
+        print(f"  WRONG: {line}")
+    if not wrong:
+        print("  weights, momentum and number of commits are what was worked out, bit by bit")
+    met = not wrong and median <= limit and outputs[0]["wished"] >= options.switches
+    print(f"target: {'met' if met else 'MISSED'}")
+    if options.json:
+        figures = {
+            "switches": outputs[0]["wished"],
+            "workers": WORKERS,
+            "servers": SERVERS,
+            "weights": options.elements,
+            "exchange_seconds": exchange,
+            "exchange_longest": max(plain),
+            "switch_seconds": median,
+            "switch_longest": longest,
+            "late": late,
+            "limit": limit,
+            "commits": max(each["version"] for output in outputs for each in output["seen"]),
+            "wrong": wrong,
+            "met": met,
+        }
+        options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
