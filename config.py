@@ -28,6 +28,9 @@ DCASGD_MEAN_SQUARE_DECAY = 0.95  # how slowly that running mean forgets
 # --- Sync-Switch ----------------------------------------------------------------------------------------------------
 SWITCH_ORDER = "10"  # of the segments: 1 is BSP, 0 is ASP
 BSP_SHARE = 0.125  # of the samples that BSP uses, where no steps are given
+SEARCH_BETA = 0.01  # accuracy that a share of BSP may cost in the search
+SEARCH_REPEATS = 5  # runs of each share in the search
+SEARCH_SETTINGS = 4  # shares that the search tries: 50, 25, 12.5, 6.25 % where all are accepted
 LOSS_EVERY = 10  # rounds of rank 0 from one row of loss.csv to the next
 
 # --- data -----------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@ import argparse
 import pytest
 
 from esync import config
-from esync.arguments import build_parser, parse
+from esync.arguments import build_parser, parse, switch_schedule
 
 #: What `--flag value` gives when nothing is typed: name → where its default comes from.
 DEFAULTS = {
@@ -255,3 +255,28 @@ def test_version(capsys):
         options("--version")
     assert error.value.code == 0
     assert __version__ in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("-m sync-switch", "needs --train-steps, or --epochs"),
+        ("-m sync-switch --train-steps 5", "train-steps has 1 entries"),
+        ("-m sync-switch --epochs 1 --bsp-share 1.5", "should be a share, 0 to 1"),
+        ("-m sync-switch --epochs 1 --lr-decay 0.5", "should be SHARE:FACTOR"),
+        ("-m sync --bsp-share 0.5", "--bsp-share makes no sense with --mode sync"),
+        ("-m sync-switch --epochs 1 --elastic", "--elastic makes no sense with --mode sync-switch"),
+    ],
+)
+def test_flags_of_sync_switch_that_do_not_fit(words, message, capsys):
+    with pytest.raises(SystemExit):
+        parse(build_parser("worker", ""), words.split())
+    assert message in capsys.readouterr().err
+
+
+def test_the_schedule_of_sync_switch():
+    options = parse(
+        build_parser("worker", ""), ["-m", "sync-switch", "--train-steps", "400", "61200", "--lr-decay", "0.5:0.1"]
+    )
+    assert switch_schedule(options).train_steps == (400, 61_200)
+    assert options.lr_decay == ((0.5, 0.1),)

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from esync.curves import Curves
 from esync.exchange import Result
 from esync.measure import Recorder
 from esync.progress import Progress, Reporter, parse
@@ -52,7 +53,9 @@ class Trainer:
 
     def __init__(self) -> None:
         self.round, self.finished, self.local_iterations, self.stops = 0, False, 3, 0
-        self.algorithm = SimpleNamespace(result=Result(0, 0, 0, wait=0.25, transfer=0.125, finished=False))
+        self.algorithm = SimpleNamespace(
+            result=Result(0, 0, 0, wait=0.25, transfer=0.125, finished=False), evaluate_every=None
+        )
         device = SimpleNamespace(iterations=7, overruns=1, now=lambda: 0.0)
         self.world = SimpleNamespace(recorder=Recorder(device.now), device=device)
         self.replica = SimpleNamespace(weights=0.0, statistics=0.0, open=lambda: None, close=lambda: None)
@@ -256,3 +259,45 @@ def test_rounds_and_accuracies_are_reported(tmp_path):
         ("round", 2, 64, 3, 3.0),
         ("accuracy", 2, 0.02),
     ]
+
+
+def test_loss_and_accuracy_step_by_step(tmp_path):
+    logs, examiner, trainer = RoundLog(tmp_path, "cpu"), Examiner(), Trainer()
+    trainer.algorithm.evaluate_every = 4  # steps, of which an asynchronous round has many
+    clock = SimpleNamespace(now=0.0)
+    curves = Curves(logs, 1000.0)
+    reporter = Reporter(quiet=True, machine=False)
+    keeper = RoundKeeper(logs, reporter, {"rank": 0}, examiner, now=lambda: clock.now, curves=curves)
+    for round_, step in ((1, 1), (2, 2), (3, 9), (4, 10)):
+        clock.now += 1.5
+        trainer.round, trainer.finished, trainer.replica.weights = round_, round_ == 4, float(round_)
+        trainer.algorithm.result = Result(round_, step, 8 * step, 0.0, 0.0, trainer.finished, step=step)
+        trainer.world.recorder.loss = 1.0 / round_
+        keeper.done(trainer)
+        if examiner.started:
+            examiner.started[-1].is_done = True
+    keeper.end(trainer)
+    keeper.diverged()
+    keeper.close()
+    heading = "Wall time,Time,Step,Samples,Value\n"
+    assert (tmp_path / "cpu" / "acc.csv").read_text() == (
+        heading + "1004.500000,4.500000,9,72,0.03\n1006.000000,6.000000,10,80,0.04\n"
+    )
+    assert (tmp_path / "cpu" / "loss.csv").read_text() == (
+        heading + "1001.500000,1.500000,1,8,1\n1006.000000,6.000000,10,80,0.25\n1006.000000,6.000000,10,80,nan\n"
+    )
+
+
+def test_the_curves_of_a_run_that_goes_on(tmp_path):
+    logs = RoundLog(tmp_path, "cpu")
+    for step, broken in ((4, ""), (6, "7,7,7,7")):
+        curves = Curves(logs, 0.0, step - 1)
+        for each in (step, step + 1):
+            curves.accuracy(float(each), each, 0, 0.5)
+        curves.write()
+        logs.flush()
+        with open(tmp_path / "cpu" / "acc.csv", "a") as file:
+            file.write(broken)
+    logs.close()
+    steps = [row.split(",")[2] for row in (tmp_path / "cpu" / "acc.csv").read_text().splitlines()[1:]]
+    assert steps == ["4", "5", "6", "7", "7"]

@@ -6,7 +6,7 @@ from hypothesis.extra.numpy import arrays
 
 from esync import config
 from esync.engine import mx
-from esync.rules import RULES, DelayCompensatedSGD, Step, add_mean_update, make_rule, replace_by_mean, sgd
+from esync.rules import RULES, DelayCompensatedSGD, Step, add_mean_update, make_rule, momentum_sgd, replace_by_mean, sgd
 
 #: Makes an array of the kind that the rules are to be run on.
 KINDS = [pytest.param(np.float32, id="numpy"), pytest.param(lambda values: mx.nd.array(values), id="mxnet")]
@@ -247,3 +247,28 @@ def test_an_unknown_rule_is_named_with_those_that_are_known():
 def test_an_unknown_option_is_named(name):
     with pytest.raises(ValueError, match=f"{name}.*colour"):
         make_rule(name, {"colour": "blue"})
+
+
+# --- SGD whose momentum gathers gradients -----------------------------------------------------------------------
+
+
+@given(three, rates)
+def test_momentum_of_gradients_is_momentum_of_steps_while_the_learning_rate_stays(drawn, rate):
+    weights, first, second = drawn
+    step = Step(rate, momentum=0.5, weight_decay=0.25)
+    one, velocity = sgd(weights, first, None, step)
+    other, gathered = momentum_sgd(weights, first, None, step)
+    np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-3)
+    one, _ = sgd(one, second, velocity, step)
+    other, _ = momentum_sgd(other, second, gathered, step)
+    np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_learning_rate_acts_on_what_was_gathered_too(kind):
+    weights, gathered = momentum_sgd(kind([0.0]), kind([1.0]), None, Step(1.0, momentum=0.5))
+    weights, gathered = momentum_sgd(weights, kind([1.0]), gathered, Step(0.25, momentum=0.5))
+    assert numpy_of(weights).tolist() == [-1.0 - 0.25 * 1.5]
+    assert numpy_of(gathered).tolist() == [1.5]
+    weights, gathered = momentum_sgd(weights, kind([1.0]), gathered, Step(0.25))
+    assert gathered is None

@@ -109,6 +109,13 @@ class Schedule:
     def _kinds(self) -> tuple[bool, ...]:
         return tuple(character == "1" for character in self.order)
 
+    @property
+    def begins_synchronous(self) -> bool:
+        """Whether the first segment that has any samples is BSP."""
+        if self.bsp_share in (0.0, 1.0):
+            return self.bsp_share == 1.0
+        return self._kinds[0]
+
     def plan(self, workers: int, batch_size: int, samples: float) -> Plan:
         """The plan for so many workers; `samples` is where the run ends otherwise, infinite where nothing says so.
 

@@ -39,7 +39,7 @@ class SyncSwitch(EveryIteration):
         self._schedule = schedule or Schedule()
         self._batch_size, self._decay = batch_size, tuple(decay)
         self.plan: Plan | None = None
-        self.synchronous = self._schedule.order[0] == "1"
+        self.synchronous = self._schedule.begins_synchronous
 
     @property
     def evaluate_every(self) -> int | None:

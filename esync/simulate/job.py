@@ -83,7 +83,8 @@ def run(job: Job) -> Done:
     for name in ("elastic", "redistribute"):
         if getattr(options, name, False):
             raise DescriptionError(f"{job.file}: train: {flags.flag(name)} is not modelled yet; leave it out")
-    if not (options.rounds or options.epochs or options.max_time or options.target_accuracy):
+    ends = options.rounds, options.epochs, options.max_time, options.target_accuracy, options.train_steps
+    if not any(ends):
         raise DescriptionError(f"{job.file}: train: nothing ends this run; give --rounds, --epochs or --max-time")
     try:
         cluster = model(description, job.file.parent, only_first=options.mode == "local")

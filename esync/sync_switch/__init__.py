@@ -1,0 +1,1 @@
+"""Sync-Switch's timing policy: when to switch, found by trials (python -m esync.sync_switch search)."""

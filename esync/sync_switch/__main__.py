@@ -1,0 +1,80 @@
+"""python -m esync.sync_switch search FILE: finds the smallest share of BSP that is as accurate as BSP.
+
+Every flag of the worker may be given; the trials run with them. Interrupted, it goes on where it was.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from .. import arguments, config
+from ..errors import ExpectedError
+from ..files import write_whole
+from .report import as_json, as_text
+from .search import search
+from .trials import ENGINES, Trials
+
+PROGRAM = "python -m esync.sync_switch"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog=PROGRAM, description="When to switch from synchronous to asynchronous.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    about = "find the smallest BSP share whose accuracy is within beta of BSP's"
+    command = commands.add_parser("search", help=about, description=f"{about}; flags of the worker are passed on.")
+    add = command.add_argument
+    add("file", type=Path, metavar="FILE", help="description of the cluster and the training")
+    add("--on", choices=sorted(ENGINES), default="simulate", help="where trials run (default: %(default)s)")
+    add("--out", type=Path, default=Path("sync-switch-search"), help="folder of the trials (default: %(default)s)")
+    add("--beta", type=float, default=config.SEARCH_BETA, help="accuracy that may be lost (default: %(default)s)")
+    add("--repeats", type=arguments.count, default=config.SEARCH_REPEATS, help="runs per share (default: %(default)s)")
+    add("--settings", type=arguments.count, default=config.SEARCH_SETTINGS, help="shares tried (default: %(default)s)")
+    add("--first-seed", type=int, default=0, help="of the runs of each share (default: %(default)s)")
+    add("--bsp-accuracy", type=float, help="of a recurring job, where it is known (default: runs of BSP tell)")
+    return parser
+
+
+def main(words: list[str] | None = None) -> int:
+    """Search; exit code 0 found, 1 failed, 2 bad usage."""
+    parser = build_parser()
+    options, flags = parser.parse_known_args(sys.argv[1:] if words is None else words)
+    if not 0 <= options.beta < 1:
+        parser.error(f"--beta {options.beta:g} should be 0 or more, below 1")
+    if options.bsp_accuracy is not None and not 0 < options.bsp_accuracy <= 1:
+        parser.error(f"--bsp-accuracy {options.bsp_accuracy:g} should be above 0, at most 1")
+    chosen = sorted({"--mode", "-m", "--bsp-share", "--train-steps", "--seed", "--log-dir", "-ld"} & set(flags))
+    if chosen:
+        parser.error(f"{chosen[0]} is chosen by the search")
+    trials = None
+    try:
+        trials = Trials(
+            options.out,
+            options.file,
+            flags,
+            options.repeats,
+            options.on,
+            options.first_seed,
+            lambda line: print(line, file=sys.stderr, flush=True),
+        )
+        found = search(trials.measure, options.beta, options.settings, options.bsp_accuracy)
+        text = as_text(found, trials.core_seconds)
+        whole = as_json(found, trials.core_seconds)
+        write_whole(options.out / "report.md", f"{text}\n".encode())
+        write_whole(options.out / "report.json", (json.dumps(whole, indent=2) + "\n").encode())
+    except ExpectedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"error: {error.filename or options.out}: {error.strerror or error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"interrupted: what has been run is kept in {options.out}; the same command goes on", file=sys.stderr)
+        return 1
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""What a search has found, for people and for programs."""
+
+from typing import Any
+
+from .search import Found, Measured
+
+
+def as_json(found: Found, core_seconds: float) -> dict[str, Any]:
+    """Everything, for --json."""
+    return {
+        "share": found.share,
+        "target": found.target,
+        "beta": found.beta,
+        "speedup": found.speedup,
+        "cost_in_bsp_runs": found.cost,
+        "break_even_recurrences": found.break_even,
+        "core_hours": core_seconds / 3600,
+        "bsp": None if found.bsp is None else _measured(found.bsp),
+        "tried": [{**_measured(each), "accepted": found.accepted(each)} for each in found.tried],
+    }
+
+
+def as_text(found: Found, core_seconds: float) -> str:
+    """A table in Markdown, and what follows from it."""
+    lines = [
+        "| BSP share | runs | accuracy | time s | time ÷ BSP | |",
+        "|---:|---:|---:|---:|---:|---|",
+    ]
+    if found.bsp is not None:
+        lines.append(_row(found.bsp, found, "the target"))
+    lines += [_row(each, found, "accepted" if found.accepted(each) else "not good enough") for each in found.tried]
+    lines.append("")
+    if found.share == 1.0:
+        lines.append(
+            f"No share of BSP below 100 % is within {found.beta:g} of accuracy {found.target:.4f}: stay with BSP."
+        )
+    else:
+        lines.append(
+            f"Switch after {100 * found.share:g} % of the samples: within {found.beta:g} of {found.target:.4f}."
+        )
+    if found.speedup is not None:
+        lines.append(f"Speedup over BSP: {found.speedup:.2f}.")
+    if found.cost is not None:
+        paid = f"they have paid after {found.break_even:.0f} runs" if found.break_even is not None else "they never pay"
+        lines.append(f"The trials cost {found.cost:.1f} runs of BSP; {paid} of this job.")
+    lines.append(f"Processor time of the trials: {core_seconds / 3600:.2f} core-hours.")
+    return "\n".join(lines)
+
+
+def _row(measured: Measured, found: Found, verdict: str) -> str:
+    relative = f"{measured.seconds / found.bsp.seconds:.4f}" if found.bsp and found.bsp.seconds else "–"
+    if measured.diverged:
+        verdict += f", {measured.diverged} diverged"
+    accuracy = f"{measured.accuracy:.4f} ± {measured.deviation:.4f}"
+    return (
+        f"| {100 * measured.share:g} % | {len(measured.outcomes)} | {accuracy} | {measured.seconds:.1f} | {relative} | "
+        f"{verdict} |"
+    )
+
+
+def _measured(measured: Measured) -> dict[str, Any]:
+    return {
+        "share": measured.share,
+        "accuracies": [each.accuracy for each in measured.outcomes],
+        "seconds": [each.seconds for each in measured.outcomes],
+        "diverged": measured.diverged,
+        "accuracy": measured.accuracy,
+        "deviation": measured.deviation,
+        "mean_seconds": measured.seconds,
+    }
