@@ -22,6 +22,10 @@ NETWORKS = (
     "mobilenet-v2",
     "inception-v3",
     "lenet",
+    "cifar-resnet20-v1",
+    "cifar-resnet32-v1",
+    "cifar-resnet56-v1",
+    "cifar-resnet110-v1",
 )
 MODES = ("esync", "sync", "async", "sync-switch", "local")
 #: What a training may be called on the state server.

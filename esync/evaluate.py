@@ -169,7 +169,7 @@ def main(arguments: list[str]) -> int:
 
     dataset = load(task.dataset, task.data_dir)
     context = mx.cpu()
-    net = build(task.network, dataset.classes, context, seed=0)
+    net = build(task.network, dataset.classes, context, seed=0, channels=dataset.channels)
     # The same order as in esync.Trainer: by name.
     parameters = [parameter for _, parameter in sorted(net.collect_params().items())]
     weights = FlatArrays(lambda: [p.data() for p in parameters if p.grad_req != "null"])

@@ -47,6 +47,13 @@ def _lenet(classes: int) -> Any:
     return net
 
 
+def _cifar_resnet32(classes: int) -> Any:
+    """ResNet-32 of He et al. (2016), Table 6, from gluoncv's parts, which name 20, 56 and 110 layers only."""
+    from gluoncv.model_zoo.cifarresnet import get_cifar_resnet
+
+    return get_cifar_resnet(1, 32, classes=classes)
+
+
 #: Name on the command line → the network.
 MODELS: dict[str, Model] = {
     "alexnet": Model(_from_gluoncv("alexnet"), 224),
@@ -57,11 +64,17 @@ MODELS: dict[str, Model] = {
     "mobilenet-v2": Model(_from_gluoncv("mobilenetv2_1.0")),
     "inception-v3": Model(_from_gluoncv("inceptionv3"), 299),
     "lenet": Model(_lenet),
+    "cifar-resnet20-v1": Model(_from_gluoncv("cifar_resnet20_v1"), 32),
+    "cifar-resnet32-v1": Model(_cifar_resnet32, 32),
+    "cifar-resnet56-v1": Model(_from_gluoncv("cifar_resnet56_v1"), 32),
+    "cifar-resnet110-v1": Model(_from_gluoncv("cifar_resnet110_v1"), 32),
 }
 
 
-def build(name: str, classes: int, context: Any, seed: int, hybridize: bool = True) -> Any:
+def build(name: str, classes: int, context: Any, seed: int, hybridize: bool = True, channels: int = 1) -> Any:
     """A network ready to train: initialized (Xavier, as published), its shapes known, hybridized.
+
+    `channels` is the number of colour planes of its input.
 
     The same name, classes and seed give the same initial weights, on every worker.
     """
@@ -71,6 +84,6 @@ def build(name: str, classes: int, context: Any, seed: int, hybridize: bool = Tr
     net.initialize(mx.init.Xavier(), ctx=context)
     if hybridize:
         net.hybridize(static_alloc=True, static_shape=True)
-    net(mx.nd.zeros((2, 1, model.size, model.size), ctx=context))  # lets shapes that are inferred become known
+    net(mx.nd.zeros((2, channels, model.size, model.size), ctx=context))  # lets shapes that are inferred become known
     mx.nd.waitall()
     return net

@@ -217,7 +217,8 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     data_dir = find_data_dir(options.data_dir, options.dataset)
     dataset = load(options.dataset, data_dir)
     context, device = choose_device(options)
-    net = build(options.network, dataset.classes, context, options.seed, not options.no_hybridize)
+    hybridize = not options.no_hybridize
+    net = build(options.network, dataset.classes, context, options.seed, hybridize, dataset.channels)
     lease = options.lease if options.elastic else math.inf
     world = RealWorld(options.step_time, watchdog, options.start_timeout, options.round_timeout, lease)
     checkpoints = choose_checkpoints(options)
@@ -311,11 +312,18 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     trainer.close()
     reporter.say(f"done after {trainer.round} rounds")
     if trainer.rank == 0 and not options.no_export:
-        _export(net, options, logs.folder, context, reporter.say)
+        _export(net, options, logs.folder, context, reporter.say, dataset.channels)
     return 0
 
 
-def _export(net: Any, options: argparse.Namespace, log_folder: Path, context: Any, say: Callable[[str], None]) -> None:
+def _export(
+    net: Any,
+    options: argparse.Namespace,
+    log_folder: Path,
+    context: Any,
+    say: Callable[[str], None],
+    channels: int,
+) -> None:
     """Write the final model beside the checkpoints, or beside the logs where there are none."""
     from . import finalmodel
     from .models import MODELS
@@ -323,7 +331,7 @@ def _export(net: Any, options: argparse.Namespace, log_folder: Path, context: An
 
     folder = Path(options.checkpoint_dir or log_folder) / MODEL_FOLDER
     size = MODELS[options.network].size
-    finalmodel.save(net, folder, (1, 1, size, size), context, say)
+    finalmodel.save(net, folder, (1, channels, size, size), context, say)
     say(f"final model in {folder}")
 
 

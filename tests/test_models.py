@@ -6,6 +6,10 @@ from esync.engine import mx
 from esync.models import MODELS, build
 
 
+#: Built of the same parts as their smaller relatives, and slow to build.
+DEEP = ("cifar-resnet56-v1", "cifar-resnet110-v1")
+
+
 def weights(net) -> list[np.ndarray]:
     return [parameter.data().asnumpy() for _, parameter in sorted(net.collect_params().items())]
 
@@ -18,10 +22,11 @@ def test_input_sizes():
     sizes = {name: model.size for name, model in MODELS.items()}
     assert sizes.pop("alexnet") == 224
     assert sizes.pop("inception-v3") == 299
+    assert {sizes.pop(f"cifar-resnet{layers}-v1") for layers in (20, 32, 56, 110)} == {32}
     assert set(sizes.values()) == {28}
 
 
-@pytest.mark.parametrize(("name", "classes"), [*((name, 10) for name in NETWORKS), ("lenet", 7)])
+@pytest.mark.parametrize(("name", "classes"), [*((name, 10) for name in NETWORKS if name not in DEEP), ("lenet", 7)])
 def test_a_network_is_ready_to_train(name, classes):
     net = build(name, classes, mx.cpu(), seed=0)
     size = MODELS[name].size
@@ -54,3 +59,11 @@ def test_hybridized_or_not_it_is_the_same_network():
     one = build("lenet", 10, mx.cpu(), seed=1, hybridize=True)(images).asnumpy()
     other = build("lenet", 10, mx.cpu(), seed=1, hybridize=False)(images).asnumpy()
     np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "layers"), [("cifar-resnet20-v1", 20), ("cifar-resnet32-v1", 32)])
+def test_networks_for_images_with_colours(name, layers):
+    net = build(name, 100, mx.cpu(), seed=0, channels=3)
+    assert net(mx.nd.ones((2, 3, 32, 32))).shape == (2, 100)
+    convolutions = [p for p in net.collect_params(".*weight").values() if len(p.shape) == 4 and p.shape[2] == 3]
+    assert len(convolutions) == layers - 1  # and the last layer, which is dense

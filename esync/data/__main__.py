@@ -12,10 +12,10 @@ from esync import config
 from .datasets import find_data_dir
 from .errors import DataError
 from .fetch import SOURCES, faults, fetch
-from .registry import REGISTRY, Entry
+from .registry import REGISTRY, AnyEntry
 
 
-def main(argv: Sequence[str] | None = None, registry: Mapping[str, Entry] = REGISTRY) -> int:
+def main(argv: Sequence[str] | None = None, registry: Mapping[str, AnyEntry] = REGISTRY) -> int:
     """Run the command line and return its exit code."""
     parser = _parser(registry)
     args = parser.parse_args(argv)
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None, registry: Mapping[str, Entry] = REGI
     return 0
 
 
-def _default_data_dir(entry: Entry) -> Path:
+def _default_data_dir(entry: AnyEntry) -> Path:
     """Choose the place where the data set is found and whole already, else the first of config.DATA_DIRS."""
     first = Path(config.DATA_DIRS[0])
     try:
@@ -49,7 +49,7 @@ def _default_data_dir(entry: Entry) -> Path:
     return first if faults(entry, found) else found
 
 
-def _parser(registry: Mapping[str, Entry]) -> argparse.ArgumentParser:
+def _parser(registry: Mapping[str, AnyEntry]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m esync.data", description="Data sets for training.")
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("fetch", help="get a data set", description="Get a data set and check it.")

@@ -7,6 +7,7 @@ import numpy as np
 
 from esync import config
 
+from .cifar import CifarEntry
 from .errors import DataError, broken_file, fetch_remedy
 from .idx import read_idx
 from .registry import Entry, Split, find_entry
@@ -16,8 +17,8 @@ from .registry import Entry, Split, find_entry
 class Dataset:
     """Training and test samples; all arrays are read-only uint8.
 
-    Images have shape (samples, height, width) with values 0 to 255, labels have shape (samples,) with values below
-    `classes`.
+    Images have shape (samples, height, width), or (samples, 3, height, width) where they have colours, with values 0 to
+    255; labels have shape (samples,) with values below `classes`.
     """
 
     name: str
@@ -26,6 +27,11 @@ class Dataset:
     train_labels: np.ndarray
     test_images: np.ndarray
     test_labels: np.ndarray
+
+    @property
+    def channels(self) -> int:
+        """Colour planes of an image."""
+        return 1 if self.train_images.ndim == 3 else int(self.train_images.shape[1])
 
 
 def find_data_dir(data_dir: str | Path | None, name: str) -> Path:
@@ -39,11 +45,11 @@ def find_data_dir(data_dir: str | Path | None, name: str) -> Path:
         if (place / name).is_dir():
             return place
     looked_at = ", ".join(str(place / name) for place in places)
-    raise DataError(looked_at, "no such folder", expected=f"the files of {name}", remedy=fetch_remedy(places[0]))
+    raise DataError(looked_at, "no such folder", expected=f"the files of {name}", remedy=fetch_remedy(places[0], name))
 
 
 def load(name: str, data_dir: str | Path | None = None) -> Dataset:
-    """Read a data set into memory (Fashion-MNIST: 55 MB), from where `find_data_dir` finds it.
+    """Read a data set into memory (Fashion-MNIST: 55 MB, CIFAR: 184 MB), from where `find_data_dir` finds it.
 
     The files may hold any number of samples, so a part of a data set in the same format can be used too.
 
@@ -52,6 +58,8 @@ def load(name: str, data_dir: str | Path | None = None) -> Dataset:
     """
     entry = find_entry(name)
     folder = find_data_dir(data_dir, name) / name
+    if isinstance(entry, CifarEntry):
+        return Dataset(name, entry.classes, *entry.read(folder))
     return Dataset(name, entry.classes, *_read(folder, entry, entry.train), *_read(folder, entry, entry.test))
 
 

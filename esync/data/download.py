@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
+from .cifar import Archive
 from .errors import DataError
-from .registry import IdxFile
+from .registry import AnyFile
 
 CHUNK = 1 << 16  # bytes handed on at a time, at most
 
 
-def download(url: str, file: IdxFile, timeout: float, console: Console) -> Iterator[bytes]:
+def download(url: str, file: AnyFile | Archive, timeout: float, console: Console) -> Iterator[bytes]:
     """Yield the bytes of a compressed file; `timeout` is in seconds without a byte.
 
     Raises:

@@ -3,6 +3,7 @@
 import shlex
 from pathlib import Path
 
+from esync import config
 from esync.errors import ExpectedError
 
 
@@ -19,11 +20,12 @@ class DataError(ExpectedError, ValueError):
         super().__init__(message)
 
 
-def fetch_remedy(data_dir: Path | str) -> str:
-    """Name the command that puts a whole data set under data_dir, to end an error message."""
-    return f"To get it anew: python -m esync.data fetch --to {shlex.quote(str(data_dir))}"
+def fetch_remedy(data_dir: Path | str, name: str) -> str:
+    """Name the command that puts the whole data set `name` under data_dir, to end an error message."""
+    which = "" if name == config.DATASET else f" -d {shlex.quote(name)}"
+    return f"To get it anew: python -m esync.data fetch --to {shlex.quote(str(data_dir))}{which}"
 
 
 def broken_file(path: Path, wrong: str, expected: str) -> DataError:
     """Make the error for one file DATA_DIR/SET/FILE that is not as it should be."""
-    return DataError(path, wrong, expected=expected, remedy=fetch_remedy(path.parent.parent))
+    return DataError(path, wrong, expected=expected, remedy=fetch_remedy(path.parent.parent, path.parent.name))

@@ -6,9 +6,9 @@ checksum, and only then is it renamed. So whatever interrupts a fetch, the next 
 
 import contextlib
 import fcntl
-import hashlib
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -16,17 +16,17 @@ from rich.console import Console
 from esync import config
 
 from ..files import flush_folder, leftovers, whole
+from .cifar import CifarEntry, members
 from .debian import unpacked
 from .download import CHUNK, download
 from .errors import DataError
-from .idx import decompress
-from .registry import Entry, IdxFile
+from .registry import AnyEntry, AnyFile
 
 SOURCES = ("auto", "apt", "download")
 
 
 def fetch(
-    entry: Entry,
+    entry: AnyEntry,
     data_dir: Path,
     *,
     source: str = "auto",
@@ -69,31 +69,28 @@ def fetch(
                 if source == "apt":
                     raise
                 _say(console, f"the Debian package cannot be used ({error}); downloading instead")
-        for file in faults(entry, data_dir):
-            _from_mirrors(mirrors or entry.mirrors, file, folder, timeout, pause, console)
+        places = mirrors or entry.mirrors
+        missing = faults(entry, data_dir)
+        if isinstance(entry, CifarEntry):
+            if missing:
+                take = partial(_from_archive, entry, missing, folder, timeout, console)
+                _from_mirrors(places, folder / entry.archive.name, take, pause, console)
+        else:
+            for file in missing:
+                _from_mirrors(
+                    places, folder / file.name, partial(_one_file, file, folder, timeout, console), pause, console
+                )
     _say(console, f"{entry.name}: complete in {folder}, checksums right")
     return folder
 
 
-def faults(entry: Entry, data_dir: Path) -> dict[IdxFile, str]:
+def faults(entry: AnyEntry, data_dir: Path) -> dict[AnyFile, str]:
     """Say what is wrong with each file of the data set under data_dir that is missing or not whole."""
-    found = {file: _fault(data_dir / entry.name / file.name, file) for file in entry.files}
+    found = {file: file.fault(data_dir / entry.name / file.name) for file in entry.files}
     return {file: fault for file, fault in found.items() if fault}
 
 
-def _fault(path: Path, file: IdxFile) -> str:
-    """Say what is wrong with the content of the file at this path; empty if nothing is."""
-    try:
-        content = decompress(path, limit=file.size)
-    except DataError as error:
-        return error.wrong
-    if len(content) != file.size:
-        return f"content of {'more' if len(content) > file.size else 'less'} than {file.size} bytes"
-    digest = hashlib.sha256(content).hexdigest()
-    return "" if digest == file.sha256 else f"content with SHA-256 {digest} instead of {file.sha256}"
-
-
-def _from_package(package: str, files: Iterable[IdxFile], folder: Path, console: Console) -> None:
+def _from_package(package: str, files: Iterable[AnyFile], folder: Path, console: Console) -> None:
     with console.status(f"getting the Debian package {package}"), unpacked(package) as room:
         for file in files:
             path = next(room.rglob(file.name), None)
@@ -105,38 +102,61 @@ def _from_package(package: str, files: Iterable[IdxFile], folder: Path, console:
 
 
 def _from_mirrors(
-    mirrors: Sequence[str], file: IdxFile, folder: Path, timeout: float, pause: float, console: Console
+    mirrors: Sequence[str], place: Path, take: Callable[[str], None], pause: float, console: Console
 ) -> None:
-    """Download one file from the first mirror that gives it whole; each of them is tried several times."""
+    """Take one download from the first mirror that gives it whole; each of them is tried several times."""
     failures: dict[str, DataError] = {}
     for attempt in range(config.FETCH_ATTEMPTS):
         if attempt:
             time.sleep(pause * 2 ** (attempt - 1))
         for mirror in mirrors:
-            url = f"{mirror.rstrip('/')}/{file.name}"
+            url = f"{mirror.rstrip('/')}/{place.name}"
             try:
-                _place(download(url, file, timeout, console), file, folder, origin=url)
+                take(url)
             except DataError as error:
                 failures[url] = error
                 _say(console, f"{error} (try {attempt + 1} of {config.FETCH_ATTEMPTS})")
             else:
-                _say(console, f"{folder / file.name}: from {url}")
                 return
     raise DataError(
-        folder / file.name,
+        place,
         f"could not be downloaded ({'; '.join(map(str, failures.values()))})",
         remedy="Check the network, or name another place with --mirror URL",
     )
 
 
-def _place(chunks: Iterable[bytes], file: IdxFile, folder: Path, origin: str) -> None:
+def _one_file(file: AnyFile, folder: Path, timeout: float, console: Console, url: str) -> None:
+    _place(download(url, file, timeout, console), file, folder, origin=url)
+    _say(console, f"{folder / file.name}: from {url}")
+
+
+def _from_archive(
+    entry: CifarEntry, files: Iterable[AnyFile], folder: Path, timeout: float, console: Console, url: str
+) -> None:
+    """Download an archive beside the files, and put those that are missing into their place."""
+    wanted = {file.name: file for file in entry.files if file in set(files)}
+    beside = folder / f".{entry.archive.name}"
+    try:
+        with open(beside, "wb") as out:
+            out.writelines(download(url, entry.archive, timeout, console))
+        for file, content in members(beside, wanted):
+            _place([content], file, folder, origin=f"{url}: {file.name}")
+            del wanted[file.name]
+            _say(console, f"{folder / file.name}: from {url}")
+        if wanted:
+            raise DataError(url, f"holds no {', '.join(wanted)}")
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _place(chunks: Iterable[bytes], file: AnyFile, folder: Path, origin: str) -> None:
     """Write a file beside its place, check it, and rename it into place; leave nothing there if any of it fails."""
     for left in leftovers(folder / file.name):  # the caller is alone in this folder
         left.unlink()
-    with whole(folder / file.name) as partial:
-        with open(partial, "wb") as out:
+    with whole(folder / file.name) as beside:
+        with open(beside, "wb") as out:
             out.writelines(chunks)
-        if fault := _fault(partial, file):
+        if fault := file.fault(beside):
             raise DataError(origin, fault)
     flush_folder(folder)
 

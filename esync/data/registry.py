@@ -1,9 +1,14 @@
 """The data sets known by name: their files, the checksums of these, and where they come from. One entry each."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
 
+from .cifar import Archive, BinaryFile, CifarEntry
 from .errors import DataError
+from .idx import decompress
 
 
 @dataclass(frozen=True)
@@ -16,6 +21,17 @@ class IdxFile:
     name: str
     size: int
     sha256: str
+
+    def fault(self, path: Path) -> str:
+        """Say what is wrong with the content of the file at this path; empty if nothing is."""
+        try:
+            content = decompress(path, limit=self.size)
+        except DataError as error:
+            return error.wrong
+        if len(content) != self.size:
+            return f"content of {'more' if len(content) > self.size else 'less'} than {self.size} bytes"
+        digest = hashlib.sha256(content).hexdigest()
+        return "" if digest == self.sha256 else f"content with SHA-256 {digest} instead of {self.sha256}"
 
 
 @dataclass(frozen=True)
@@ -37,6 +53,7 @@ class Entry:
     test: Split
     mirrors: tuple[str, ...]  # the files lie at MIRROR/FILE; tried in this order
     debian_package: str = ""  # empty: Debian and Ubuntu have none
+    channels: int = 1
 
     @property
     def files(self) -> tuple[IdxFile, ...]:
@@ -84,10 +101,41 @@ FASHION_MNIST = Entry(
     debian_package="dataset-fashion-mnist",
 )
 
-REGISTRY: Mapping[str, Entry] = {entry.name: entry for entry in (FASHION_MNIST,)}
+#: Of the official site's archives, as MXNet's own data sets check them.
+_CIFAR_MIRRORS = ("https://www.cs.toronto.edu/~kriz",)
+CIFAR_10 = CifarEntry(
+    name="cifar-10",
+    classes=10,
+    label_bytes=1,
+    train=(
+        BinaryFile("data_batch_1.bin", 30_730_000, "aadd24acce27caa71bf4b10992e9e7b2d74c2540"),
+        BinaryFile("data_batch_2.bin", 30_730_000, "c0ba65cce70568cd57b4e03e9ac8d2a5367c1795"),
+        BinaryFile("data_batch_3.bin", 30_730_000, "1dd00a74ab1d17a6e7d73e185b69dbf31242f295"),
+        BinaryFile("data_batch_4.bin", 30_730_000, "aab85764eb3584312d3c7f65fd2fd016e36a258e"),
+        BinaryFile("data_batch_5.bin", 30_730_000, "26e2849e66a845b7f1e4614ae70f4889ae604628"),
+    ),
+    test=(BinaryFile("test_batch.bin", 30_730_000, "67eb016db431130d61cd03c7ad570b013799c88c"),),
+    archive=Archive("cifar-10-binary.tar.gz", 200_000_000),
+    mirrors=_CIFAR_MIRRORS,
+)
+CIFAR_100 = CifarEntry(
+    name="cifar-100",
+    classes=100,
+    label_bytes=2,
+    train=(BinaryFile("train.bin", 153_700_000, "e207cd2e05b73b1393c74c7f5e7bea451d63e08e"),),
+    test=(BinaryFile("test.bin", 30_740_000, "8fb6623e830365ff53cf14adec797474f5478006"),),
+    archive=Archive("cifar-100-binary.tar.gz", 200_000_000),
+    mirrors=_CIFAR_MIRRORS,
+)
+
+#: A data set of either format, and one of its files.
+AnyEntry: TypeAlias = Entry | CifarEntry
+AnyFile: TypeAlias = IdxFile | BinaryFile
+
+REGISTRY: Mapping[str, AnyEntry] = {entry.name: entry for entry in (FASHION_MNIST, CIFAR_10, CIFAR_100)}
 
 
-def find_entry(name: str, registry: Mapping[str, Entry] = REGISTRY) -> Entry:
+def find_entry(name: str, registry: Mapping[str, AnyEntry] = REGISTRY) -> AnyEntry:
     """Return the entry of that name.
 
     Raises:

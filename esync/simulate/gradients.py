@@ -99,7 +99,8 @@ class Gradients:
         options = self._options
         # Names that are counted begin anew, as in a process of its own: their order is the order of the values.
         with mx.name.NameManager():
-            return build(options.network, self.dataset.classes, self._context, options.seed, not options.no_hybridize)
+            hybridize, channels = not options.no_hybridize, self.dataset.channels
+            return build(options.network, self.dataset.classes, self._context, options.seed, hybridize, channels)
 
 
 class TimedGradients:

@@ -14,7 +14,8 @@ from ..measure import COMPUTE, Recorder
 from ..standing import Standing
 from .world import NoRecorder, SimulatedWorld
 
-#: Network → trained values, and values that are averaged only (the same for all data sets with ten classes).
+#: Network → trained values, and values that are averaged only, with ten classes and grey images; CIFAR's networks with
+#: coloured ones.
 SIZES = {
     "alexnet": (57_029_322, 0),
     "resnet18-v1": (11_175_370, 9_600),
@@ -24,6 +25,10 @@ SIZES = {
     "mobilenet-v2": (2_236_096, 34_112),
     "inception-v3": (21_805_482, 34_432),
     "lenet": (61_706, 0),
+    "cifar-resnet20-v1": (272_474, 1_568),
+    "cifar-resnet32-v1": (466_906, 2_464),
+    "cifar-resnet56-v1": (855_770, 4_256),
+    "cifar-resnet110-v1": (1_730_714, 8_288),
 }
 #: As sent over the wire where no gradients are computed.
 STAND_IN = 1

@@ -1,0 +1,124 @@
+"""CIFAR-10 and CIFAR-100 (cs.toronto.edu/~kriz/cifar.html): colour images in binary files, in one archive each.
+
+A record is one or two label bytes (CIFAR-100: the coarse class, then the fine one, which is what is learnt) and 3,072
+bytes of an image: its red, green and blue plane, 32 rows of 32 each.
+"""
+
+import hashlib
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from .errors import DataError, broken_file
+
+SHAPE = (3, 32, 32)  # colour planes, height, width
+PIXELS = 3 * 32 * 32
+
+
+@dataclass(frozen=True)
+class BinaryFile:
+    """One file of records; its size in bytes and the SHA-1 of its content."""
+
+    name: str
+    size: int
+    sha1: str
+
+    def fault(self, path: Path) -> str:
+        """Say what is wrong with the content of the file at this path; empty if nothing is."""
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            return "no such file" if isinstance(error, FileNotFoundError) else f"unreadable ({error.strerror})"
+        if len(content) != self.size:
+            return f"content of {'more' if len(content) > self.size else 'less'} than {self.size} bytes"
+        digest = hashlib.sha1(content).hexdigest()
+        return "" if digest == self.sha1 else f"content with SHA-1 {digest} instead of {self.sha1}"
+
+
+@dataclass(frozen=True)
+class Archive:
+    """What the files are downloaded in.
+
+    Attributes:
+        name: of the archive at MIRROR/NAME.
+        size: more bytes than it has.
+    """
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True)
+class CifarEntry:
+    """A data set of colour images; its files lie in a folder of the same name, without the archive's own folder."""
+
+    name: str
+    classes: int
+    label_bytes: int
+    train: tuple[BinaryFile, ...]
+    test: tuple[BinaryFile, ...]
+    archive: Archive
+    mirrors: tuple[str, ...]
+    debian_package: str = ""
+    channels: int = 3
+
+    @property
+    def files(self) -> tuple[BinaryFile, ...]:
+        """All of them."""
+        return self.train + self.test
+
+    @property
+    def training_samples(self) -> int:
+        """How many there are."""
+        return sum(file.size for file in self.train) // (PIXELS + self.label_bytes)
+
+    def read(self, folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Training images and labels, test images and labels; images have shape (samples, 3, 32, 32).
+
+        Raises:
+            DataError: a file is missing, holds no whole records, or labels that are none of this data set.
+        """
+        return *self._records(folder, self.train), *self._records(folder, self.test)
+
+    def _records(self, folder: Path, files: tuple[BinaryFile, ...]) -> tuple[np.ndarray, np.ndarray]:
+        size = PIXELS + self.label_bytes
+        parts = []
+        for file in files:
+            path = folder / file.name
+            try:
+                content = np.fromfile(path, np.uint8)
+            except OSError as error:
+                wrong = "no such file" if isinstance(error, FileNotFoundError) else f"unreadable ({error.strerror})"
+                raise broken_file(path, wrong, f"records of {size} bytes") from None
+            if not content.size or content.size % size:
+                raise broken_file(path, f"{content.size} bytes", f"whole records of {size} bytes")
+            records = content.reshape(-1, size)
+            if records[:, self.label_bytes - 1].max() >= self.classes:
+                wrong = f"label {records[:, self.label_bytes - 1].max()}"
+                raise broken_file(path, wrong, f"labels from 0 to {self.classes - 1}")
+            parts.append(records)
+        whole = np.concatenate(parts)
+        images = np.ascontiguousarray(whole[:, self.label_bytes :]).reshape(-1, *SHAPE)
+        labels = np.ascontiguousarray(whole[:, self.label_bytes - 1])
+        images.flags.writeable = labels.flags.writeable = False
+        return images, labels
+
+
+def members(archive: Path, wanted: dict[str, BinaryFile]) -> Iterator[tuple[BinaryFile, bytes]]:
+    """The files of an archive that are wanted, by their last name; nothing is unpacked to where the archive says.
+
+    Raises:
+        DataError: it is no such archive.
+    """
+    try:
+        with tarfile.open(archive, "r:gz") as whole:
+            for member in whole:
+                file = wanted.get(Path(member.name).name)
+                stream = whole.extractfile(member) if file is not None and member.isfile() else None
+                if file is not None and stream is not None:
+                    yield file, stream.read(file.size + 1)
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise DataError(archive.name, f"no whole archive ({error})") from None
