@@ -5,7 +5,6 @@ from esync.arguments import NETWORKS
 from esync.engine import mx
 from esync.models import MODELS, build
 
-
 #: Built of the same parts as their smaller relatives, and slow to build.
 DEEP = ("cifar-resnet56-v1", "cifar-resnet110-v1")
 
