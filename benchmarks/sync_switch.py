@@ -1,0 +1,81 @@
+"""How accurate, and how fast, are shares of BSP? `python benchmarks/sync_switch.py [--json FILE]`.
+
+Eight simulated workers of clusters/sync-switch.yaml train LeNet on Fashion-MNIST with real gradients in virtual time:
+BSP alone, ASP alone, and shares of BSP between, several seeds of each; then the search for the smallest share that is
+within beta of BSP's accuracy, on the same runs. Every finished run is kept in the folder: interrupted, the same command
+goes on where it was. The target is that ASP is worse than BSP by 2 beta or diverges (else the search would show
+nothing), and that the search finds a share below 100 %.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from esync import config
+from esync.errors import ExpectedError
+from esync.sync_switch.report import as_json, as_text
+from esync.sync_switch.search import search
+from esync.sync_switch.trials import Trials
+
+CLUSTER = Path(__file__).parents[1] / "clusters" / "sync-switch.yaml"
+SHARES = (1.0, 0.0, 0.0625, 0.125, 0.25, 0.5)
+
+
+def main() -> int:
+    """Run, print the table and what the search finds; 1 where the target is missed."""
+    parser = argparse.ArgumentParser(description="Accuracy and time of shares of BSP, simulated.")
+    parser.add_argument("--out", type=Path, default=Path("sync-switch-shares"), help="folder (default: %(default)s)")
+    parser.add_argument("--repeats", type=int, default=config.SEARCH_REPEATS, help="seeds (default: %(default)s)")
+    parser.add_argument("--beta", type=float, default=config.SEARCH_BETA, help="(default: %(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    options, flags = parser.parse_known_args()
+    try:
+        trials = Trials(options.out, CLUSTER, flags, options.repeats)
+        measured = {share: trials.measure(share) for share in SHARES}
+        spent = trials.core_seconds
+        found = search(trials.measure, options.beta, config.SEARCH_SETTINGS)
+    except ExpectedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"interrupted: the same command goes on with what is in {options.out}", file=sys.stderr)
+        return 1
+    bsp, asp = measured[1.0], measured[0.0]
+    print("| BSP share | accuracy | diverged | time s | time ÷ BSP | speedup |")
+    print("|---:|---:|---:|---:|---:|---:|")
+    for share, each in measured.items():
+        relative = each.seconds / bsp.seconds
+        print(
+            f"| {100 * share:g} % | {each.accuracy:.4f} ± {each.deviation:.4f} | {each.diverged} of "
+            f"{len(each.outcomes)} | {each.seconds:.1f} | {relative:.3f} | {1 / relative:.2f} |"
+        )
+    print(f"\n{as_text(found, spent)}")
+    worse = bsp.accuracy - asp.accuracy >= 2 * options.beta
+    met = worse and found.share < 1
+    print(f"ASP is worse than BSP by {bsp.accuracy - asp.accuracy:.4f}; target: {'met' if met else 'MISSED'}")
+    if options.json:
+        figures = {
+            "cluster": CLUSTER.name,
+            "flags": flags,
+            "repeats": options.repeats,
+            "shares": [
+                {
+                    "share": share,
+                    "accuracies": [outcome.accuracy for outcome in each.outcomes],
+                    "accuracy": each.accuracy,
+                    "deviation": each.deviation,
+                    "diverged": each.diverged,
+                    "seconds": each.seconds,
+                }
+                for share, each in measured.items()
+            ],
+            "search": as_json(found, spent),
+            "met": met,
+        }
+        options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
