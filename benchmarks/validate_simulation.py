@@ -123,7 +123,7 @@ def _rank(folder: Path) -> int:
 
 def for_real(description: dict[str, Any], mode: str, folder: Path) -> Behaviour:
     """Launch the cluster."""
-    file, logs = folder / "real.yaml", folder / f"real-{mode}"
+    file, logs = folder / "real.yaml", Path(tempfile.mkdtemp(prefix="real-", dir=folder))
     file.write_text(yaml.safe_dump(description))
     subprocess.run(
         [sys.executable, "-m", "esync.launch", file, "--mode", mode, "--log-dir", logs, "--quiet"],
@@ -135,9 +135,9 @@ def for_real(description: dict[str, Any], mode: str, folder: Path) -> Behaviour:
 
 def simulated(description: dict[str, Any], mode: str, folder: Path) -> Behaviour:
     """Simulate it."""
-    file, logs = folder / "simulated.yaml", folder / f"simulated-{mode}"
+    file, logs = folder / "simulated.yaml", Path(tempfile.mkdtemp(prefix="simulated-", dir=folder))
     file.write_text(yaml.safe_dump(description))
-    typed = {"mode": mode, "log_dir": str(logs), "overwrite": True}
+    typed = {"mode": mode, "log_dir": str(logs)}
     run(Job(file=file, numerics="none", typed=typed, logs=True, quiet=True))
     return behaviour(logs)
 

@@ -26,7 +26,7 @@ from .mailboxes import Mailboxes
 from .peers import own_address
 from .pending import LONGEST_PAUSE, PendingExchange
 from .resumption import Offers, Progress
-from .takeover import exchanges_behind
+from .takeover import exchanges_behind, in_round
 
 
 class KVStoreExchange(Exchange):
@@ -208,7 +208,8 @@ class KVStoreExchange(Exchange):
         """
         with self.line.patience("the end of the round that the dead worker has committed in at", "") as wait:
             while True:
-                if all(status["committed"][self.rank] for status in statuses):
+                acknowledged = [int(status["acknowledged"][self.rank]) for status in statuses]
+                if in_round(acknowledged, [bool(status["committed"][self.rank]) for status in statuses]):
                     time.sleep(LONGEST_PAUSE)
                     self.line.heartbeat()
                     statuses = self.line.statuses()

@@ -16,3 +16,16 @@ def exchanges_behind(acknowledged: Sequence[int], rounds: Sequence[int], synchro
     """
     over = synchronous and len(set(rounds)) == 1
     return max(acknowledged) if over else min(acknowledged)
+
+
+def in_round(acknowledged: Sequence[int], committed: Sequence[bool]) -> bool:
+    """Whether the round under way goes on with what the dead worker has committed: it has to end first.
+
+    It has committed everywhere; where a server has ended that round already, another one may be about to.
+
+    Args:
+        acknowledged: sequence number of the slot's last commit that each server has dealt with.
+        committed: whether a later one waits, on each server, for the others' commits.
+    """
+    reached = {number + bool(waits) for number, waits in zip(acknowledged, committed, strict=True)}
+    return any(committed) and len(reached) == 1

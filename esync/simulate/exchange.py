@@ -23,7 +23,7 @@ from ..exchange.layout import Bucket, Layout
 from ..exchange.ledger import Limits
 from ..exchange.pending import LONGEST_PAUSE
 from ..exchange.resumption import Offers
-from ..exchange.takeover import exchanges_behind
+from ..exchange.takeover import exchanges_behind, in_round
 from .pending import Delivery, PendingExchange
 from .pulling import Pull
 from .servers import ServerNode, Sizes
@@ -101,7 +101,7 @@ class SimulatedExchange(Exchange):
     def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
         """See `Exchange.begin`."""
         side = self.side
-        if self.rank == 0 and not self.replacement:
+        if self.rank == 0 and 0 not in side.here:  # also where the first holder of this slot has died before this
             self._keep(0, weights, statistics)
         side.here.add(self.rank)
         if len(side.here) == side.slots and not side.everyone_here.triggered:
@@ -126,7 +126,10 @@ class SimulatedExchange(Exchange):
         """What the dead worker has committed everywhere counts, so the round that it is part of has to end first."""
         engine, nodes = self.side.engine, self.side.nodes
         given_up = engine.now + config.ROUND_TIMEOUT
-        while all(self.rank in node.ledger.pending for node in nodes):
+        while in_round(
+            [int(node.ledger.acknowledged[self.rank]) for node in nodes],
+            [self.rank in node.ledger.pending for node in nodes],
+        ):
             engine.pass_time(LONGEST_PAUSE)
             engine.settle()
             self.check()
