@@ -6,7 +6,7 @@ carries it under the project's own name.)
 """
 
 # --- training -------------------------------------------------------------------------------------------------
-MODE = "esync"  # esync, sync, async, sync-switch, local
+MODE = "esync"  # esync, sync, async, sync-switch, local, dgs, gd-async, dgc-async
 NETWORK = "resnet18-v1"
 DATASET = "fashion-mnist"
 BATCH_SIZE = 64  # samples of one iteration on one device
@@ -32,6 +32,18 @@ SEARCH_BETA = 0.01  # accuracy that a share of BSP may cost in the search
 SEARCH_REPEATS = 5  # runs of each share in the search
 SEARCH_SETTINGS = 4  # shares that the search tries: 50, 25, 12.5, 6.25 % where all are accepted
 LOSS_EVERY = 10  # rounds of rank 0 from one row of loss.csv to the next
+
+# --- sparse exchanges (DGS, gradient dropping, DGC) ---------------------------------------------------------------
+SPARSE_RATIO = 0.01  # share of each tensor's values that a worker sends
+SPARSE_SECONDARY_RATIO = 0.0  # the same for what a server sends back; 0: all that has changed
+SPARSE_DENSE_BELOW = 1024  # tensors with fewer values are sent whole
+SPARSE_VALUES = "float32"  # or float16
+SPARSE_PIECE_ELEMENTS = 64  # float32 values of the smallest size class of a message
+DGS_MOMENTUM = 0.7  # of SAMomentum; less with many workers, since asynchrony adds momentum of its own
+DGC_MOMENTUM = 0.7
+DGC_CLIP = 0.0  # largest norm of a gradient; 0: no limit
+DGC_WARM_UP = 0  # exchanges over which DGC's ratio falls to its final value …
+DGC_WARM_UP_STAGES = 4  # … in that many steps
 
 # --- data -----------------------------------------------------------------------------------------------------
 DATA_DIRS = ("data", "/usr/share/datasets")  # the first that holds a folder fashion-mnist is used

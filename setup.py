@@ -19,6 +19,7 @@ BASE = [
     "pyzmq>=25,<28",  # the scheduler speaks ps-lite's protocol, which runs over ZeroMQ
     "simpy>=4.1,<5",  # events of the simulation
     "greenlet>=3,<4",  # lets ordinary blocking code run in the simulation's virtual time
+    "numba>=0.59,<0.63",  # compiles the inner loops of sparse exchanges, which NumPy can only do in several passes
     "rich>=13,<16",  # progress bars and the launcher's live view
 ]
 

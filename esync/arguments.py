@@ -27,7 +27,10 @@ NETWORKS = (
     "cifar-resnet56-v1",
     "cifar-resnet110-v1",
 )
-MODES = ("esync", "sync", "async", "sync-switch", "local")
+#: Asynchronous modes whose messages are sparse.
+SPARSE = ("gd-async", "dgc-async", "dgs")
+MODES = ("esync", "sync", "async", "sync-switch", "local", *SPARSE)
+DENSE = tuple(mode for mode in MODES if mode not in SPARSE)
 #: What a training may be called on the state server.
 JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -43,7 +46,7 @@ FOR_THE_STATE_SERVER = {
 
 #: Flags that make sense in some modes only; given in another one they are an error.
 MODES_OF: dict[str, tuple[str, ...]] = {
-    "learning_rate": ("sync", "async", "sync-switch", "local"),
+    "learning_rate": ("sync", "async", "sync-switch", "local", *SPARSE),
     "switch_order": ("sync-switch",),
     "train_steps": ("sync-switch",),
     "bsp_share": ("sync-switch",),
@@ -58,7 +61,17 @@ MODES_OF: dict[str, tuple[str, ...]] = {
     "state_server_ip": ("esync",),
     "state_server_port": ("esync",),
     "local_iterations": ("esync",),
-    "elastic": ("esync", "sync", "async"),
+    "elastic": ("esync", "sync", "async", *SPARSE),
+    "momentum": tuple(mode for mode in MODES if mode != "gd-async"),
+    "sparse_ratio": SPARSE,
+    "secondary_ratio": SPARSE,
+    "sparse_values": SPARSE,
+    "dgc_clip": ("dgc-async",),
+    "dgc_warm_up": ("dgc-async",),
+    "checkpoint_dir": DENSE,
+    "checkpoint_every": DENSE,
+    "keep_checkpoints": DENSE,
+    "resume": DENSE,
     "epsilon": ("esync",),
     "slowest_iterations": ("esync",),
     "query_mode": ("esync",),
@@ -86,6 +99,8 @@ def _number(
 _positive = _number(float, 0, "a number above 0", above=True)
 _not_negative = _number(float, 0, "a number of 0 or more")
 count = _number(int, 1, "a whole number of 1 or more")
+_above_to_one = _number(float, 0, "a share above 0, at most 1", above=True, most=1)
+_to_one = _number(float, 0, "a share from 0 (off) to 1", most=1)
 _index = _number(int, 0, "a whole number of 0 or more")
 _port = _number(int, 1, "a port, 1 to 65535", most=65535)
 
@@ -172,10 +187,14 @@ def build_parser(
     add(
         "--optimizer",
         default=config.OPTIMIZER,
-        help="a Gluon optimizer; modes sync, async and sync-switch do SGD on the servers and take sgd only "
-        "(default: %(default)s)",
+        help="a Gluon optimizer; modes other than esync and local take sgd only (default: %(default)s)",
     )
-    add("--momentum", type=_not_negative, default=None, help=f"of the optimizer (default: {config.MOMENTUM})")
+    add(
+        "--momentum",
+        type=_not_negative,
+        default=None,
+        help=f"of the optimizer (default: {config.MOMENTUM}; modes dgs and dgc-async: {config.DGS_MOMENTUM})",
+    )
     add("--weight-decay", type=_not_negative, default=config.WEIGHT_DECAY, help="(default: %(default)s)")
 
     rates = parser.add_argument_group("learning rates", "They multiply the gradient summed over the batch.")
@@ -185,7 +204,7 @@ def build_parser(
         "--learning-rate",
         type=_positive,
         default=config.LEARNING_RATE,
-        help="modes sync, async, local, and sync-switch, which takes it times the number of workers while it is "
+        help="all modes but esync; sync-switch takes it times the number of workers while it is "
         "synchronous (default: %(default)s)",
     )
     add(
@@ -205,7 +224,7 @@ def build_parser(
 
     end = parser.add_argument_group("end of the run", "Any of them ends it cleanly, on all workers.")
     add = end.add_argument
-    add("--rounds", type=count, help="communication rounds; mode async: commits ÷ workers; mode local: iterations")
+    add("--rounds", type=count, help="communication rounds; asynchronous modes: commits ÷ workers; local: iterations")
     add("--epochs", type=_positive, help="samples of all workers ÷ size of the training set")
     add("--max-time", type=_positive, help="seconds")
     add("--target-accuracy", type=_share, help="test accuracy")
@@ -329,6 +348,39 @@ def build_parser(
         metavar="SHARE:FACTOR",
         default=(),
         help="learning rate by the share of all samples that has been used: 0.5:0.1,0.75:0.01 (default: it stays)",
+    )
+
+    sparse = parser.add_argument_group("sparse exchanges (modes dgs, gd-async, dgc-async)")
+    add = sparse.add_argument
+    add(
+        "--sparse-ratio",
+        type=_above_to_one,
+        default=config.SPARSE_RATIO,
+        help="share of each tensor's values that a worker sends (default: %(default)s)",
+    )
+    add(
+        "--secondary-ratio",
+        type=_to_one,
+        default=config.SPARSE_SECONDARY_RATIO,
+        help="the same for what a server answers; 0: all that has changed (default: %(default)s)",
+    )
+    add(
+        "--sparse-values",
+        choices=("float32", "float16"),
+        default=config.SPARSE_VALUES,
+        help="on the wire (default: %(default)s)",
+    )
+    add(
+        "--dgc-clip",
+        type=_not_negative,
+        default=config.DGC_CLIP,
+        help="mode dgc-async: largest norm of a gradient, divided by √workers; 0: no limit (default: %(default)s)",
+    )
+    add(
+        "--dgc-warm-up",
+        type=_index,
+        default=config.DGC_WARM_UP,
+        help="mode dgc-async: exchanges over which the ratio falls to its final value (default: %(default)s)",
     )
 
     cluster = parser.add_argument_group("cluster", "Where the others are is said by the DMLC_* variables of MXNet.")

@@ -14,6 +14,7 @@ import numpy as np
 from .engine import mx
 from .errors import ExpectedError
 from .memory import host_view, is_plain
+from .sparse import Sparse
 
 
 class FlatArrays:
@@ -21,12 +22,17 @@ class FlatArrays:
 
     Args:
         arrays: gives the NDArrays, always in the same order and shapes; asked anew for every `open`.
+
+    Attributes:
+        sizes: values of each array.
+        size: of all of them.
     """
 
     def __init__(self, arrays: Callable[[], Sequence[Any]]) -> None:
         self._arrays = arrays
         self._ends = list(accumulate(array.size for array in arrays()))
         self.size = self._ends[-1] if self._ends else 0
+        self.sizes = [array.size for array in arrays()]
         self._opened: list[Any] = []
         self._views: list[np.ndarray] = []
         self._written = False
@@ -64,6 +70,13 @@ class FlatArrays:
         self._written = True
         for at, view in self.pieces(start, start + values.size):
             np.copyto(view, values[at - start : at - start + view.size])
+
+    def add(self, indices: np.ndarray, values: np.ndarray) -> None:
+        """Add a sparse vector: ascending indices, and float32 values."""
+        self._written = True
+        edges = np.searchsorted(indices, [0, *self._ends])
+        for view, end, first, last in zip(self._views, self._ends, edges, edges[1:], strict=False):
+            view[indices[first:last] - (end - view.size)] += values[first:last]
 
 
 class Scaled:
@@ -159,6 +172,10 @@ class Replica:
         if self.anchor is not None and not statistics:
             stop = start + values.size
             written.read(start, stop, self.anchor[start:stop])  # float16 weights have rounded them
+
+    def add(self, step: Sparse) -> None:
+        """Add a sparse difference to the weights; makes this an `exchange.Model`."""
+        self.weights.add(*step)
 
 
 def _check(parameter: Any) -> None:

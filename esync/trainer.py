@@ -32,7 +32,8 @@ class Trainer(Standing, GluonTrainer):
     exchange is this project's own; and weights begin as rank 0's on all workers.
 
     Where the optimizer runs depends on the algorithm. "esync" and "local" take any Gluon optimizer, run it on the
-    worker and keep its state across exchanges. "sync", "async" and "dcasgd" send gradients to servers that do SGD: they
+    worker and keep its state across exchanges. "gd-async", "dgc-async" and "dgs" take "sgd" with the same options, and
+    do its step on the worker, sparsely. "sync", "async" and "dcasgd" send gradients to servers that do SGD: they
     take the optimizer "sgd" with learning_rate, momentum, wd and lr_scheduler, all of them carried along with every
     gradient, so that set_learning_rate and schedules reach the server.
 
@@ -40,7 +41,8 @@ class Trainer(Standing, GluonTrainer):
         params: net.collect_params(), or a dict or list of parameters, on one device.
         optimizer: name or mx.optimizer.Optimizer.
         optimizer_params: keyword arguments of the optimizer, where it is a name.
-        algorithm: "esync", "sync", "async", "dcasgd", "local", or an object from `esync.algorithms` with its options.
+        algorithm: "esync", "sync", "async", "dcasgd", "gd-async", "dgc-async", "dgs", "local", or an object from
+            `esync.algorithms` with its options.
         limits: what ends the run, for all workers; `finished` tells.
         agreement: more that must be the same on all workers, name → value (a string or a number); differences are
             reported by name at the start.
@@ -82,6 +84,7 @@ class Trainer(Standing, GluonTrainer):
         self.algorithm = make(algorithm)
         if self.algorithm.server_sgd:
             self._check_server_sgd(optimizer_params or {})
+        self._check_suits(checkpoints)
         self.world: World = RealWorld() if world is None else world
         self.checkpoints = checkpoints
         self._limits = limits or Limits()
@@ -234,6 +237,22 @@ class Trainer(Standing, GluonTrainer):
         optimizer = self._optimizer
         optimizer.num_update += 1
         return Hyper(optimizer.learning_rate, optimizer.momentum, optimizer.wd, self._scale)
+
+    def _check_suits(self, checkpoints: Checkpoints | None) -> None:
+        """What an algorithm cannot do is refused."""
+        algorithm = self.algorithm
+        if checkpoints is not None and not algorithm.in_checkpoints:
+            raise ValueError(
+                f"algorithm {algorithm.name!r} keeps no checkpoints: what its workers have not sent yet would be lost"
+            )
+        if not algorithm.has_momentum and getattr(self._optimizer, "momentum", None):
+            raise ValueError(f"algorithm {algorithm.name!r} has no momentum: leave it out of the optimizer's options")
+        for parameter in self._params:
+            if algorithm.float32_only and np.dtype(parameter.dtype) != np.float32 and parameter.grad_req != "null":
+                raise ValueError(
+                    f"algorithm {algorithm.name!r} needs float32 weights, but parameter {parameter.name} is "
+                    f"{np.dtype(parameter.dtype)}"
+                )
 
     def _check_server_sgd(self, options: dict[str, Any]) -> None:
         name, optimizer = self.algorithm.name, self._optimizer

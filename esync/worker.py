@@ -80,7 +80,7 @@ def choose_device(options: argparse.Namespace) -> tuple[Any, str]:
 
 def choose_algorithm(options: argparse.Namespace) -> "Algorithm":
     """The algorithm that the flags describe."""
-    from .algorithms import ASGD, DCASGD, SSGD, ESync, Local, SyncSwitch
+    from .algorithms import ASGD, DCASGD, DGS, SSGD, DGCAsync, ESync, GDAsync, Local, SyncSwitch
 
     if options.mode == "esync":
         return ESync(
@@ -98,6 +98,19 @@ def choose_algorithm(options: argparse.Namespace) -> "Algorithm":
         return DCASGD(options.dcasgd_lambda, options.dcasgd_adaptive)
     if options.mode == "sync":
         return SSGD()
+    sparse = {
+        "ratio": options.sparse_ratio,
+        "secondary_ratio": options.secondary_ratio,
+        "values": options.sparse_values,
+    }
+    if options.mode == "gd-async":
+        return GDAsync(**sparse)
+    if options.mode in ("dgs", "dgc-async") and options.momentum is not None:
+        sparse["momentum"] = options.momentum  # also where it is 0
+    if options.mode == "dgs":
+        return DGS(**sparse)
+    if options.mode == "dgc-async":
+        return DGCAsync(**sparse, clip=options.dgc_clip, warm_up=options.dgc_warm_up)
     return ASGD() if options.mode == "async" else Local()
 
 

@@ -44,10 +44,16 @@ class RealWorld:
         """Connect to MXNet's parameter servers, as the DMLC_* variables say."""
         from .exchange.kvstore_worker import KVStoreExchange
 
+        kind = KVStoreExchange
+        if service.sparse:
+            from .exchange.sparse_worker import SparseExchange  # compiles its inner loops
+
+            kind = SparseExchange
+
         take_role("worker")
         cluster = Cluster.from_environment()
         timeouts = self._start_timeout, self._round_timeout
-        return KVStoreExchange(service, cluster, self.watchdog, *timeouts, self._lease)
+        return kind(service, cluster, self.watchdog, *timeouts, self._lease)
 
     def coordination(
         self, address: str | None, rank: int, job: str = config.JOB, delayed: bool = False

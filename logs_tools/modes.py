@@ -40,11 +40,17 @@ MODES: tuple[Mode, ...] = (
     Mode("async", "Async", "ASGD"),
     Mode("dcasgd", "DCASGD", "DC-ASGD"),
     Mode("sync-switch", "Sync-Switch", "Sync-Switch"),
+    Mode("gd-async", "GD-Async", "GD-async"),
+    Mode("dgc-async", "DGC-Async", "DGC-async"),
+    Mode("dgs", "DGS", "DGS"),
     Mode("esync-niid", "ESync-Non-IID", "ESync", iid=False),
     Mode("sync-niid", "Sync-Non-IID", BASELINE, iid=False),
     Mode("async-niid", "Async-Non-IID", "ASGD", iid=False),
     Mode("dcasgd-niid", "DCASGD-Non-IID", "DC-ASGD", iid=False),
     Mode("sync-switch-niid", "Sync-Switch-Non-IID", "Sync-Switch", iid=False),
+    Mode("gd-async-niid", "GD-Async-Non-IID", "GD-async", iid=False),
+    Mode("dgc-async-niid", "DGC-Async-Non-IID", "DGC-async", iid=False),
+    Mode("dgs-niid", "DGS-Non-IID", "DGS", iid=False),
     Mode("local", STANDALONE, STANDALONE),
 )
 

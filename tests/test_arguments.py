@@ -27,6 +27,11 @@ DEFAULTS = {
     "slowest_iterations": config.SLOWEST_ITERATIONS,
     "query_mode": config.QUERY_MODE,
     "job": config.JOB,
+    "sparse_ratio": config.SPARSE_RATIO,
+    "secondary_ratio": config.SPARSE_SECONDARY_RATIO,
+    "sparse_values": config.SPARSE_VALUES,
+    "dgc_clip": config.DGC_CLIP,
+    "dgc_warm_up": config.DGC_WARM_UP,
     "dcasgd_lambda": config.DCASGD_LAMBDA,
     "start_timeout": config.START_TIMEOUT,
     "round_timeout": config.ROUND_TIMEOUT,
@@ -167,7 +172,14 @@ def test_a_bad_value_is_named_with_what_was_expected(capsys, arguments, said):
 
 #: flag with a value, the modes where it makes sense
 OF_SOME_MODES = [
-    (["--learning-rate", "0.1"], {"sync", "async", "local"}),
+    (["--learning-rate", "0.1"], {"sync", "async", "local", "dgs", "dgc-async", "gd-async"}),
+    (["--momentum", "0.1"], {"esync", "sync", "async", "local", "dgs", "dgc-async"}),
+    (["--sparse-ratio", "0.1"], {"dgs", "dgc-async", "gd-async"}),
+    (["--secondary-ratio", "0.1"], {"dgs", "dgc-async", "gd-async"}),
+    (["--sparse-values", "float16"], {"dgs", "dgc-async", "gd-async"}),
+    (["--dgc-clip", "1"], {"dgc-async"}),
+    (["--dgc-warm-up", "100"], {"dgc-async"}),
+    (["--checkpoint-dir", "x"], {"esync", "sync", "async", "local"}),
     (["--local-lr", "0.1"], {"esync"}),
     (["--global-lr", "0.1"], {"esync"}),
     (["--use-dcasgd", "1"], {"async"}),
@@ -184,7 +196,7 @@ OF_SOME_MODES = [
 
 
 @pytest.mark.parametrize(("arguments", "modes"), OF_SOME_MODES)
-@pytest.mark.parametrize("mode", ["esync", "sync", "async", "local"])
+@pytest.mark.parametrize("mode", ["esync", "sync", "async", "local", "dgs", "dgc-async", "gd-async"])
 def test_a_flag_that_makes_no_sense_with_the_mode_is_an_error(capsys, arguments, modes, mode):
     more = ["--use-dcasgd", "1"] if "dcasgd" in arguments[0] and mode == "async" else []
     if mode in modes:

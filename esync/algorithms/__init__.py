@@ -5,7 +5,10 @@ from collections.abc import Callable
 from .asgd import ASGD
 from .base import Algorithm, Hyper, NoPast, Surroundings, World
 from .dcasgd import DCASGD
+from .dgc_async import DGCAsync
+from .dgs import DGS
 from .esync import ESync
+from .gd_async import GDAsync
 from .local import Local
 from .ssgd import SSGD
 from .switch_schedule import Schedule
@@ -15,9 +18,12 @@ __all__ = [
     "ALGORITHMS",
     "ASGD",
     "DCASGD",
+    "DGS",
     "SSGD",
     "Algorithm",
+    "DGCAsync",
     "ESync",
+    "GDAsync",
     "Hyper",
     "Local",
     "NoPast",
@@ -30,7 +36,7 @@ __all__ = [
 
 #: Name → makes the algorithm with its default options.
 ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
-    each.name: each for each in (ESync, SSGD, ASGD, DCASGD, SyncSwitch, Local)
+    each.name: each for each in (ESync, SSGD, ASGD, DCASGD, SyncSwitch, GDAsync, DGCAsync, DGS, Local)
 }
 
 

@@ -132,6 +132,9 @@ class Algorithm(ABC):
     Attributes:
         name: as on the command line.
         server_sgd: whether the optimizer is the server's SGD instead of a local one.
+        has_momentum: whether the method can use one.
+        in_checkpoints: whether a run can go on from a checkpoint.
+        float32_only: whether the weights have to be float32, because both sides add the same numbers to them.
         synchronous: whether all workers end their rounds together.
         exchange_phase: the name of an exchange in the log files.
         round: rounds completed; asynchronous: exchanges that this worker has taken part in; local: iterations.
@@ -143,6 +146,9 @@ class Algorithm(ABC):
 
     name: str
     server_sgd = False
+    has_momentum = True
+    in_checkpoints = True
+    float32_only = False
     synchronous: bool = True
     exchange_phase = ""
 

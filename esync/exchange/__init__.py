@@ -13,6 +13,7 @@ import numpy as np
 
 from ..errors import ExpectedError
 from ..handles import Handle
+from ..sparse import Sparse
 from . import wire
 from .ledger import Limits
 from .resumption import Books, Offers, Progress
@@ -35,6 +36,10 @@ class Model(Protocol):
         """Take the values from `start` on of the weights (or of the statistics); valid during the call only."""
         ...
 
+    def add(self, step: Sparse) -> None:
+        """Add a sparse vector to the weights."""
+        ...
+
 
 @dataclass(frozen=True)
 class Service:
@@ -45,12 +50,14 @@ class Service:
         synchronous: every round waits for all workers and uses their mean; else every payload is used at once.
         options: of the rule.
         private: every worker gets an answer of its own, and the rule is told what that worker was sent last.
+        sparse: messages are sparse both ways, see `sparse_server.SparseServer`, which `options` are for; no rule then.
     """
 
     rule: str
     synchronous: bool
     options: dict[str, Any] = field(default_factory=dict)
     private: bool = False
+    sparse: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,21 +65,23 @@ class Payload:
     """What a worker contributes to one exchange.
 
     Attributes:
-        values: gradients or model updates, as many values as there are weights.
+        values: gradients or model updates, as many values as there are weights; None where there is a step.
         statistics: what is averaged as it is; None where statistics are not exchanged.
         samples: training samples that went into it.
         learning_rate: for the rule on the other side, as are momentum and weight_decay.
         together: whether it is used with those of all workers (True) or at once (False); None: as the service says.
         switch: of rank 0: whether the next ones are to be used together or at once; None: as before. It holds from the
             end of the round on, for all workers.
+        step: what is to be subtracted from the weights, where the service is sparse.
     """
 
-    values: Source
+    values: Source | None
     statistics: Source | None
     samples: int
     learning_rate: float
     momentum: float = 0.0
     weight_decay: float = 0.0
+    step: Sparse | None = None
     together: bool | None = None
     switch: bool | None = None
 

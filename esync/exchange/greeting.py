@@ -68,6 +68,7 @@ class Greeting:
         rule: name in rules.RULES, with its options.
         synchronous: whether rounds wait for every worker.
         private: whether every worker gets an answer of its own.
+        sparse: whether messages are sparse both ways.
         limits: what ends the run.
         agreement: whatever else must be the same on all workers; name → value, both shown when they differ.
         lease: seconds of silence after which the servers go on without a worker; infinite: they wait.
@@ -87,6 +88,7 @@ class Greeting:
     options: dict[str, Any]
     synchronous: bool
     private: bool
+    sparse: bool = False
     limits: Limits = field(default_factory=Limits)
     agreement: dict[str, Any] = field(default_factory=dict)
     lease: float = math.inf
@@ -104,6 +106,7 @@ class Greeting:
             options=service.options,
             synchronous=service.synchronous,
             private=service.private,
+            sparse=service.sparse,
             **fields,
         )
 

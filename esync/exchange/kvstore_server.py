@@ -10,23 +10,19 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from ..engine import mx
 from ..memory import host_view
 from ..program import leave
-from ..rules import make_rule
 from .departures import Departures
 from .greeting import Greeting, Resumed
 from .inbox import Memory
-from .ledger import Ledger
 from .parameter_server import ParameterServer
+from .serving import serve
 
 log = logging.getLogger(__name__)
 
-#: The server that decides when the run ends: the one that holds key 0.
-FIRST = 0
 #: Seconds between the last worker's goodbye and the end of the process, for the answer to reach it.
 FAREWELL = 1.0
 
@@ -60,13 +56,7 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
 
     def _on_greeting(self, greeting: Greeting) -> None:
         if self._server is None or self._greeted is None:
-            # Time passes differently on every server: only the first one, which decides when the run ends, looks at it.
-            limits = greeting.limits if self.kvstore.rank == FIRST else replace(greeting.limits, seconds=math.inf)
-            ledger = Ledger(greeting.slots, greeting.synchronous, limits)
-            rule = make_rule(greeting.rule, greeting.options)
-            self._server = ParameterServer(
-                greeting.layout(), ledger, rule, greeting.private, time.monotonic, self._memory
-            )
+            self._server = serve(greeting, self.kvstore.rank, time.monotonic, self._memory)
             self._greeted = greeting
             if greeting.lease < math.inf:
                 self._departures = Departures(self._server, greeting.lease, time.monotonic)

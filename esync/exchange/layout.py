@@ -86,6 +86,10 @@ class Layout:
         """The key of a bucket in a channel (0: shared by all; r + 1: of worker r alone)."""
         return (2 + channel * self._slots + bucket.slot) * self.servers + bucket.shard
 
+    def slots_of_channels(self, channels: int) -> int:
+        """The first slot behind those of so many channels."""
+        return 2 + channels * self._slots
+
     def locate(self, key: int) -> tuple[int, Bucket]:
         """The channel and bucket of a key of a bucket; KeyError for a key that is none of this layout."""
         slot, shard = divmod(key, self.servers)

@@ -75,6 +75,7 @@ class Ledger:
         self.acknowledged = np.zeros(self.slots, np.int64)
         self.used = np.zeros(self.slots, bool)
         self.wait = np.zeros(self.slots)
+        self.answer = np.zeros(self.slots, np.int64)
         self.pending: dict[int, Pending] = {}
         self._together = 0  # rounds in which the members' commits were used together
         self._at_once = 0  # commits that were applied each at once
@@ -206,6 +207,7 @@ class Ledger:
         record["synchronous"] = self.synchronous
         record["text"] = wire.encode_text(self.failure)
         record["acknowledged"], record["used"], record["wait"] = self.acknowledged, self.used, self.wait
+        record["answer"] = self.answer
         record["nonce"], record["arrivals"], record["member"] = self.nonce, self.arrivals, self.member
         record["committed"][list(self.pending)] = 1
         return record

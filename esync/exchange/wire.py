@@ -75,6 +75,7 @@ def status_type(slots: int) -> np.dtype:
             ("acknowledged", "<i8", (slots,)),  # sequence number of the last commit of that slot that was dealt with
             ("used", "<i4", (slots,)),  # 1: that commit went into the weights; 0: it came after the end of the run
             ("wait", "<f8", (slots,)),  # seconds from that commit to the last one of its round, by the server's clock
+            ("answer", "<i8", (slots,)),  # bytes of the sparse message that answers that commit
             ("nonce", "<i8", (slots,)),  # who holds the slot; 0: nobody
             ("arrivals", "<i4", (slots,)),  # how many workers have held it so far
             ("member", "<i4", (slots,)),  # 1: counted in the round under way

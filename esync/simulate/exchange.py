@@ -1,5 +1,6 @@
 """The exchange in virtual time: the wire protocol's steps, over the modelled network, to the real parameter servers."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -208,6 +209,10 @@ class SimulatedExchange(Exchange):
             else tuple(np.flatnonzero(ledger.member).tolist()),
         }
 
+    def pull(self, statistics: bool, wake: Callable[[Any], None]) -> Pull:
+        """A pull of this worker's model that has not begun yet."""
+        return Pull(self, self.channel, statistics, wake)
+
     def round_trip(self, node: ServerNode) -> float:
         """Seconds of a look at the status of a server."""
         network = self.side.network
@@ -234,7 +239,7 @@ class SimulatedExchange(Exchange):
 
     # --- helpers ------------------------------------------------------------------------------------------------
 
-    def _buckets(self, kind: int, values: Source, statistics: Source | None) -> list[tuple[Bucket, np.ndarray]]:
+    def _buckets(self, kind: int, values: Source | None, statistics: Source | None) -> list[tuple[Bucket, np.ndarray]]:
         """The buckets of a payload as they go over the wire."""
         buckets = []
         for bucket in self.carried:

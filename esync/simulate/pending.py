@@ -106,7 +106,7 @@ class PendingExchange:
         """Ask for the model at `at`, when the worker has noticed that its payload was used."""
         exchange = self._exchange
         assert self._wake is not None
-        self._pull = Pull(exchange, exchange.channel, self._statistics, self._wake)
+        self._pull = exchange.pull(self._statistics, self._wake)
         self._pull.begin(at, self._look_again)
 
     def _look_again(self) -> bool:

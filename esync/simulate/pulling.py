@@ -40,10 +40,9 @@ class Pull:
         exchange = self._exchange
         self._first = first
         engine, network = exchange.side.engine, exchange.side.network
-        plain = int(not self._statistics)
         for node in exchange.side.nodes:
             self._missing += 1
-            size, messages = exchange.sizes.pushed[plain][node.shard], exchange.sizes.buckets[plain][node.shard]
+            size, messages = self._cost(node)
             exchange.received += size
             exchange.say_bytes(node, messages * exchange.sizes.question)
             arrives = at + network.latency(exchange.host, node.model.host)
@@ -54,6 +53,11 @@ class Pull:
         for bucket, values in self._answers:
             model.write(bucket.statistics, bucket.start, values)
 
+    def _cost(self, node: ServerNode) -> tuple[float, int]:
+        """Bytes and messages that come from a server."""
+        plain, sizes = int(not self._statistics), self._exchange.sizes
+        return sizes.pushed[plain][node.shard], sizes.buckets[plain][node.shard]
+
     def _requested(self, node: ServerNode, size: float, messages: int) -> None:
         first, self._first = self._first, None
         if first is not None:
@@ -63,11 +67,16 @@ class Pull:
 
     def _hand_out(self, node: ServerNode, size: float) -> None:
         exchange = self._exchange
+        self._collect(node)
+        exchange.side.network.send(node.model.host, exchange.host, size, self._arrived, exchange.owner, node.time)
+
+    def _collect(self, node: ServerNode) -> None:
+        """Keep what the server hands out now."""
+        exchange = self._exchange
         for bucket in exchange.carried:
             if bucket.shard == node.shard and (self._statistics or not bucket.statistics):
                 values = node.values(exchange.layout.key(bucket, self._channel))
                 self._answers.append((bucket, values[wire.HEADER_ELEMENTS :]))
-        exchange.side.network.send(node.model.host, exchange.host, size, self._arrived, exchange.owner, node.time)
 
     def _arrived(self) -> None:
         self._missing -= 1

@@ -6,7 +6,7 @@ of the server says.
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from ..exchange.greeting import Greeting
 from ..exchange.layout import Bucket, Layout
 from ..exchange.ledger import Ledger
 from ..exchange.parameter_server import ParameterServer
-from ..rules import make_rule
+from ..exchange.serving import serve
 from .engine import Engine
 
 #: One push: key, and the array as it goes over the wire.
@@ -82,10 +82,7 @@ class ServerNode:
     def greet(self, greeting: Greeting) -> None:
         """A worker introduces itself; the first one sets the server up."""
         if self._server is None or self._greeted is None:
-            limits = greeting.limits if self.shard == 0 else replace(greeting.limits, seconds=math.inf)
-            ledger = Ledger(greeting.slots, greeting.synchronous, limits)
-            rule = make_rule(greeting.rule, greeting.options)
-            self._server = ParameterServer(greeting.layout(), ledger, rule, greeting.private, lambda: self.time)
+            self._server = serve(greeting, self.shard, lambda: self.time)
             self._greeted = greeting
         self._server.join(greeting.rank, greeting.nonce)
         if differences := self._greeted.differences(greeting):
@@ -120,6 +117,10 @@ class ServerNode:
         """What it holds of a bucket right now, as all workers would pull it."""
         return self._stored[self.server.layout.key(bucket)][wire.HEADER_ELEMENTS :]
 
+    def stored(self, key: int) -> np.ndarray:
+        """What it holds for a key, header included."""
+        return self._stored[key]
+
     def values(self, key: int) -> np.ndarray:
         """What a pull of this key is answered with, header included: a copy, because transfers take time.
 
@@ -130,6 +131,11 @@ class ServerNode:
             copy = self._stored[key].copy()
             self._copies[key] = (self.ledger.version, copy)
         return copy
+
+
+def wire_bytes(arrays: Iterable[np.ndarray]) -> float:
+    """Bytes of these arrays as pushes or pulls."""
+    return float(sum(array.nbytes + config.SIMULATE_MESSAGE_BYTES for array in arrays))
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from .. import config
+from ..arguments import SPARSE
+from ..errors import ExpectedError
 from ..progress import Reporter
 from ..roundlog import RoundLog
 from ..rounds import RoundKeeper
@@ -53,6 +55,11 @@ class Timing:
     evaluates = False
 
     def __init__(self, options: argparse.Namespace, samples: int) -> None:
+        if options.mode in SPARSE:
+            raise ExpectedError(
+                f"--numerics none computes no gradients, so mode {options.mode} has nothing to choose from; use "
+                "--numerics real"
+            )
         self._options, self.samples = options, samples
         self.wire: tuple[int, int] | None = SIZES[options.network]
 

@@ -11,6 +11,7 @@ import numpy as np
 from ..algorithms import Algorithm, Hyper, Surroundings
 from ..exchange.ledger import Limits
 from ..measure import COMPUTE, Recorder
+from ..sparse import Sparse
 from ..standing import Standing
 from .world import NoRecorder, SimulatedWorld
 
@@ -74,6 +75,9 @@ class TimedReplica:
         """Nothing is learnt."""
 
     def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
+        """Nothing is kept."""
+
+    def add(self, step: Sparse) -> None:
         """Nothing is kept."""
 
 

@@ -104,7 +104,12 @@ class SimulatedWorld:
 
     def exchange(self, service: Service) -> SimulatedExchange:
         """Connect to the modelled servers."""
-        exchange = SimulatedExchange(service, self._side, self._worker.host, self._worker.rank, self)
+        kind = SimulatedExchange
+        if service.sparse:
+            from .sparse import SparseSimulatedExchange
+
+            kind = SparseSimulatedExchange
+        exchange = kind(service, self._side, self._worker.host, self._worker.rank, self)
         self.connections.append(exchange)
         return exchange
 

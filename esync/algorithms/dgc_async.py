@@ -1,0 +1,50 @@
+"""DGC-async: deep gradient compression (Lin et al., ICLR 2018) in asynchronous SGD, as DGS is compared with it."""
+
+from typing import Any
+
+from .. import config
+from .base import Hyper
+from .sparse_async import SparseAsync
+
+
+class DGCAsync(SparseAsync):
+    """Momentum correction and factor masking; clipping and warm-up where they are asked for.
+
+    Args:
+        ratio: share of each tensor's values that a worker sends.
+        momentum: where the optimizer has none of its own.
+        secondary_ratio: share of the values that the server answers with; 0: all that has changed.
+        values: "float32" or "float16", on the wire.
+        dense_below: tensors with fewer values are sent whole.
+        clip: largest norm of a gradient, divided by √workers; 0: no limit.
+        warm_up: exchanges of a worker over which its ratio falls to its final value.
+    """
+
+    name = "dgc-async"
+
+    def __init__(
+        self,
+        ratio: float = config.SPARSE_RATIO,
+        momentum: float = config.DGC_MOMENTUM,
+        secondary_ratio: float = config.SPARSE_SECONDARY_RATIO,
+        values: str = config.SPARSE_VALUES,
+        dense_below: int = config.SPARSE_DENSE_BELOW,
+        clip: float = config.DGC_CLIP,
+        warm_up: int = config.DGC_WARM_UP,
+    ) -> None:
+        super().__init__(ratio, secondary_ratio, values, dense_below)
+        if not 0 <= momentum < 1:
+            raise ValueError(f"momentum is {momentum!r}, but should be 0 or more and below 1")
+        if clip < 0 or warm_up < 0:
+            raise ValueError(f"clip is {clip!r} and warm_up is {warm_up!r}, but both should be 0 or more")
+        self._momentum, self._clip, self._warm_up = momentum, clip, warm_up
+
+    def momentum(self, hyper: Hyper) -> float:
+        """The optimizer's, or the one given here."""
+        return hyper.momentum or self._momentum
+
+    def compressor(self, selection: Any, workers: int) -> Any:
+        """DGC."""
+        from ..sparse.compressors import DeepGradientCompression
+
+        return DeepGradientCompression(selection, self._values, self._clip, workers, self._warm_up)

@@ -1,0 +1,102 @@
+"""What GD-async, DGC-async and DGS share: after every iteration a sparse step up, a sparse difference back."""
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+
+from .. import config
+from ..exchange import Payload, Service
+from ..measure import COMPUTE, GLOBAL_AGGREGATE
+from ..sparse import check_finite
+from .base import Algorithm, Hyper, Surroundings
+
+
+class SparseAsync(Algorithm):
+    """Asynchronous SGD whose messages hold what is largest; the rest waits on the worker, or on the server.
+
+    The step (learning rate, momentum, weight decay) is made on the worker, with its own hyper-parameters of the moment.
+
+    Args:
+        ratio: share of each tensor's values that is sent.
+        secondary_ratio: the same for what the server answers; 0: all that has changed.
+        values: "float32" or "float16", on the wire.
+        dense_below: tensors with fewer values are sent whole.
+    """
+
+    server_sgd = True
+    synchronous = False
+    exchange_phase = GLOBAL_AGGREGATE
+    in_checkpoints = False
+    float32_only = True
+
+    def __init__(
+        self,
+        ratio: float = config.SPARSE_RATIO,
+        secondary_ratio: float = config.SPARSE_SECONDARY_RATIO,
+        values: str = config.SPARSE_VALUES,
+        dense_below: int = config.SPARSE_DENSE_BELOW,
+    ) -> None:
+        super().__init__()
+        if not 0 < ratio <= 1:
+            raise ValueError(f"ratio is {ratio!r}, but should be above 0 and at most 1")
+        if not 0 <= secondary_ratio <= 1:
+            raise ValueError(f"secondary_ratio is {secondary_ratio!r}, but should be from 0 (off) to 1")
+        if values not in ("float32", "float16"):
+            raise ValueError(f"values is {values!r}, but should be 'float32' or 'float16'")
+        self.ratio, self._dense_below, self._values = ratio, dense_below, values
+        self._secondary_ratio = secondary_ratio
+
+    @abstractmethod
+    def compressor(self, selection: Any, workers: int) -> Any:
+        """Makes the worker's side of the method (`sparse.compressors`)."""
+
+    def momentum(self, hyper: Hyper) -> float:
+        """The momentum of this moment."""
+        return hyper.momentum
+
+    def start(self, surroundings: Surroundings) -> None:
+        """Connect, and begin with the common model."""
+        from ..sparse.selection import Selection
+
+        super().start(surroundings)
+        tensors = self.replica.weights.sizes
+        options = {
+            "tensors": tensors,
+            "secondary_ratio": self._secondary_ratio,
+            "dense_below": self._dense_below,
+            "values": self._values,
+        }
+        exchange = self._join(Service("difference", synchronous=False, options=options, private=True, sparse=True))
+        self._begin(exchange)
+        selection = Selection(tensors, self.ratio, self._dense_below)
+        self._compressor = self.compressor(selection, exchange.workers)
+        self._gradient = np.empty(self.replica.weights.size, np.float32)
+
+    def step(self, batch_size: int) -> None:
+        """Send the largest of what has been gathered, add what comes back to the weights."""
+        if self.exchange is None:
+            raise RuntimeError("the algorithm has not been started")
+        with self.recorder.phase(COMPUTE):
+            self.device.end_iteration()
+        hyper = self.surroundings.hyper()
+        with self.recorder.phase(GLOBAL_AGGREGATE):
+            replica = self.replica
+            replica.open()
+            step = self._compress(hyper, batch_size)
+            payload = Payload(None, None, batch_size, hyper.learning_rate, step=step)
+            result = self.exchange.start(payload, replica).wait()
+            replica.close()
+        self.local_iterations = 1
+        self._count(result)
+
+    def _compress(self, hyper: Hyper, batch_size: int) -> Any:
+        gradient, weights = self._gradient, self.replica.weights
+        self.replica.gradient(hyper.rescale / batch_size).read(0, gradient.size, gradient)
+        if hyper.weight_decay:
+            decay = np.empty_like(gradient)
+            weights.read(0, decay.size, decay)
+            decay *= np.float32(hyper.weight_decay)
+            gradient += decay
+        check_finite(gradient)
+        return self._compressor.compress(gradient, hyper.learning_rate, self.momentum(hyper))

@@ -1,0 +1,112 @@
+"""The worker's side of sparse exchanges on MXNet's key store: messages in pieces, both ways.
+
+A sparse exchange goes like any other: the payload's pieces, the commit, the status until the servers have used it. The
+status also says how long the answer is, and so which pieces it has.
+"""
+
+import time
+from typing import Any
+
+import numpy as np
+
+from ..engine import mx
+from ..memory import host_view
+from . import Model, Payload, Result, Source, wire
+from .kvstore_worker import KVStoreExchange
+from .line import Line
+from .pending import PendingExchange
+from .sparse_messages import SparseMessages
+
+
+class Pieces:
+    """The arrays that pieces of messages are sent from and received into, made as they are needed.
+
+    Args:
+        line: to the servers.
+    """
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._arrays: dict[int, tuple[Any, np.ndarray]] = {}
+        self._shown: set[int] = set()
+
+    def push(self, key: int, place: int, values: np.ndarray) -> None:
+        """Send the piece at a place of a message; does not wait."""
+        array, view = self._open(key, values.size)
+        self._stamp(view, wire.PAYLOAD, place)
+        view[wire.HEADER_ELEMENTS :] = values
+        self._line.store.push(key, array)
+        self._shown.add(key)
+
+    def pull(self, wanted: list[tuple[int, int]]) -> list[np.ndarray]:
+        """The values of pieces, given their keys and sizes."""
+        arrays = []
+        for key, size in wanted:
+            array, view = self._open(key, size)
+            if key not in self._shown:
+                self._stamp(view, wire.NOTHING, 0)
+                self._line.store.push(key, array)  # the server puts the piece there
+                mx.nd.waitall()
+                self._shown.add(key)
+            self._line.store.pull(key, array)
+            arrays.append((array, view))
+        for array, _ in arrays:
+            array.wait_to_read()
+        return [view[wire.HEADER_ELEMENTS :] for _, view in arrays]
+
+    def _open(self, key: int, size: int) -> tuple[Any, np.ndarray]:
+        """The array of a key. The first value that a server gets for a key is kept without being looked at."""
+        if key not in self._arrays:
+            array = mx.nd.zeros((wire.HEADER_ELEMENTS + size,), ctx=mx.cpu())
+            mx.nd.waitall()
+            self._arrays[key] = array, host_view(array)
+            self._stamp(self._arrays[key][1], wire.NOTHING, 0)
+            self._line.store.push(key, array)
+            mx.nd.waitall()
+        return self._arrays[key]
+
+    def _stamp(self, view: np.ndarray, kind: int, place: int) -> None:
+        wire.stamp(view, kind, self._line.rank, self._line.nonce, self._line.sequence, place)
+
+
+class SparseExchange(KVStoreExchange):
+    """Sends sparse steps, and adds the sparse differences that come back to the model."""
+
+    def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
+        """See `Exchange.begin`; afterwards each server knows what this worker's weights are."""
+        result = super().begin(weights, statistics, model)
+        options = self._service.options
+        self._messages = SparseMessages(self._layout, self.workers, options["tensors"], options["values"])
+        self._pieces = Pieces(self.line)
+        return result
+
+    def start(self, payload: Payload, model: Model) -> PendingExchange:
+        """Push the pieces of the step, and the commit; see `Exchange.start`."""
+        begun = time.perf_counter()
+        self.line.sequence += 1
+        assert payload.step is not None, "a sparse exchange takes a sparse step"
+        with self.line.patience("a sparse message to"):
+            for shard in range(self.line.servers):
+                pieces = self._messages.write(payload.step, shard)
+                for place, (number, values) in enumerate(pieces):
+                    self._pieces.push(self._messages.keys.key(self.rank, number, shard), place, values)
+                self.line.say_to(
+                    shard,
+                    wire.COMMIT,
+                    **payload.terms,
+                    buckets=len(pieces),
+                )
+        return PendingExchange(self, model, False, begun)
+
+    def pull(self, model: Model, statistics: bool) -> None:
+        """Pull what the servers owe this worker, and add it to its weights."""
+        with self.line.patience("a sparse answer from"):
+            for shard in range(self.line.servers):
+                status = self.line.status(shard)
+                length = int(status["answer"][self.rank])
+                if length:
+                    keys = [
+                        (self._messages.keys.key(self.rank, number, shard), size)
+                        for number, size in self._messages.wanted(length)
+                    ]
+                    model.add(self._messages.read(self._pieces.pull(keys), length, shard))

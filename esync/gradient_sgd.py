@@ -1,0 +1,129 @@
+"""init_server and GradientSGD: the names that users of the published DGS know, over this project's trainer.
+
+    args = argparse.Namespace(rank=0, world_size=3, mode="gradient_sgd", master="10.1.1.34", port=9091)
+    if args.rank == 0:
+        init_server(args, net)                                  # serves until all workers have left
+    else:
+        trainer = GradientSGD(net.collect_params(), lr=0.1, model=net, momentum=0.7, weight_decay=5e-4, args=args)
+        …
+        trainer.step(batch_size)
+
+Rank 0 serves, ranks 1 to world_size − 1 train: every machine runs the same script. `step` takes the batch size, as
+Gluon's trainers do.
+"""
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+from . import config
+from .algorithms import ASGD, DGS, Algorithm, DGCAsync, GDAsync, Local
+from .errors import ExpectedError
+from .trainer import Trainer
+
+#: The published names of the modes, and this project's.
+MODES = {"gradient_sgd": "dgs", "aji": "gd-async", "dgc": "dgc-async", "asgd": "async", "sgd": "local"}
+
+
+class UnsuitableArgumentsError(ExpectedError, ValueError):
+    """`args` cannot be used; the message names what."""
+
+
+def init_server(args: Any, net: Any = None) -> None:
+    """Run the scheduler and the parameter server here until every worker has left; the process of rank 0.
+
+    Args:
+        args: world_size (workers + 1), master (address of this machine; default localhost), port.
+        net: not needed: the model comes from the first worker.
+
+    Raises:
+        UnsuitableArgumentsError: args cannot be used, or a process has failed.
+    """
+    environment = {**os.environ, **_environment(args)}
+    environment.pop("DMLC_ROLE", None)
+    programs = [
+        [sys.executable, "-m", f"esync.{role}", *more] for role, more in (("scheduler", []), ("server", ["-c", "1"]))
+    ]
+    processes = [subprocess.Popen(program, env=environment) for program in programs]
+    try:
+        codes = [process.wait() for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    if any(codes):
+        raise UnsuitableArgumentsError("the server has failed; its last lines say why")
+
+
+class GradientSGD(Trainer):
+    """esync.Trainer in the published optimizer's manners.
+
+    Args:
+        params: net.collect_params().
+        lr: learning rate, of the mean gradient of a batch.
+        model: the network; not needed, and taken for the sake of its name.
+        momentum: of dgs and dgc-async; ASGD has it on the server; gradient dropping has none and takes no notice of it.
+        weight_decay: added to every gradient.
+        args: rank (1 to world_size − 1), world_size, mode (gradient_sgd, aji, dgc, asgd or sgd, or this project's
+            names), master, port, no_distributed (train alone). What is missing has its default.
+        ratio: share of the values that is sent.
+        secondary_ratio: the same for the server's answers; 0: all that has changed.
+        options: more of esync.Trainer's keyword arguments.
+
+    Raises:
+        UnsuitableArgumentsError: args cannot be used.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 0.1,
+        model: Any = None,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        args: Any = None,
+        ratio: float = config.SPARSE_RATIO,
+        secondary_ratio: float = config.SPARSE_SECONDARY_RATIO,
+        **options: Any,
+    ) -> None:
+        mode = getattr(args, "mode", "gradient_sgd")
+        mode = MODES.get(mode, mode)
+        if getattr(args, "no_distributed", False):
+            mode = "local"
+        settings = {"learning_rate": lr, "wd": weight_decay, "momentum": momentum}
+        if mode == "gd-async":
+            settings["momentum"] = 0.0
+        if mode != "local":
+            os.environ.update(_environment(args))
+        super().__init__(
+            params, "sgd", settings, algorithm=_algorithm(mode, momentum, ratio, secondary_ratio), **options
+        )
+
+
+def _algorithm(mode: str, momentum: float, ratio: float, secondary_ratio: float) -> Algorithm:
+    """The algorithm of a mode."""
+    if mode == "gd-async":
+        return GDAsync(ratio, secondary_ratio)
+    if mode == "dgs":
+        return DGS(ratio, momentum, secondary_ratio)
+    if mode == "dgc-async":
+        return DGCAsync(ratio, momentum, secondary_ratio)
+    if mode in ("async", "local"):
+        return ASGD() if mode == "async" else Local()
+    raise UnsuitableArgumentsError(f"mode is {mode!r}, but should be one of {', '.join([*MODES, *MODES.values()])}")
+
+
+def _environment(args: Any) -> dict[str, str]:
+    """Where the others are, for ps-lite."""
+    world_size = getattr(args, "world_size", 3)
+    if not isinstance(world_size, int) or world_size < 2:
+        raise UnsuitableArgumentsError(
+            f"world_size is {world_size!r}, but should be 2 or more: one server and at least one worker"
+        )
+    return {
+        "DMLC_PS_ROOT_URI": str(getattr(args, "master", "localhost")),
+        "DMLC_PS_ROOT_PORT": str(getattr(args, "port", config.SCHEDULER_PORT)),
+        "DMLC_NUM_SERVER": "1",
+        "DMLC_NUM_WORKER": str(world_size - 1),
+    }

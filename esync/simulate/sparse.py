@@ -1,0 +1,94 @@
+"""Sparse exchanges in virtual time: the real messages, as large as they are, over the modelled network."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..exchange import Model, Payload, Result, Source, wire
+from ..exchange.sparse_messages import SparseMessages
+from ..sparse import Sparse
+from .exchange import SimulatedExchange
+from .pending import Delivery, PendingExchange
+from .pulling import Pull
+from .servers import Push, ServerNode, wire_bytes
+
+
+class SparseSimulatedExchange(SimulatedExchange):
+    """Sends sparse steps, and adds what comes back to the model."""
+
+    def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
+        """See `Exchange.begin`."""
+        options = self._service.options
+        self.messages = SparseMessages(self.layout, self.workers, options["tensors"], options["values"])
+        self._known: set[tuple[int, int]] = set()
+        return super().begin(weights, statistics, model)
+
+    def start(self, payload: Payload, model: Model) -> PendingExchange:
+        """Send the pieces of the step, and the commit."""
+        side, engine = self.side, self.side.engine
+        self.sequence += 1
+        pending = PendingExchange(self, model, False, self.sequence, engine.now)
+        side.waiting[self.rank] = pending
+        assert payload.step is not None, "a sparse exchange takes a sparse step"
+        for node in side.nodes:
+            pushes: list[Push] = []
+            for place, (number, values) in enumerate(self.messages.write(payload.step, node.shard)):
+                pushes.append((self.open(node, number, values.size), self._stamped(values, wire.PAYLOAD, place)))
+            message = self._message(wire.COMMIT, **payload.terms, buckets=len(pushes))
+            size = wire_bytes(values for _, values in pushes)
+            self._send(node, size, len(pushes) + 1, Delivery(self, node, pushes, message))
+        return pending
+
+    def pull(self, statistics: bool, wake: Callable[[Any], None]) -> "SparsePull":
+        """What the servers owe this worker."""
+        return SparsePull(self, self.channel, statistics, wake)
+
+    def open(self, node: ServerNode, number: int, size: int) -> int:
+        """The key of a piece; the first value of a key is kept without asking, the second shows the server where."""
+        key = self.messages.keys.key(self.rank, number, node.shard)
+        if (node.shard, key) not in self._known:
+            self._known.add((node.shard, key))
+            for _ in range(2):
+                node.take([(key, self._stamped(np.zeros(size, np.float32), wire.NOTHING, 0))])
+        return key
+
+    def _stamped(self, values: np.ndarray, kind: int, place: int) -> np.ndarray:
+        array = np.zeros(wire.HEADER_ELEMENTS + values.size, np.float32)
+        wire.stamp(array, kind, self.rank, self.nonce, self.sequence, place)
+        array[wire.HEADER_ELEMENTS :] = values
+        return array
+
+
+class SparsePull(Pull):
+    """One pull of sparse answers."""
+
+    _exchange: SparseSimulatedExchange
+
+    def write(self, model: Model) -> None:
+        """Add what has come."""
+        for step in self._steps:
+            model.add(step)
+
+    def begin(self, at: float, first: Callable[[], bool] | None = None) -> None:
+        """See `Pull.begin`."""
+        self._steps: list[Sparse] = []
+        super().begin(at, first)
+
+    def _cost(self, node: ServerNode) -> tuple[float, int]:
+        wanted = self._wanted_pieces(node)
+        return wire_bytes(np.empty(wire.HEADER_ELEMENTS + size, np.float32) for _, size in wanted), len(wanted)
+
+    def _collect(self, node: ServerNode) -> None:
+        exchange = self._exchange
+        pieces = [
+            node.stored(exchange.open(node, *piece))[wire.HEADER_ELEMENTS :] for piece in self._wanted_pieces(node)
+        ]
+        if pieces:
+            length = int(node.ledger.answer[exchange.rank])
+            self._steps.append(exchange.messages.read(pieces, length, node.shard))
+
+    def _wanted_pieces(self, node: ServerNode) -> list[tuple[int, int]]:
+        """Number and size of the pieces of a server's answer."""
+        length = int(node.ledger.answer[self._exchange.rank])
+        return self._exchange.messages.wanted(length) if length else []

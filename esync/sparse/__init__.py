@@ -1,0 +1,34 @@
+"""Sparse exchanges: which values are worth sending, how they are coded, and what a server owes each worker.
+
+Source: Yan et al., "Dual-Way Gradient Sparsification for Asynchronous Distributed Deep Learning", ICPP 2020 (DGS), with
+its errata; Aji and Heafield, EMNLP 2017 (gradient dropping); Lin et al., ICLR 2018 (DGC). Free of MXNet and of the
+network. A sparse vector is a pair of arrays: indices (int64, ascending) and values (float32).
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+
+from ..errors import ExpectedError
+
+#: Indices, ascending (int64), and values (float32).
+Sparse = tuple[np.ndarray, np.ndarray]
+
+
+class SparseError(ExpectedError):
+    """Something cannot be made sparse, or a sparse message cannot be read; the message says why."""
+
+
+def bounds_of(sizes: Sequence[int]) -> np.ndarray:
+    """Where each of several tensors begins in their flat vector, and where the last one ends (int64)."""
+    return np.fromiter(accumulate(sizes, initial=0), np.int64, len(sizes) + 1)
+
+
+def check_finite(gradient: np.ndarray) -> None:
+    """Refuse a gradient that would stay in a worker's memory for ever."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if not np.isfinite(gradient.sum()) and not np.isfinite(gradient).all():
+            raise SparseError(
+                "the gradient is infinite or not a number: the training has diverged; try a smaller learning rate"
+            )

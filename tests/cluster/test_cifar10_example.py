@@ -1,0 +1,57 @@
+"""examples/cifar10.py: a server and two workers, on small generated images whose classes differ in colour."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from .harness import free_port
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "cifar10.py"
+
+
+def generate(folder: Path, samples: int = 600) -> None:
+    """Files in CIFAR-10's binary format."""
+    rng = np.random.default_rng(0)
+    for name, count in (("data_batch_1.bin", samples), ("test_batch.bin", 100)):
+        labels = rng.integers(0, 10, count)
+        images = rng.integers(0, 60, (count, 3, 1024)) + 20 * labels[:, None, None]
+        np.hstack([labels[:, None], images.reshape(count, -1)]).astype(np.uint8).tofile(folder / name)
+
+
+def test_a_server_and_two_workers(tmp_path: Path) -> None:
+    generate(tmp_path)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DMLC")}
+    environment |= {"DMLC_NODE_HOST": "127.0.0.1", "OMP_NUM_THREADS": "1"}
+    common = ["--world-size", "3", "--master", "127.0.0.1", "--port", str(free_port()), "--data", str(tmp_path)]
+    more = ["--model", "mobilenet0.25", "--epochs", "0.5", "--batch-size", "10", "--lr", "0.01", "--ratio", "0.05"]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(EXAMPLE), *common, *more, "--rank", str(rank)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        for rank in range(3)
+    ]
+    try:
+        outputs = [process.communicate(timeout=90)[0] for process in reversed(processes)]
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                os.killpg(process.pid, 9)
+                process.wait()
+    assert [process.returncode for process in processes] == [0, 0, 0], outputs
+    assert all("test accuracy 0." in output for output in outputs[:2])
+
+
+def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
+    command = [sys.executable, str(EXAMPLE), "--no-distributed", "--data", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "there is no data_batch_*.bin" in done.stderr
+    assert "Traceback" not in done.stderr

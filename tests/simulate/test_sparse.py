@@ -1,0 +1,39 @@
+"""Sparse exchanges on a modelled cluster, with real gradients."""
+
+import numpy as np
+import pytest
+
+from esync.errors import ExpectedError
+from esync.simulate.gradients import Gradients
+from esync.simulate.simulation import Simulation, Timing
+
+from .modelling import cluster, options
+from .test_gradients import WORDS, trained
+
+
+def test_with_everything_sent_it_is_the_dense_method():
+    dense = trained(cluster(0.1, 0.23, servers=2), "--mode=async", rounds=4)
+    sparse = trained(cluster(0.1, 0.23, servers=2), "--mode=gd-async", "--sparse-ratio=1", rounds=4)
+    for ours, theirs in zip(sparse, dense, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_messages_are_small_and_a_worker_that_comes_back_goes_on():
+    from esync.data import find_data_dir
+
+    data = f"--data-dir={find_data_dir(None, 'fashion-mnist')}"
+    sent = {}
+    for mode in ("async", "dgs"):
+        more = ["--secondary-ratio=0.01"] if mode == "dgs" else []
+        modelled = cluster(0.1, 0.23, servers=2, crashes=[(1, 0.5, 0.1)])
+        chosen = options(*WORDS, data, f"--mode={mode}", *more, rounds=12)
+        simulation = Simulation(modelled, chosen, Gradients(chosen, 2))
+        simulation.run()
+        sent[mode] = simulation.network.received["s0"] / simulation.side.nodes[0].ledger.version
+        assert simulation.rounds == 12
+    assert sent["dgs"] < sent["async"] / 5
+
+
+def test_without_gradients_there_is_nothing_to_choose_from():
+    with pytest.raises(ExpectedError, match="--numerics real"):
+        Timing(options("--mode=dgs"), 60_000)

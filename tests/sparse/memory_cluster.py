@@ -1,0 +1,143 @@
+"""Sparse servers in this process, and workers that speak the wire protocol with them; a dict stands for ps-lite."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from esync.exchange import Service, wire
+from esync.exchange.greeting import Greeting
+from esync.exchange.ledger import Limits
+from esync.exchange.serving import serve
+from esync.exchange.sparse_messages import SparseMessages
+from esync.exchange.sparse_server import SparseServer
+
+
+class MemoryCluster:
+    """The servers, with a model in place."""
+
+    def __init__(
+        self,
+        workers: int,
+        tensors: Sequence[int],
+        weights: np.ndarray,
+        *,
+        servers: int = 1,
+        bucket_elements: int = 8,
+        secondary_ratio: float = 0.0,
+        dense_below: int = 0,
+        values: str = "float32",
+    ) -> None:
+        options = {
+            "tensors": list(tensors),
+            "secondary_ratio": secondary_ratio,
+            "dense_below": dense_below,
+            "values": values,
+        }
+        self.workers, self.options = workers, options
+        service = Service("difference", False, options, private=True, sparse=True)
+        greeting = Greeting.asking_for(
+            service,
+            rank=0,
+            nonce=1,
+            slots=workers,
+            weights=weights.size,
+            statistics=0,
+            servers=servers,
+            bucket_elements=bucket_elements,
+            limits=Limits(),
+        )
+        self.layout = greeting.layout()
+        self.servers: list[SparseServer] = [serve(greeting, each, lambda: 0.0) for each in range(servers)]  # type: ignore[misc]
+        self.stored: dict[int, np.ndarray] = {}
+        self.elements = wire.message_elements(workers)
+        for shard in range(servers):
+            self.push(shard, self.layout.status_key(shard), np.zeros(self.elements, np.float32))
+        self.push_buckets(0, 0, 1, weights)
+        self.push_buckets(0, 0, 1, weights)
+
+    def push(self, shard: int, key: int, values: np.ndarray) -> None:
+        """The first value of a key is kept without asking."""
+        if key not in self.stored:
+            self.stored[key] = values.copy()
+        else:
+            self.servers[shard].push(key, values.copy(), self.stored[key])
+
+    def push_buckets(self, channel: int, rank: int, nonce: int, weights: np.ndarray) -> None:
+        for bucket in self.layout.buckets:
+            array = np.zeros(wire.HEADER_ELEMENTS + bucket.stop - bucket.start, np.float32)
+            wire.stamp(array, wire.NOTHING, rank, nonce, 0, bucket.index)
+            array[wire.HEADER_ELEMENTS :] = weights[bucket.start : bucket.stop]
+            self.push(bucket.shard, self.layout.key(bucket, channel), array)
+
+    def weights(self, channel: int = 0) -> np.ndarray:
+        """What a pull of a channel gives."""
+        flat = np.empty(self.layout.weights, np.float32)
+        for bucket in self.layout.buckets:
+            flat[bucket.start : bucket.stop] = self.stored[self.layout.key(bucket, channel)][wire.HEADER_ELEMENTS :]
+        return flat
+
+    def status(self, shard: int = 0) -> np.void:
+        return wire.unpack(self.stored[self.layout.status_key(shard)], wire.status_type(self.workers))
+
+
+class MemoryWorker:
+    """One worker; `theta` are its weights."""
+
+    def __init__(self, cluster: MemoryCluster, rank: int, nonce: int) -> None:
+        self.cluster, self.rank, self.nonce, self.sequence = cluster, rank, nonce, 0
+        for server in cluster.servers:
+            server.join(rank, nonce)
+        self.say(wire.NOTHING)
+        self.sequence = min(int(cluster.status(s)["acknowledged"][rank]) for s in range(cluster.layout.servers))
+        self.theta = cluster.weights()
+        self.messages = SparseMessages(
+            cluster.layout, cluster.workers, cluster.options["tensors"], cluster.options["values"]
+        )
+        self._known: set[int] = set()
+        cluster.push_buckets(rank + 1, rank, nonce, self.theta)
+        cluster.push_buckets(rank + 1, rank, nonce, self.theta)
+
+    def say(self, kind: int, shard: int | None = None, **fields: object) -> None:
+        record = wire.message(kind, rank=self.rank, nonce=self.nonce, sequence=self.sequence, **fields)
+        for each in range(self.cluster.layout.servers) if shard is None else (shard,):
+            self.cluster.push(each, self.cluster.layout.status_key(each), wire.pack(record, self.cluster.elements))
+
+    def send(self, shard: int, pieces: list[tuple[int, np.ndarray]], commit: bool = True) -> None:
+        """Push the pieces of a message, and its commit."""
+        for place, (number, values) in enumerate(pieces):
+            self.cluster.push(shard, self._open(number, values.size, shard), self._stamped(values, wire.PAYLOAD, place))
+        if commit:
+            self.say(wire.COMMIT, shard, samples=1, buckets=len(pieces))
+
+    def fetch(self, shard: int) -> None:
+        """Add what a server owes this worker."""
+        status = self.cluster.status(shard)
+        assert status["acknowledged"][self.rank] == self.sequence
+        length = int(status["answer"][self.rank])
+        if length:
+            keys = [self._open(number, size, shard) for number, size in self.messages.wanted(length)]
+            pieces = [self.cluster.stored[key][wire.HEADER_ELEMENTS :] for key in keys]
+            indices, values = self.messages.read(pieces, length, shard)
+            self.theta[indices] += values
+
+    def exchange(self, step: np.ndarray) -> None:
+        """Send a dense step as a sparse one, take the answers."""
+        self.sequence += 1
+        places = np.flatnonzero(step)
+        for shard in range(self.cluster.layout.servers):
+            self.send(shard, self.messages.write((places, step[places]), shard))
+            self.fetch(shard)
+
+    def _open(self, number: int, size: int, shard: int) -> int:
+        key = self.messages.keys.key(self.rank, number, shard)
+        if key not in self._known:
+            self._known.add(key)
+            for _ in range(2):
+                self.cluster.push(shard, key, self._stamped(np.zeros(size, np.float32), wire.NOTHING, 0))
+        return key
+
+    def _stamped(self, values: np.ndarray, kind: int, place: int) -> np.ndarray:
+        array = np.zeros(wire.HEADER_ELEMENTS + values.size, np.float32)
+        wire.stamp(array, kind, self.rank, self.nonce, self.sequence, place)
+        array[wire.HEADER_ELEMENTS :] = values
+        return array
