@@ -1,8 +1,12 @@
 """What all tests have in common."""
 
+import signal
+
 import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """MXNet 1.9.1 warns about its own use of old NumPy and SciPy names: nothing that a test could show."""
     config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:(mxnet|gluoncv).*")
+    # A shell starts what runs in its background with SIGINT ignored, and so would every program that the tests start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
