@@ -1,7 +1,7 @@
 """Who is let in: the token, host names, web pages of others, and what is refused at the start."""
 
-import json
 import base64
+import json
 import ssl
 import subprocess
 import urllib.request
