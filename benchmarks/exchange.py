@@ -9,7 +9,6 @@ time. The ways take turns, so that a busy machine is busy for all of them; what 
 import argparse
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -17,6 +16,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import loopback
 
 from esync.engine import mx
 
@@ -107,18 +108,7 @@ def work(way: str, rounds: int) -> None:
 
 def run(way: str, rounds: int) -> list[float]:
     """One cluster; the seconds of every round on every worker."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = {
-        **os.environ,
-        "DMLC_PS_ROOT_URI": "127.0.0.1",
-        "DMLC_PS_ROOT_PORT": str(port),
-        "DMLC_NODE_HOST": "127.0.0.1",
-        "DMLC_NUM_WORKER": str(WORKERS),
-        "DMLC_NUM_SERVER": "1",
-        "OMP_NUM_THREADS": "1",
-    }
+    environment = loopback.environment(WORKERS)
     stock = [sys.executable, "-c", "import esync, mxnet"]  # with DMLC_ROLE set, this runs MXNet's own role
     server = [sys.executable, "-m", "esync.server", "-c", "1"] if way == "esync" else stock
     worker = [sys.executable, __file__, "--worker", way, "--rounds", str(rounds)]

@@ -11,7 +11,6 @@ Three questions, on ResNet-18's 11 million weights with 1 % sent:
 import argparse
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import loopback
 import numpy as np
 
 RATIO = 0.01
@@ -156,19 +156,7 @@ def wire_worker(mode: str) -> None:
 
 def wire(mode: str, workers: int = 2) -> dict[str, float]:
     """A real cluster; medians of one exchange."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = {
-        **os.environ,
-        "DMLC_PS_ROOT_URI": "127.0.0.1",
-        "DMLC_PS_ROOT_PORT": str(port),
-        "DMLC_NODE_HOST": "127.0.0.1",
-        "DMLC_NUM_WORKER": str(workers),
-        "DMLC_NUM_SERVER": "1",
-        "OMP_NUM_THREADS": "1",
-    }
-    environment.pop("DMLC_ROLE", None)
+    environment = loopback.environment(workers)
     start = lambda *arguments, **options: subprocess.Popen([sys.executable, *arguments], env=environment, **options)  # noqa: E731
     helpers = [start("-m", "esync.scheduler"), start("-m", "esync.server", "-c", "1")]
     crowd = [start(__file__, "--worker", mode, stdout=subprocess.PIPE) for _ in range(workers)]

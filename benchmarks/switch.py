@@ -14,7 +14,6 @@ included, the weights of every worker are compared with that, and in the end the
 import argparse
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -23,6 +22,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import loopback
 import numpy as np
 
 WORKERS, SERVERS = 4, 2
@@ -94,18 +94,7 @@ def work(elements: int, switches: int, every: int) -> None:
 
 def cluster(elements: int, switches: int, every: int) -> list[dict[str, Any]]:
     """Run it; what each worker has seen, by rank."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = {
-        **os.environ,
-        "DMLC_PS_ROOT_URI": "127.0.0.1",
-        "DMLC_PS_ROOT_PORT": str(port),
-        "DMLC_NODE_HOST": "127.0.0.1",
-        "DMLC_NUM_WORKER": str(WORKERS),
-        "DMLC_NUM_SERVER": str(SERVERS),
-        "OMP_NUM_THREADS": "1",
-    }
+    environment = loopback.environment(WORKERS, SERVERS)
     options = [f"--elements={elements}", f"--switches={switches}", f"--every={every}"]
     commands = [["-m", "esync.scheduler"], *[["-m", "esync.server", "-c", "1"]] * SERVERS]
     quiet = subprocess.DEVNULL

@@ -3,11 +3,10 @@
 from typing import Any
 
 from .. import config
-from .base import Hyper
-from .sparse_async import SparseAsync
+from .sparse_async import SparseAsyncWithMomentum
 
 
-class DGCAsync(SparseAsync):
+class DGCAsync(SparseAsyncWithMomentum):
     """Momentum correction and factor masking; clipping and warm-up where they are asked for.
 
     Args:
@@ -32,16 +31,10 @@ class DGCAsync(SparseAsync):
         clip: float = config.DGC_CLIP,
         warm_up: int = config.DGC_WARM_UP,
     ) -> None:
-        super().__init__(ratio, secondary_ratio, values, dense_below)
-        if not 0 <= momentum < 1:
-            raise ValueError(f"momentum is {momentum!r}, but should be 0 or more and below 1")
+        super().__init__(ratio, momentum, secondary_ratio, values, dense_below)
         if clip < 0 or warm_up < 0:
             raise ValueError(f"clip is {clip!r} and warm_up is {warm_up!r}, but both should be 0 or more")
-        self._momentum, self._clip, self._warm_up = momentum, clip, warm_up
-
-    def momentum(self, hyper: Hyper) -> float:
-        """The optimizer's, or the one given here."""
-        return hyper.momentum or self._momentum
+        self._clip, self._warm_up = clip, warm_up
 
     def compressor(self, selection: Any, workers: int) -> Any:
         """DGC."""

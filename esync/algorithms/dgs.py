@@ -3,11 +3,10 @@
 from typing import Any
 
 from .. import config
-from .base import Hyper
-from .sparse_async import SparseAsync
+from .sparse_async import SparseAsyncWithMomentum
 
 
-class DGS(SparseAsync):
+class DGS(SparseAsyncWithMomentum):
     """Momentum that is applied once per value sent, not once per iteration that it waits.
 
     Args:
@@ -29,14 +28,7 @@ class DGS(SparseAsync):
         values: str = config.SPARSE_VALUES,
         dense_below: int = config.SPARSE_DENSE_BELOW,
     ) -> None:
-        super().__init__(ratio, secondary_ratio, values, dense_below)
-        if not 0 <= momentum < 1:
-            raise ValueError(f"momentum is {momentum!r}, but should be 0 or more and below 1")
-        self._momentum = momentum
-
-    def momentum(self, hyper: Hyper) -> float:
-        """The optimizer's, or the one given here."""
-        return hyper.momentum or self._momentum
+        super().__init__(ratio, momentum, secondary_ratio, values, dense_below)
 
     def compressor(self, selection: Any, workers: int) -> Any:
         """SAMomentum."""

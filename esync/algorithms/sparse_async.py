@@ -100,3 +100,17 @@ class SparseAsync(Algorithm):
             gradient += decay
         check_finite(gradient)
         return self._compressor.compress(gradient, hyper.learning_rate, self.momentum(hyper))
+
+
+class SparseAsyncWithMomentum(SparseAsync):
+    """With a momentum of its own, for an optimizer that has none; the other arguments as in `SparseAsync`."""
+
+    def __init__(self, ratio: float, momentum: float, secondary_ratio: float, values: str, dense_below: int) -> None:
+        super().__init__(ratio, secondary_ratio, values, dense_below)
+        if not 0 <= momentum < 1:
+            raise ValueError(f"momentum is {momentum!r}, but should be 0 or more and below 1")
+        self._momentum = momentum
+
+    def momentum(self, hyper: Hyper) -> float:
+        """The optimizer's, or the one given here."""
+        return hyper.momentum or self._momentum
