@@ -47,6 +47,7 @@ EXTRAS = {
         "onnxruntime>=1.17,<2",  # does what was exported compute the same?
         "pytest>=8,<10",  # the test runner
         "pytest-timeout>=2.3,<3",  # no test may hang the suite
+        "pytest-xdist>=3.5,<4",  # the suite on two cores at a time
         "hypothesis>=6.100,<7",  # properties of partitions, rules and the coordinator
         "schemathesis>=4,<5",  # makes requests out of the state server's own description
         "dj-database-url>=2.1,<4",  # the history on a real PostgreSQL

@@ -164,10 +164,14 @@ def test_without_delay_there_is_nothing_to_compensate(adaptive, drawn, rate):
 
 # --- all rules ----------------------------------------------------------------------------------------------------
 
+def name(rule) -> str:
+    return getattr(rule, "__name__", str(rule))  # str of a function differs from process to process
+
+
 EVERY_RULE = [sgd, add_mean_update, replace_by_mean, DelayCompensatedSGD(0.5, False), DelayCompensatedSGD(0.5, True)]
 
 
-@pytest.mark.parametrize("rule", EVERY_RULE, ids=str)
+@pytest.mark.parametrize("rule", EVERY_RULE, ids=name)
 @pytest.mark.parametrize("kind", KINDS)
 def test_rules_change_nothing_in_place(rule, kind):
     """Neither what they are given nor, later, what they have returned; and no result shares memory with an argument."""
@@ -189,7 +193,7 @@ def parts(state) -> list:
     return [part for part in (state if isinstance(state, tuple) else (state,)) if part is not None]
 
 
-@pytest.mark.parametrize("rule", EVERY_RULE, ids=str)
+@pytest.mark.parametrize("rule", EVERY_RULE, ids=name)
 def test_results_stay_float32(rule):
     weights, value, sent = (np.float32(values) for values in ([2.0, 1.0], [3.0, -2.0], [1.0, 3.0]))
     result, state = rule(weights, value, None, Step(0.1, 0.9, 0.01, sent))
@@ -197,7 +201,7 @@ def test_results_stay_float32(rule):
     assert all(part.dtype == np.float32 for part in parts(state))
 
 
-@pytest.mark.parametrize("rule", EVERY_RULE, ids=str)
+@pytest.mark.parametrize("rule", EVERY_RULE, ids=name)
 @given(drawn=three, rate=rates, cut=st.integers(1, 4))
 def test_it_does_not_matter_how_a_model_is_cut(rule, drawn, rate, cut):
     weights, value, sent = drawn
@@ -210,7 +214,7 @@ def test_it_does_not_matter_how_a_model_is_cut(rule, drawn, rate, cut):
     assert np.array_equal(whole, np.concatenate(pieces))
 
 
-@pytest.mark.parametrize("rule", EVERY_RULE, ids=str)
+@pytest.mark.parametrize("rule", EVERY_RULE, ids=name)
 @given(drawn=three, rate=rates)
 def test_numpy_and_mxnet_agree(rule, drawn, rate):
     theirs = [mx.nd.array(array) for array in drawn]

@@ -1,0 +1,81 @@
+"""The command line of a worker, which servers and schedulers understand too; every flag is checked here.
+
+A group of flags is a module of this package with three things (see `modes.Group`): in which modes its flags make sense,
+the flags, and what must fit together.
+"""
+
+import argparse
+from collections.abc import Sequence
+
+from .. import __version__
+from . import checkpoints, cluster, coordination, data, delay, device, logs, sparse, switching, training
+from .coordination import FOR_THE_STATE_SERVER
+from .modes import MODES, NETWORKS, SPARSE, Group
+from .switching import switch_schedule
+from .values import count
+
+__all__ = [
+    "FOR_THE_STATE_SERVER",
+    "MODES",
+    "MODES_OF",
+    "NETWORKS",
+    "SPARSE",
+    "build_parser",
+    "count",
+    "given",
+    "parse",
+    "switch_schedule",
+]
+
+#: In the order of --help.
+GROUPS: tuple[Group, ...] = (
+    training,
+    data,
+    device,
+    logs,
+    checkpoints,
+    coordination,
+    delay,
+    switching,
+    sparse,
+    cluster,
+)
+#: Flags that make sense in some modes only; given in another one they are an error.
+MODES_OF: dict[str, tuple[str, ...]] = {name: modes for group in GROUPS for name, modes in group.MODES_OF.items()}
+
+
+def build_parser(
+    program: str, description: str, kind: type[argparse.ArgumentParser] = argparse.ArgumentParser
+) -> argparse.ArgumentParser:
+    """The parser, an object of class `kind`; defaults come from config.py."""
+    parser = kind(
+        prog=program, description=description, usage="%(prog)s [flags]   (--help lists them)", allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    for group in GROUPS:
+        group.add_to(parser)
+    return parser
+
+
+def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Parse and check what one flag alone cannot tell; a mistake ends the program with exit code 2."""
+    typed = given(parser, arguments)
+    options = parser.parse_args(arguments)
+    for name, modes in MODES_OF.items():
+        if name in typed and options.mode not in modes:
+            flag = f"--{name.replace('_', '-')}"
+            parser.error(f"{flag} makes no sense with --mode {options.mode}; it is for {' and '.join(modes)}")
+    try:
+        for group in GROUPS:
+            group.check(options, typed)
+    except ValueError as error:
+        parser.error(str(error))
+    return options
+
+
+def given(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> set[str]:
+    """The names of the flags that were really typed."""
+    names = [action.dest for action in parser._actions]
+    namespace = argparse.Namespace(**dict.fromkeys(names, argparse.SUPPRESS))
+    parsed, _ = parser.parse_known_args(arguments, namespace)
+    return {name for name, value in vars(parsed).items() if value is not argparse.SUPPRESS}

@@ -1,0 +1,36 @@
+"""Flags of the cluster: how long to wait for whom, and what to do without those who are gone."""
+
+import argparse
+from collections.abc import Mapping
+
+from .. import config
+from .modes import SPARSE
+from .values import positive
+
+MODES_OF: Mapping[str, tuple[str, ...]] = {
+    "elastic": ("esync", "sync", "async", *SPARSE),
+}
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    cluster = parser.add_argument_group("cluster", "Where the others are is said by the DMLC_* variables of MXNet.")
+    add = cluster.add_argument
+    add("--start-timeout", type=positive, default=config.START_TIMEOUT, help="seconds (default: %(default)s)")
+    add("--elastic", action="store_true", help="go on without workers that are gone; they may come back later")
+    add(
+        "--lease",
+        type=positive,
+        default=config.LEASE,
+        help="with --elastic: seconds of silence after which a worker counts as gone; longer than an iteration of the "
+        "slowest one (default: %(default)s)",
+    )
+    add("--redistribute", action="store_true", help="with --elastic: deal out the data of those who are gone")
+    add("--round-timeout", type=positive, default=config.ROUND_TIMEOUT, help="seconds (default: %(default)s)")
+
+
+def check(options: argparse.Namespace, typed: set[str]) -> None:
+    """Leases are for elastic clusters."""
+    needless = typed & {"lease", "redistribute"}
+    if needless and not options.elastic:
+        raise ValueError(f"--{min(needless)} needs --elastic")

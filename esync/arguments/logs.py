@@ -1,0 +1,32 @@
+"""Flags of the evaluation and the logs."""
+
+import argparse
+from collections.abc import Mapping
+
+from .. import config
+from .values import count
+
+MODES_OF: Mapping[str, tuple[str, ...]] = {}
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    logs = parser.add_argument_group("evaluation and logs")
+    add = logs.add_argument
+    add(
+        "-e",
+        "--eval-duration",
+        type=count,
+        default=config.EVAL_DURATION,
+        help="evaluate every that many rounds, on rank 0 (default: %(default)s)",
+    )
+    add("--no-evaluation", action="store_true", help="never evaluate")
+    add("-ld", "--log-dir", default=config.LOG_DIR, help="(default: %(default)s)")
+    add("--overwrite", action="store_true", help="delete an earlier run's logs (else moved aside) and checkpoints")
+    add("--quiet", action="store_true", help="no progress lines")
+
+
+def check(options: argparse.Namespace, typed: set[str]) -> None:
+    """What an evaluation is for needs one."""
+    if options.no_evaluation and typed & {"target_accuracy", "eval_duration"}:
+        raise ValueError("--no-evaluation contradicts --target-accuracy and --eval-duration")

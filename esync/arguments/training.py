@@ -1,0 +1,80 @@
+"""Flags of the training itself: algorithm, network, optimizer, learning rates, and when it ends."""
+
+import argparse
+from collections.abc import Mapping
+
+from .. import config
+from .modes import MODES, NETWORKS, SPARSE
+from .values import accuracy, count, index, not_negative, positive
+
+MODES_OF: Mapping[str, tuple[str, ...]] = {
+    "momentum": tuple(mode for mode in MODES if mode != "gd-async"),
+    "learning_rate": ("sync", "async", "sync-switch", "local", *SPARSE),
+    "local_lr": ("esync",),
+    "global_lr": ("esync",),
+}
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    training = parser.add_argument_group("training")
+    add = training.add_argument
+    add("-m", "--mode", choices=MODES, default=config.MODE, help="algorithm (default: %(default)s)")
+    add("-n", "--network", choices=NETWORKS, default=config.NETWORK, help="network (default: %(default)s)")
+    add("--no-hybridize", action="store_true", help="run the network imperatively (slower, easier to debug)")
+    add(
+        "-b",
+        "--batch-size",
+        type=count,
+        default=config.BATCH_SIZE,
+        help="samples of one iteration on this device (default: %(default)s)",
+    )
+    add("--seed", type=index, default=config.SEED, help="of initial weights, shares and batches (default: %(default)s)")
+    add(
+        "--optimizer",
+        default=config.OPTIMIZER,
+        help="a Gluon optimizer; modes other than esync and local take sgd only (default: %(default)s)",
+    )
+    add(
+        "--momentum",
+        type=not_negative,
+        default=None,
+        help=f"of the optimizer (default: {config.MOMENTUM}; modes dgs and dgc-async: {config.DGS_MOMENTUM})",
+    )
+    add("--weight-decay", type=not_negative, default=config.WEIGHT_DECAY, help="(default: %(default)s)")
+
+    rates = parser.add_argument_group("learning rates", "They multiply the gradient summed over the batch.")
+    add = rates.add_argument
+    add(
+        "-l",
+        "--learning-rate",
+        type=positive,
+        default=config.LEARNING_RATE,
+        help="all modes but esync; sync-switch takes it times the number of workers while it is "
+        "synchronous (default: %(default)s)",
+    )
+    add(
+        "-ll",
+        "--local-lr",
+        type=positive,
+        default=config.LEARNING_RATE_LOCAL,
+        help="mode esync: of the local optimizer (default: %(default)s)",
+    )
+    add(
+        "-gl",
+        "--global-lr",
+        type=positive,
+        default=config.LEARNING_RATE_GLOBAL,
+        help="mode esync: scales the mean model update (default: %(default)s)",
+    )
+
+    end = parser.add_argument_group("end of the run", "Any of them ends it cleanly, on all workers.")
+    add = end.add_argument
+    add("--rounds", type=count, help="communication rounds; asynchronous modes: commits ÷ workers; local: iterations")
+    add("--epochs", type=positive, help="samples of all workers ÷ size of the training set")
+    add("--max-time", type=positive, help="seconds")
+    add("--target-accuracy", type=accuracy, help="test accuracy")
+
+
+def check(options: argparse.Namespace, typed: set[str]) -> None:
+    """Nothing here depends on another flag."""

@@ -1,0 +1,68 @@
+"""Types for argparse: what one flag may be, checked by itself."""
+
+import argparse
+import math
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+#: What a training may be called on the state server.
+JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def number(
+    kind: Callable[[str], Any], least: float, wanted: str, above: bool = False, most: float = sys.float_info.max
+) -> Callable[[str], Any]:
+    """A checked number: at least (or above) `least`, at most `most`; `wanted` completes the error message."""
+
+    def parse(text: str) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if not (value > least if above else value >= least) or value > most:
+            raise argparse.ArgumentTypeError(f"{text!r} should be {wanted}")
+        return value
+
+    return parse
+
+
+def checked(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A function that raises ValueError as a type for argparse, with its message kept."""
+
+    def convert(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return convert
+
+
+positive = number(float, 0, "a number above 0", above=True)
+not_negative = number(float, 0, "a number of 0 or more")
+count = number(int, 1, "a whole number of 1 or more")
+index = number(int, 0, "a whole number of 0 or more")
+port = number(int, 1, "a port, 1 to 65535", most=65535)
+share = number(float, 0, "a share, 0 to 1", most=1)
+above_to_one = number(float, 0, "a share above 0, at most 1", above=True, most=1)
+to_one = number(float, 0, "a share from 0 (off) to 1", most=1)
+accuracy = number(float, 0, "an accuracy above 0, at most 1", above=True, most=1)
+
+
+def epsilon(text: str) -> float | str:
+    """Seconds, or auto."""
+    if text == "auto":
+        return text
+    try:
+        return float(not_negative(text))
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"{text!r} should be a number of 0 or more, or auto") from None
+
+
+def job(text: str) -> str:
+    """The name of a training."""
+    if not JOB_NAME.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} should be a name of letters, digits, '.', '_' and '-'")
+    return text
