@@ -41,6 +41,7 @@ class Task:
         network: name in models.MODELS.
         dataset: name of the data set.
         data_dir: where it is.
+        images: so many test images are evaluated, unless all are asked for; None: all.
         memory: file descriptor of the shared memory: weights, then statistics, float32.
         parent: process id of the training process.
     """
@@ -48,8 +49,13 @@ class Task:
     network: str
     dataset: str
     data_dir: str
+    images: int | None
     memory: int
     parent: int
+
+
+#: What the training process writes to the evaluating one.
+SOME_IMAGES, EVERY_IMAGE = "some images", "every image"
 
 
 class EvaluationError(ExpectedError):
@@ -96,13 +102,14 @@ class EvaluationProcess:
         dataset: name of the data set.
         data_dir: where it is.
         values: how many weights and statistics the network has.
+        images: so many test images are evaluated, unless all are asked for; None: all.
     """
 
-    def __init__(self, network: str, dataset: str, data_dir: str, values: int) -> None:
+    def __init__(self, network: str, dataset: str, data_dir: str, values: int, images: int | None = None) -> None:
         memory = os.memfd_create("esync-evaluation")
         os.ftruncate(memory, 4 * values)
         self._shared = np.frombuffer(mmap.mmap(memory, 4 * values), np.float32)
-        task = Task(network, dataset, data_dir, memory, os.getpid())
+        task = Task(network, dataset, data_dir, images, memory, os.getpid())
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         for name in ("DMLC_ROLE", "PORT"):
             environment.pop(name, None)
@@ -120,7 +127,7 @@ class EvaluationProcess:
         self.answers = self._process.stdout
         self.current: Evaluation | None = None
 
-    def start(self, weights: FlatArrays, statistics: FlatArrays) -> Evaluation | None:
+    def start(self, weights: FlatArrays, statistics: FlatArrays, every_image: bool = False) -> Evaluation | None:
         """Evaluate these values (opened by the caller) as they are now; None where the process is still busy."""
         if self.current is not None and not self.current.done():
             return None
@@ -128,7 +135,7 @@ class EvaluationProcess:
         statistics.read(0, statistics.size, self._shared[weights.size :])
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write("evaluate\n")
+            self._process.stdin.write(f"{EVERY_IMAGE if every_image else SOME_IMAGES}\n")
             self._process.stdin.flush()
         except BrokenPipeError:
             raise EvaluationError("the process that evaluates the model has ended") from None
@@ -143,6 +150,14 @@ class EvaluationProcess:
             with contextlib.suppress(OSError):
                 if pipe is not None:
                     pipe.close()
+
+
+def spread(images: np.ndarray, labels: np.ndarray, count: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """So many of the images and their labels, evenly spread over them; None, or more than there are: all."""
+    if count is None or count >= len(images):
+        return images, labels
+    chosen = np.arange(count) * len(images) // count
+    return images[chosen], labels[chosen]
 
 
 def accuracy(net: object, images: np.ndarray, labels: np.ndarray, size: int, context: object) -> float:
@@ -175,13 +190,16 @@ def main(arguments: list[str]) -> int:
     weights = FlatArrays(lambda: [p.data() for p in parameters if p.grad_req != "null"])
     statistics = FlatArrays(lambda: [p.data() for p in parameters if p.grad_req == "null"])
     shared = np.frombuffer(mmap.mmap(task.memory, 4 * (weights.size + statistics.size)), np.float32)
-    for _ in sys.stdin:
+    every = dataset.test_images, dataset.test_labels
+    some = spread(*every, task.images)
+    for line in sys.stdin:
         begun = time.perf_counter()
         for arrays, values in ((weights, shared[: weights.size]), (statistics, shared[weights.size :])):
             arrays.open()
             arrays.write(0, values)
             arrays.close()
-        share = accuracy(net, dataset.test_images, dataset.test_labels, MODELS[task.network].size, context)
+        images, labels = every if line.strip() == EVERY_IMAGE else some
+        share = accuracy(net, images, labels, MODELS[task.network].size, context)
         print(json.dumps({"accuracy": share, "seconds": time.perf_counter() - begun}), flush=True)
     return 0
 

@@ -24,8 +24,11 @@ FACTS_EVERY = 10.0
 class Examiner(Protocol):
     """The seam of the evaluation; see `evaluate.EvaluationProcess`."""
 
-    def start(self, weights: Any, statistics: Any) -> Handle[float] | None:
-        """Start evaluating these values (flat arrays, opened); None while an evaluation is under way."""
+    def start(self, weights: Any, statistics: Any, every_image: bool = False) -> Handle[float] | None:
+        """Start evaluating these values (flat arrays, opened); None while an evaluation is under way.
+
+        On as many test images as it is set to, or on every one of them.
+        """
 
     def close(self) -> None:
         """No more evaluations."""
@@ -78,6 +81,7 @@ class RoundKeeper:
         self._pending: tuple[int, Handle[float]] | None = None
         self._accuracy: tuple[int, float] | None = None  # round, value
         self._round = round  # the last one logged
+        self._stopping = False  # the target is reached: what matters now is the final model
         self._examined = 0  # the last one whose weights went into an evaluation …
         self._examined_at = (0.0, 0, 0)  # … after how many seconds, steps of the common model and samples
         self._now = now
@@ -145,6 +149,7 @@ class RoundKeeper:
         if self._target is not None and accuracy >= self._target and not trainer.finished:
             self._reporter.say(f"accuracy {accuracy:.3f} of round {number} reaches the target {self._target}: stopping")
             trainer.stop()
+            self._stopping = True
 
     def end(self, trainer: "Trainer") -> None:
         """Wait for the accuracy of the final weights, and write everything down."""
@@ -176,14 +181,14 @@ class RoundKeeper:
         step, samples = (result.step, result.samples) if result is not None else (self._round, 0)
         every = trainer.algorithm.evaluate_every
         due = self._round % self._every == 0 if every is None else step // every > self._examined_at[1] // every
-        if not (due or trainer.finished):
+        if not ((due and not self._stopping) or trainer.finished):
             return
         if self._pending is not None:
             log.debug("round %d is not evaluated: an earlier evaluation is still under way", self._round)
             return
         replica = trainer.replica
         replica.open()
-        evaluation = self._examiner.start(replica.weights, replica.statistics)
+        evaluation = self._examiner.start(replica.weights, replica.statistics, trainer.finished)
         replica.close()
         if evaluation is not None:
             self._pending = (self._round, evaluation)

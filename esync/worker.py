@@ -273,7 +273,8 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
             reporter.say(f"no checkpoint in {options.checkpoint_dir} yet: beginning from the beginning")
         examiner = None
         if trainer.rank == 0 and not options.no_evaluation:
-            examiner = EvaluationProcess(options.network, options.dataset, str(data_dir), trainer.replica.size)
+            values, images = trainer.replica.size, options.test_images
+            examiner = EvaluationProcess(options.network, options.dataset, str(data_dir), values, images)
         reports = make_reports(options, trainer, logs.folder.name)
         rounds = RoundKeeper(
             logs,
@@ -380,6 +381,7 @@ def run_facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]
         "momentum",
         "weight_decay",
         "step_time",
+        "test_images",
     )
     plan = getattr(trainer.algorithm, "plan", None)
     return {

@@ -224,6 +224,7 @@ def test_a_default_value_that_was_typed_counts_as_given(capsys):
         (["--local-iterations", "3", "--query-mode", "blocking"], ["--local-iterations", "state server"]),
         (["--local-iterations", "3", "--slowest-iterations", "2"], ["--local-iterations", "state server"]),
         (["--no-evaluation", "--target-accuracy", "0.8"], ["--no-evaluation", "--target-accuracy"]),
+        (["--no-evaluation", "--test-images", "5"], ["--no-evaluation", "--test-images"]),
         (["--no-evaluation", "-e", "5"], ["--no-evaluation", "--eval-duration"]),
         (["--resume"], ["--resume needs --checkpoint-dir"]),
         (["--checkpoint-every", "5"], ["--checkpoint-every needs --checkpoint-dir"]),

@@ -8,7 +8,7 @@ import pytest
 
 from esync.data import as_floats, load
 from esync.engine import mx
-from esync.evaluate import EvaluationError, EvaluationProcess, accuracy
+from esync.evaluate import EvaluationError, EvaluationProcess, accuracy, spread
 from esync.handles import NotDoneError
 from esync.models import build
 from esync.priority import EVALUATING
@@ -93,6 +93,21 @@ def test_images_are_enlarged_and_then_fewer_at_a_time():
 # --- the process ------------------------------------------------------------------------------------------------------
 
 
+def test_images_are_chosen_evenly():
+    images, labels = np.arange(10), np.arange(10) * 2
+    for count, chosen in (
+        (1, [0]),
+        (2, [0, 5]),
+        (4, [0, 2, 5, 7]),
+        (10, range(10)),
+        (99, range(10)),
+        (None, range(10)),
+    ):
+        some, their = spread(images, labels, count)
+        assert some.tolist() == list(chosen)
+        assert (their == 2 * some).all()
+
+
 @pytest.fixture(scope="module")
 def images(data_dir) -> np.ndarray:
     return load("fashion-mnist", data_dir).test_images
@@ -126,6 +141,21 @@ def test_the_process_gives_the_accuracy_of_the_weights_it_was_given(process, dat
         assert evaluation.wait() == float(np.mean(answers == labels))
         assert evaluation.done()
         assert evaluation.result() == evaluation.wait()
+
+
+def test_some_images_or_every_one(data_dir, images):
+    labels = load("fashion-mnist", data_dir).test_labels
+    net, answers = lenet(1, images)
+    replica = replica_of(net)
+    process = EvaluationProcess("lenet", "fashion-mnist", str(data_dir), LENET_VALUES, images=50)
+    try:
+        assert ask(process, replica).wait() == float(np.mean(np.equal(*spread(answers, labels, 50))))
+        replica.open()
+        evaluation = process.start(replica.weights, replica.statistics, every_image=True)
+        replica.close()
+        assert evaluation.wait() == float(np.mean(answers == labels))
+    finally:
+        process.close()
 
 
 def test_one_evaluation_at_a_time(process, images):

@@ -36,12 +36,14 @@ class Examiner:
 
     def __init__(self) -> None:
         self.started: list[Evaluation] = []
+        self.every_image: list[bool] = []
         self.closed = False
 
-    def start(self, weights: float, statistics: float) -> Evaluation | None:
+    def start(self, weights: float, statistics: float, every_image: bool = False) -> Evaluation | None:
         if self.started and not self.started[-1].is_done:
             return None
         self.started.append(Evaluation(self, weights))
+        self.every_image.append(every_image)
         return self.started[-1]
 
     def close(self) -> None:
@@ -175,6 +177,25 @@ def test_the_final_weights_are_evaluated_once(run):
     run.arrive()
     assert run.end() == {1: 0.01}
     assert len(run.examiner.started) == 1
+
+
+def test_only_the_final_weights_are_evaluated_on_every_image(run):
+    run.round()
+    run.arrive()
+    run.round(finished=True)
+    assert run.end() == {1: 0.01, 2: 0.02}
+    assert run.examiner.every_image == [False, True]
+
+
+def test_once_the_target_is_reached_only_the_final_weights_are_evaluated(tmp_path):
+    run = Run(tmp_path, target=0.02)
+    run.round()
+    run.arrive()
+    run.round()
+    run.arrive()
+    run.round()  # the one in which the others learn of the end
+    run.round(finished=True)
+    assert run.end() == {1: 0.01, 2: 0.02, 3: None, 4: 0.04}
 
 
 def test_every_so_many_rounds_and_in_the_end(tmp_path):

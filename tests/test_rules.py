@@ -164,6 +164,7 @@ def test_without_delay_there_is_nothing_to_compensate(adaptive, drawn, rate):
 
 # --- all rules ----------------------------------------------------------------------------------------------------
 
+
 def name(rule) -> str:
     return getattr(rule, "__name__", str(rule))  # str of a function differs from process to process
 

@@ -20,6 +20,11 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         default=config.EVAL_DURATION,
         help="evaluate every that many rounds, on rank 0 (default: %(default)s)",
     )
+    add(
+        "--test-images",
+        type=count,
+        help="evaluate so many test images while training; the final model always on all (default: all)",
+    )
     add("--no-evaluation", action="store_true", help="never evaluate")
     add("-ld", "--log-dir", default=config.LOG_DIR, help="(default: %(default)s)")
     add("--overwrite", action="store_true", help="delete an earlier run's logs (else moved aside) and checkpoints")
@@ -28,5 +33,5 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 def check(options: argparse.Namespace, typed: set[str]) -> None:
     """What an evaluation is for needs one."""
-    if options.no_evaluation and typed & {"target_accuracy", "eval_duration"}:
-        raise ValueError("--no-evaluation contradicts --target-accuracy and --eval-duration")
+    if options.no_evaluation and typed & {"target_accuracy", "eval_duration", "test_images"}:
+        raise ValueError("--no-evaluation contradicts --target-accuracy, --eval-duration and --test-images")

@@ -24,7 +24,7 @@ REPLACES = {
     "partition": {"split_by_class"},
     "split_by_class": {"partition"},
     "local_iterations": arguments.FOR_THE_STATE_SERVER,
-    "no_evaluation": {"target_accuracy", "eval_duration"},
+    "no_evaluation": {"target_accuracy", "eval_duration", "test_images"},
     "resume": {"overwrite"},
     "overwrite": {"resume"},
 }

@@ -35,7 +35,6 @@ def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, Job]:
     )
     add("--json", type=Path, metavar="FILE", help="write the result to FILE, real times to FILE with .real in its name")
     add("--no-logs", action="store_true", help="write no round files")
-    add("--test-images", type=arguments.count, help="evaluate so many test images only (default: all)")
     add("--no-leases", action="store_true", help="workers ask after every iteration, as published ones do")
     add("--free-network", action="store_true", help="as if the section network were not there: nothing costs anything")
     add(
@@ -47,15 +46,12 @@ def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, Job]:
     )
     add("--jobs", type=arguments.count, default=None, help="simulations at a time of a sweep (default: the cores)")
     options = parser.parse_args(words)
-    if options.test_images and options.numerics == "none":
-        parser.error("--test-images: with --numerics none nothing is evaluated")
     typed = arguments.given(parser, words) & set(flags.DEFAULTS) - {"quiet"}
     job = Job(
         file=options.file,
         numerics=options.numerics,
         typed={name: getattr(options, name) for name in sorted(typed)},
         logs=False if options.no_logs else None,
-        test_images=options.test_images,
         leases=not options.no_leases,
         free_network=options.free_network,
         quiet=options.quiet,

@@ -18,18 +18,19 @@ class SimulatedExaminer:
     Args:
         engine: whose time.
         lasting: seconds of virtual time that an evaluation takes.
-        accuracy: works it out for (weights, statistics), opened by the caller.
+        accuracy: works it out for (weights, statistics, every image or some), values opened by the caller.
     """
 
-    def __init__(self, engine: Engine, lasting: float, accuracy: Callable[[Values, Values], float]) -> None:
+    def __init__(self, engine: Engine, lasting: float, accuracy: Callable[[Values, Values, bool], float]) -> None:
         self._engine, self._lasting, self._accuracy = engine, lasting, accuracy
         self._current: Later | None = None
 
-    def start(self, weights: Values, statistics: Values) -> Later | None:
+    def start(self, weights: Values, statistics: Values, every_image: bool = False) -> Later | None:
         """Evaluate these values as they are now; None while an evaluation is under way."""
         if self._current is not None and not self._current.done():
             return None
-        self._current = Later(self._engine, self._engine.now + self._lasting, self._accuracy(weights, statistics))
+        accuracy = self._accuracy(weights, statistics, every_image)
+        self._current = Later(self._engine, self._engine.now + self._lasting, accuracy)
         return self._current
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..data import Batches, find_data_dir, load, partition
 from ..engine import mx
-from ..evaluate import accuracy
+from ..evaluate import accuracy, spread
 from ..measure import Recorder
 from ..models import MODELS, build
 from ..randomness import reseed
@@ -29,7 +29,6 @@ class Gradients:
     Args:
         options: the worker's flags.
         workers: how many there are.
-        test_images: how many of the test images are evaluated; None: all of them.
 
     Attributes:
         seconds: of real time that gradients and accuracies took so far.
@@ -39,14 +38,15 @@ class Gradients:
     evaluates = True
     wire: tuple[int, int] | None = None
 
-    def __init__(self, options: argparse.Namespace, workers: int, test_images: int | None = None) -> None:
+    def __init__(self, options: argparse.Namespace, workers: int) -> None:
         self._options = options
         self.dataset = load(options.dataset, find_data_dir(options.data_dir, options.dataset))
         self.samples = len(self.dataset.train_labels)
         self._shares = partition(options.partition, self.dataset.train_labels, workers, options.seed).shares
         self._optimized = _faster(options)
         self._context = mx.cpu() if options.cpu or not mx.context.num_gpus() else mx.gpu(options.gpu or 0)
-        self._test = slice(0, test_images)
+        self._every = self.dataset.test_images, self.dataset.test_labels
+        self._some = spread(*self._every, options.test_images)
         self._nets: dict[int, Any] = {}
         self._judge: Any = None
         self._judged: list[FlatArrays] = []
@@ -74,8 +74,8 @@ class Gradients:
         iteration = Iteration(net, loss, batches, size, self._context, lambda: reseed(trainer, options.seed))
         return trainer, TimedGradients(iteration, self)
 
-    def accuracy(self, weights: Any, statistics: Any) -> float:
-        """Test accuracy of these values."""
+    def accuracy(self, weights: Any, statistics: Any, every_image: bool = False) -> float:
+        """Accuracy of these values on the test images that are evaluated, or on every one."""
         begun = time.perf_counter()
         if self._judge is None:
             self._judge = self._build()
@@ -90,7 +90,7 @@ class Gradients:
             target.open()
             target.write(0, values)
             target.close()
-        images, labels = self.dataset.test_images[self._test], self.dataset.test_labels[self._test]
+        images, labels = self._every if every_image else self._some
         share = accuracy(self._judge, images, labels, MODELS[self._options.network].size, self._context)
         self.seconds["evaluation"] += time.perf_counter() - begun
         return share

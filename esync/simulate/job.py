@@ -27,7 +27,6 @@ class Job:
         typed: flags of the worker that override the description's.
         changes: places in the description whose values are replaced; see `description.read`.
         logs: whether to write round files; None: where there are not too many workers.
-        test_images: how many are evaluated; None: all.
         leases: whether workers keep leases.
         free_network: leave the description's network out.
         quiet: show nothing.
@@ -38,7 +37,6 @@ class Job:
     typed: Mapping[str, Any] = field(default_factory=dict)
     changes: Mapping[str, Any] = field(default_factory=dict)
     logs: bool | None = None
-    test_images: int | None = None
     leases: bool = True
     free_network: bool = False
     quiet: bool = False
@@ -73,7 +71,7 @@ def run(job: Job) -> Done:
     try:
         settings = flags.merge(description.train, job.typed)
         if job.numerics == "none":
-            for name in ("target_accuracy", "eval_duration"):
+            for name in ("target_accuracy", "eval_duration", "test_images"):
                 if name in job.typed:
                     raise flags.FlagError(f"{flags.flag(name)}: with --numerics none nothing is evaluated")
                 settings.pop(name, None)
@@ -116,4 +114,4 @@ def _numerics(job: Job, options: Any, workers: int) -> Numerics:
         return Timing(options, REGISTRY[options.dataset].training_samples)
     from .gradients import Gradients
 
-    return Gradients(options, workers, job.test_images)
+    return Gradients(options, workers)

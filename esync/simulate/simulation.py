@@ -31,7 +31,7 @@ class Numerics(Protocol):
 
     Attributes:
         samples: size of the training set.
-        evaluates: whether it has a method `accuracy` of (weights, statistics).
+        evaluates: whether it has a method `accuracy` of (weights, statistics, every image or some).
         wire: weights and statistics of the network whose bytes go over the wire, where the model that is exchanged only
             stands for it.
     """
@@ -227,8 +227,8 @@ class Simulation:
         self._keepers[worker.rank] = keeper
         return keeper
 
-    def _examine(self, weights: Any, statistics: Any) -> float:
-        accuracy = self.numerics.accuracy(weights, statistics)  # type: ignore[attr-defined]
+    def _examine(self, weights: Any, statistics: Any, every_image: bool) -> float:
+        accuracy = self.numerics.accuracy(weights, statistics, every_image)  # type: ignore[attr-defined]
         sums = self.workers[0]
         self.accuracies.append(Examined(sums.rounds, sums.ended - sums.began, accuracy))
         return float(accuracy)

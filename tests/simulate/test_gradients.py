@@ -55,9 +55,10 @@ def test_evaluation_takes_virtual_time_and_its_accuracy_is_real():
         "--batch-size=16",
         "--mode=sync",
         f"--data-dir={find_data_dir(None, 'fashion-mnist')}",
+        "--test-images=200",
         rounds=5,
     )
-    numerics = Gradients(chosen, 1, test_images=200)
+    numerics = Gradients(chosen, 1)
     simulation = Simulation(cluster(0.4), chosen, numerics)
     simulation.run()
     # An evaluation takes 1 s of virtual time: rounds that end meanwhile are skipped, the last weights never are.
