@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import yaml
+from results_file import write_figures
 
 import esync
 from esync.checkpoint.checkpoints import Checkpoints
@@ -262,7 +263,7 @@ def main() -> int:
         figures[f"server killed, {mode}"] = lose_the_server(mode, arguments.seed)
     met = all(part["met"] for part in figures.values())
     if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        write_figures(arguments.json, figures)
     print("target met" if met else "target MISSED")
     return 0 if met else 1
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import loopback
+from results_file import write_figures
 
 from esync.engine import mx
 
@@ -154,7 +155,7 @@ def main() -> int:
     print(f"target: at most {TARGET} of the published way: {'met' if ratio <= TARGET else 'MISSED'}")
     if arguments.json:
         figures = {"seconds": medians, "ratio": ratio, "target": TARGET, "met": ratio <= TARGET}
-        arguments.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        write_figures(arguments.json, figures)
     return 0 if ratio <= TARGET else 1
 
 

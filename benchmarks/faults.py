@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from results_file import write_figures
 
 MARK = "ESYNC_BENCHMARK_JOB"
 STEPS = [0.2, 0.3, 0.4, 0.8]  # seconds of one iteration of each worker
@@ -382,8 +383,7 @@ def main() -> None:
         results[section] = {**result, "load_after": os.getloadavg()[0]}
         show(section, result)
         if options.json:
-            options.json.parent.mkdir(parents=True, exist_ok=True)
-            options.json.write_text(json.dumps(_rounded(results), indent=2) + "\n")
+            write_figures(options.json, _rounded(results))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ counted.
 """
 
 import argparse
-import json
 import statistics
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from results_file import write_figures
 
 import esync
 from esync.algorithms import ESync
@@ -141,7 +141,7 @@ def main() -> int:
     print(f"ratio {ratio:.3f}; target: at most {TARGET}: {'met' if ratio <= TARGET else 'MISSED'}")
     if arguments.json:
         figures = {"seconds": medians, "ratio": ratio, "target": TARGET, "met": ratio <= TARGET}
-        arguments.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        write_figures(arguments.json, figures)
     return 0 if ratio <= TARGET else 1
 
 

@@ -7,7 +7,6 @@ last one is gone.
 """
 
 import argparse
-import json
 import random
 import re
 import signal
@@ -22,6 +21,7 @@ from esync.data import find_data_dir
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "tests" / "launch"))
 from launching import Launch, description, write  # noqa: E402
+from results_file import write_figures  # noqa: E402
 from sshd import ADDRESSES, MISSING, SSHD, Sshd  # noqa: E402
 
 STEPS = [0.1, 0.23, 0.9]  # seconds of an iteration, as in clusters/quick.yaml
@@ -146,7 +146,7 @@ def main() -> int:
     print(f"{left} processes were left after {LIMIT:.0f} s")
     if arguments.json:
         content = {"command": " ".join(["python", *sys.argv]), "seed": arguments.seed, "rows": rows}
-        arguments.json.write_text(json.dumps(content, indent=1) + "\n")
+        write_figures(arguments.json, content)
     return 1 if left else 0
 
 

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
+from results_file import write_figures
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = 0.02  # of the computing time, with leases
@@ -271,9 +272,7 @@ def main() -> int:
     print(f"target: no error, lost with leases <= {TARGET:.0%}: {'met' if met else 'MISSED'}")
     if options.json:
         content = {"command": shlex.join(["python", *sys.argv]), "target_lost": TARGET, "met": met, "modes": figures}
-        unfinished = options.json.with_name(options.json.name + ".tmp")
-        unfinished.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-        unfinished.replace(options.json)
+        write_figures(options.json, content)
     return 0
 
 

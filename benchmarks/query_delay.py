@@ -16,6 +16,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from results_file import write_figures  # noqa: E402
+
 from tests.cluster.harness import Cluster  # noqa: E402
 from tests.delaying_proxy import DelayingProxy  # noqa: E402
 
@@ -88,9 +90,7 @@ def main() -> int:
     )
     if options.json:
         content = {"command": shlex.join(["python", *sys.argv]), "target": TARGET, "met": met, "cases": figures}
-        unfinished = options.json.with_name(options.json.name + ".tmp")
-        unfinished.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-        unfinished.replace(options.json)
+        write_figures(options.json, content)
     return 0
 
 

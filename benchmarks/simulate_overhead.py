@@ -7,13 +7,13 @@ exchanges and evaluations, by that of as many bare gradients.
 """
 
 import argparse
-import json
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from results_file import write_figures
 
 from esync.engine import mx
 from esync.launch import flags
@@ -114,7 +114,7 @@ def main() -> int:
         f"(target {TARGET})"
     )
     if given.json:
-        given.json.write_text(json.dumps(measured, indent=2) + "\n")
+        write_figures(given.json, measured)
     return 0
 
 

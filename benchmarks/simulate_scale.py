@@ -5,7 +5,6 @@ process, one core. Prints the real time of the simulation and its events per wor
 """
 
 import argparse
-import json
 import sys
 import tempfile
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from results_file import write_figures
 
 from esync.simulate.job import Job, run
 
@@ -76,7 +76,7 @@ def main() -> int:
         f"{measured['efficiency']:.3f}, {measured['virtual']:.0f} s of virtual time (target {TARGET:.0f} s)"
     )
     if given.json:
-        given.json.write_text(json.dumps(measured, indent=2) + "\n")
+        write_figures(given.json, measured)
     return 0
 
 

@@ -23,6 +23,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlencode
 
+from results_file import write_figures
+
 from esync.coordination.caller import Connection
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -238,9 +240,7 @@ def main() -> int:
     if arguments.json:
         shown = {name: {kind: asdict(figure) for kind, figure in one.items()} for name, one in figures.items()}
         content = {"load": os.getloadavg(), "cores": os.cpu_count(), "targets": TARGETS, "met": met, "servers": shown}
-        unfinished = arguments.json.with_name(arguments.json.name + ".tmp")
-        unfinished.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-        unfinished.replace(arguments.json)
+        write_figures(arguments.json, content)
     return 0
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from results_file import write_figures
 
 from esync.measure import CHECK_READY, GLOBAL_AGGREGATE, GLOBAL_UPDATE
 from esync.simulate.job import Job, run
@@ -214,7 +215,7 @@ def main() -> int:
             )
     if given.json:
         content = {"parameters": asdict(found), "calibration": calibrated, "validation": results, "load": load}
-        given.json.write_text(json.dumps(content, indent=2) + "\n")
+        write_figures(given.json, content)
     return 0 if all(each["holds"] for each in results.values()) else 1
 
 
