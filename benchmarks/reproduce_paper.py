@@ -142,7 +142,7 @@ def carry_out(chosen: Sequence[Run], given: argparse.Namespace) -> bool:
             time.sleep(0.5)
     finally:
         for process in under_way.values():
-            process.send_signal(signal.SIGINT)
+            process.terminate()
         for process in under_way.values():
             process.wait()
     return not failed
@@ -255,6 +255,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="name the runs and whether they are done; do nothing")
     given = parser.parse_args(words)
     given.out.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # takes the simulations with it, as Ctrl-C does
     everything = runs(given.full, given.parity, given.seeds)
     chosen = [run for run in everything if given.only in run.name]
     if given.list:
