@@ -1,11 +1,18 @@
 """The clock and the device of this worker: how long an iteration takes, padded where it stands for a slower device."""
 
 import time
+from collections.abc import Sequence
 from typing import Protocol
+
+from .straggle import COMPUTE, Spell, Straggler
 
 
 class Device(Protocol):
     """The seam between the algorithms and time."""
+
+    def begin_run(self, elapsed: float) -> None:
+        """The run begins, or has lasted so many seconds by now: its clock is that of what was planned for it."""
+        ...
 
     def now(self) -> float:
         """Seconds of a clock that never jumps; only differences mean anything."""
@@ -29,21 +36,28 @@ class RealDevice(Device):
 
     Args:
         step_time: seconds of one iteration on the slower device that this one stands for; None for none.
+        spells: when this worker is a straggler on purpose.
 
     Attributes:
+        straggler: tells how much longer things take.
         iterations: how many have ended.
         overruns: how many of them took longer than step_time by themselves: an emulated figure is not valid when there
             are many.
     """
 
-    def __init__(self, step_time: float | None = None) -> None:
+    def __init__(self, step_time: float | None = None, spells: Sequence[Spell] = ()) -> None:
         from .engine import mx
 
         self._wait_for_device = mx.nd.waitall
+        self.straggler = Straggler(spells, self.now)
         self.step_time = step_time
         self.iterations = 0
         self.overruns = 0
         self.begin_iteration()
+
+    def begin_run(self, elapsed: float) -> None:
+        """See `Device`."""
+        self.straggler.begin(elapsed)
 
     def now(self) -> float:
         """time.perf_counter()."""
@@ -58,12 +72,15 @@ class RealDevice(Device):
         self._begun = self.now()
 
     def end_iteration(self) -> float:
-        """Wait for MXNet's engine, then for the rest of step_time."""
+        """Wait for MXNet's engine, then for the rest of step_time, and as long as a straggler takes on top."""
         self._wait_for_device()
         seconds = self.now() - self._begun
         self.iterations += 1
         if self.step_time is not None:
             self.overruns += seconds > self.step_time
             self.sleep(max(0.0, self.step_time - seconds))
+            seconds = self.now() - self._begun
+        if longer := self.straggler.delay(COMPUTE, self._begun):
+            self.sleep(longer)
             seconds = self.now() - self._begun
         return seconds

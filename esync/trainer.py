@@ -122,6 +122,7 @@ class Trainer(Standing, GluonTrainer):
         if self.checkpoints is not None:
             self.checkpoints.begun()
         self._started = True
+        self.world.device.begin_run(self.elapsed)
         self.world.device.begin_iteration()
 
     def step(self, batch_size: int, ignore_stale_grad: bool = False) -> None:

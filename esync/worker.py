@@ -233,7 +233,8 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     hybridize = not options.no_hybridize
     net = build(options.network, dataset.classes, context, options.seed, hybridize, dataset.channels)
     lease = options.lease if options.elastic else math.inf
-    world = RealWorld(options.step_time, watchdog, options.start_timeout, options.round_timeout, lease)
+    timeouts = options.start_timeout, options.round_timeout
+    world = RealWorld(options.step_time, watchdog, *timeouts, lease, options.straggle)
     checkpoints = choose_checkpoints(options)
     trainer = make_trainer(net, options, world, len(dataset.train_labels), checkpoints)
 

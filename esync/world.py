@@ -1,6 +1,7 @@
 """The real world: seams that lead to MXNet's key store, a state server over HTTP, and this machine's clock."""
 
 import math
+from collections.abc import Sequence
 
 from . import config
 from .coordination import Coordination
@@ -8,6 +9,7 @@ from .device import Device, RealDevice
 from .environment import Cluster, state_server_address, take_role
 from .exchange import Exchange, Service
 from .measure import Recorder
+from .straggle import NETWORK, Spell
 from .watchdog import Watchdog
 
 
@@ -21,6 +23,7 @@ class RealWorld:
         round_timeout: seconds to wait for the others in one exchange.
         lease: seconds of silence after which the others go on without a worker; infinite: they wait for it, or for its
             replacement.
+        spells: when this worker is a straggler on purpose.
     """
 
     device: Device
@@ -32,8 +35,10 @@ class RealWorld:
         start_timeout: float = config.START_TIMEOUT,
         round_timeout: float = config.ROUND_TIMEOUT,
         lease: float = math.inf,
+        spells: Sequence[Spell] = (),
     ) -> None:
-        self.device = RealDevice(step_time)
+        device = RealDevice(step_time, spells)
+        self.device, self._straggler = device, device.straggler
         self.recorder = Recorder(self.device.now)
         self.watchdog = watchdog or Watchdog()
         self._start_timeout = start_timeout
@@ -53,7 +58,12 @@ class RealWorld:
         take_role("worker")
         cluster = Cluster.from_environment()
         timeouts = self._start_timeout, self._round_timeout
-        return kind(service, cluster, self.watchdog, *timeouts, self._lease)
+        return kind(service, cluster, self.watchdog, *timeouts, self._lease, self._hold)
+
+    def _hold(self) -> None:
+        """Called before anything is sent to a parameter server: a straggler's messages leave later."""
+        if longer := self._straggler.delay(NETWORK):
+            self.device.sleep(longer)
 
     def coordination(
         self, address: str | None, rank: int, job: str = config.JOB, delayed: bool = False

@@ -204,6 +204,9 @@ class Device:
     def sleep(self, seconds: float) -> None:
         self.time += seconds
 
+    def begin_run(self, elapsed: float) -> None:
+        pass
+
     def begin_iteration(self) -> None:
         pass
 

@@ -8,7 +8,7 @@ import argparse
 from collections.abc import Sequence
 
 from .. import __version__
-from . import checkpoints, cluster, coordination, data, delay, device, logs, sparse, switching, training
+from . import checkpoints, cluster, coordination, data, delay, device, logs, sparse, stragglers, switching, training
 from .coordination import FOR_THE_STATE_SERVER
 from .modes import MODES, NETWORKS, SPARSE, Group
 from .switching import switch_schedule
@@ -37,6 +37,7 @@ GROUPS: tuple[Group, ...] = (
     coordination,
     delay,
     switching,
+    stragglers,
     sparse,
     cluster,
 )

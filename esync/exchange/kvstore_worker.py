@@ -7,6 +7,7 @@ size is all it takes.
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -40,6 +41,7 @@ class KVStoreExchange(Exchange):
         round_timeout: seconds to wait for the servers and the other workers in one exchange.
         lease: seconds of silence after which the servers go on without a worker; infinite: they wait for it, or for
             its replacement.
+        hold: called before a payload, a poll or the request for a model leaves; may wait.
     """
 
     def __init__(
@@ -50,9 +52,10 @@ class KVStoreExchange(Exchange):
         start_timeout: float = config.START_TIMEOUT,
         round_timeout: float = config.ROUND_TIMEOUT,
         lease: float = math.inf,
+        hold: Callable[[], None] = lambda: None,
     ) -> None:
         self._service = service
-        self.line = Line(cluster, watchdog, start_timeout, round_timeout, lease)
+        self.line = Line(cluster, watchdog, start_timeout, round_timeout, lease, hold)
         self.rank, self.workers = self.line.rank, self.line.workers
         self.exchanges = 0
         self.replacement = False
@@ -113,6 +116,7 @@ class KVStoreExchange(Exchange):
     def start(self, payload: Payload, model: Model) -> "PendingExchange":
         """Push the payload and its commit; see `Exchange.start`."""
         begun = time.perf_counter()
+        self.line.hold()
         self.line.sequence += 1
         pushed = [0] * self.line.servers
         for bucket in self._layout.buckets:
@@ -187,6 +191,7 @@ class KVStoreExchange(Exchange):
 
     def pull(self, model: Model, statistics: bool) -> None:
         """Pull this worker's model, with or without the statistics."""
+        self.line.hold()
         with self.line.patience("the model from"):
             self._buckets.pull(model, self._channel, statistics)
 

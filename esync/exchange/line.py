@@ -26,6 +26,7 @@ class Line:
         start_timeout: seconds to wait for the other processes of the cluster to appear.
         round_timeout: seconds to wait for the servers and the other workers in one exchange.
         lease: seconds of silence after which the servers go on without a worker; infinite: they wait.
+        hold: called before a payload, a poll or the request for a model leaves; may wait.
 
     Attributes:
         store: MXNet's key store.
@@ -35,12 +36,19 @@ class Line:
         nonce: a number of this process only.
         sequence: number of the exchange under way, from 1.
         lease: as given.
+        hold: as given.
     """
 
     def __init__(
-        self, cluster: Cluster, watchdog: Watchdog, start_timeout: float, round_timeout: float, lease: float
+        self,
+        cluster: Cluster,
+        watchdog: Watchdog,
+        start_timeout: float,
+        round_timeout: float,
+        lease: float,
+        hold: Callable[[], None] = lambda: None,
     ) -> None:
-        self.lease = lease
+        self.lease, self.hold = lease, hold
         self._watchdog, self._round_timeout = watchdog, round_timeout
         # Buckets are this project's own way of cutting arrays; MXNet must not split them once more.
         os.environ["MXNET_KVSTORE_BIGARRAY_BOUND"] = str(2**31 - 1)
@@ -114,6 +122,7 @@ class Line:
             JobAbortedError: some worker has ended the run because it failed.
             SlotLostError: this process has been declared dead.
         """
+        self.hold()
         with self.patience("the status of"):
             self.store.pull(shard, self._status_array)
             packed = self._status_array.asnumpy()

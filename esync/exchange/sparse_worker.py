@@ -83,6 +83,7 @@ class SparseExchange(KVStoreExchange):
     def start(self, payload: Payload, model: Model) -> PendingExchange:
         """Push the pieces of the step, and the commit; see `Exchange.start`."""
         begun = time.perf_counter()
+        self.line.hold()
         self.line.sequence += 1
         assert payload.step is not None, "a sparse exchange takes a sparse step"
         with self.line.patience("a sparse message to"):

@@ -10,9 +10,11 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, ValidationError, field_validator
 
 from .. import config
+from ..straggle import Spell
 from . import flags
 from .fields import Device, HostName, Port, Section, Variables, Word, error, unknown
 from .modelled import DeviceBehaviour, Network, ServerCost, Simulation, StateServerCost
+from .stragglers import Straggle, spells
 from .yaml_text import DescriptionError, Place, dotted, load
 
 
@@ -65,7 +67,13 @@ class Worker(Section):
     count: int = Field(default=1, ge=1, le=config.MAX_WORKERS)
     step_time: float | None = Field(None, gt=0)  # seconds of one iteration, where it stands for a slower device
     threads: int | None = Field(None, ge=1)  # of its computations on the CPU
+    straggle: list[Straggle] = Field(default_factory=list)  # when it is a straggler on purpose
     simulate: DeviceBehaviour = Field(default_factory=DeviceBehaviour)
+
+    @property
+    def spells(self) -> tuple[Spell, ...]:
+        """When it is a straggler, one after the other."""
+        return spells(self.straggle)
 
     def machines(self) -> list["Worker"]:
         """One entry for each machine."""

@@ -17,6 +17,7 @@ CHOSEN_BY_LAUNCH = {
     "gpu": "the device of each worker",
     "state_server_ip": "the section state_server",
     "state_server_port": "the section state_server",
+    "straggle": "the field straggle of each worker",
 }
 
 #: A flag on the command line, and those of the description that would contradict it.

@@ -195,6 +195,8 @@ def _worker_settings(worker: Worker, settings: flags.Settings) -> flags.Settings
     own["gpu"] = _gpu(worker.device)
     if worker.step_time is not None:
         own["step_time"] = worker.step_time
+    if worker.spells:
+        own["straggle"] = worker.spells
     return {**settings, **own}
 
 

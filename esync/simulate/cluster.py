@@ -101,6 +101,7 @@ def _worker(rank: int, worker: Worker, device_folder: str, folder: Path) -> Work
         speed=behaviour.speed,
         pauses=[Pause(pause.at, pause.lasting, pause.every) for pause in behaviour.pauses],
         trace=trace,
+        spells=worker.spells,
     )
     crashes = tuple((crash.at, crash.restart_after) for crash in behaviour.crashes)
     return WorkerModel(rank, worker.host, device_folder, device, crashes)

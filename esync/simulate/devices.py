@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..device import Device
+from ..straggle import COMPUTE, Spell, Straggler
 from .engine import Engine
 
 #: Name in a cluster description → draws factors with mean 1 and the given relative standard deviation.
@@ -47,6 +48,7 @@ class DeviceModel:
         speed: (from that second on, this speed); 1 before the first.
         pauses: when nothing is computed.
         trace: seconds of measured iterations, repeated when they are over; takes the place of step_time and jitter.
+        spells: when its worker is a straggler on purpose.
     """
 
     step_time: float
@@ -55,6 +57,7 @@ class DeviceModel:
     speed: Sequence[tuple[float, float]] = ()
     pauses: Sequence[Pause] = ()
     trace: Sequence[float] = field(default=())
+    spells: Sequence[Spell] = ()
 
     @property
     def mean(self) -> float:
@@ -146,6 +149,7 @@ class SimulatedDevice(Device):
         seed: of its jitter.
 
     Attributes:
+        straggler: tells how much longer things take.
         step_time: seconds of an iteration on average.
         iterations: how many have ended.
         computing: seconds that they took.
@@ -154,6 +158,7 @@ class SimulatedDevice(Device):
 
     def __init__(self, engine: Engine, model: DeviceModel, seed: Sequence[int]) -> None:
         self._engine = engine
+        self.straggler = Straggler(model.spells, self.now)
         self._works = model.works(seed)
         self._next: float | None = None  # work that was drawn already
         self._constant = not (model.jitter or model.trace)
@@ -163,6 +168,10 @@ class SimulatedDevice(Device):
         self.computing = 0.0
         self.overruns = 0
         self._begun = 0.0
+
+    def begin_run(self, elapsed: float) -> None:
+        """See `Device`."""
+        self.straggler.begin(elapsed)
 
     def now(self) -> float:
         """This worker's virtual clock."""
@@ -179,7 +188,7 @@ class SimulatedDevice(Device):
     def end_iteration(self) -> float:
         """Let the time of one iteration pass."""
         begun, now = self._begun, self._engine.now
-        ended = self._pace.ends(begun, self._work())
+        ended = self._ends(begun, self._work())
         self._engine.pass_time(max(0.0, ended - now))
         self.iterations += 1
         self.computing += ended - begun
@@ -189,7 +198,7 @@ class SimulatedDevice(Device):
         """Do so many iterations at most, one after the other, each of which ends before `until`; seconds of each."""
         begun = ended = self._engine.now
         taken: Sequence[float]
-        if self._constant and self._pace.steady:
+        if self._constant and self._pace.steady and not self.straggler.ever:
             step = self.step_time
             count = int(min(most, max(0.0, (until - begun) / step) if until < math.inf else most))
             while count and begun + count * step >= until:
@@ -199,7 +208,7 @@ class SimulatedDevice(Device):
             each: list[float] = []
             while len(each) < most:
                 work = self._work()
-                next_end = self._pace.ends(ended, work)
+                next_end = self._ends(ended, work)
                 if next_end >= until:
                     self._next = work
                     break
@@ -212,6 +221,10 @@ class SimulatedDevice(Device):
             self.computing += ended - begun
             self._begun = self._engine.now
         return taken
+
+    def _ends(self, begun: float, work: float) -> float:
+        """When an iteration ends that was begun then."""
+        return self._pace.ends(begun, work) + self.straggler.delay(COMPUTE, begun)
 
     def _work(self) -> float:
         work, self._next = self._next, None

@@ -25,6 +25,7 @@ from ..exchange.ledger import Limits
 from ..exchange.pending import LONGEST_PAUSE
 from ..exchange.resumption import Offers
 from ..exchange.takeover import exchanges_behind, in_round
+from ..straggle import NETWORK, Straggler
 from .pending import Delivery, PendingExchange
 from .pulling import Pull
 from .servers import ServerNode, Sizes
@@ -43,10 +44,20 @@ class SimulatedExchange(Exchange):
         host: where this worker runs.
         rank: its slot.
         owner: to whom its transfers belong, see `network.Transfer`.
+        straggler: tells how much later its messages leave; None: they never do.
     """
 
-    def __init__(self, service: Service, side: ServerSide, host: str, rank: int, owner: object) -> None:
+    def __init__(
+        self,
+        service: Service,
+        side: ServerSide,
+        host: str,
+        rank: int,
+        owner: object,
+        straggler: Straggler | None = None,
+    ) -> None:
         self._service, self.side, self.host, self.owner = service, side, host, owner
+        self._straggler = straggler
         self.rank, self.workers = rank, side.slots
         self.replacement, self.exchanges = False, 0
         self.job, self.resume_at = 0, -1  # no checkpoints are written here
@@ -143,10 +154,12 @@ class SimulatedExchange(Exchange):
         """Send the payload and its commit; see `Exchange.start`."""
         side, engine = self.side, self.side.engine
         self.sequence += 1
+        begun = engine.now
+        engine.pass_time(self.held(begun))
         pushes: list[list[tuple[int, np.ndarray]]] = [[] for _ in side.nodes]
         for bucket, values in self._buckets(wire.PAYLOAD, payload.values, payload.statistics):
             pushes[bucket.shard].append((self.layout.key(bucket, self.channel), values))
-        pending = PendingExchange(self, model, payload.statistics is not None, self.sequence, engine.now)
+        pending = PendingExchange(self, model, payload.statistics is not None, self.sequence, begun, engine.now)
         side.waiting[self.rank] = pending
         plain = int(payload.statistics is None)
         for node in side.nodes:
@@ -212,6 +225,10 @@ class SimulatedExchange(Exchange):
     def pull(self, statistics: bool, wake: Callable[[Any], None]) -> Pull:
         """A pull of this worker's model that has not begun yet."""
         return Pull(self, self.channel, statistics, wake)
+
+    def held(self, at: float) -> float:
+        """Seconds by which what this worker sends at that time leaves later."""
+        return 0.0 if self._straggler is None else self._straggler.delay(NETWORK, at)
 
     def round_trip(self, node: ServerNode) -> float:
         """Seconds of a look at the status of a server."""

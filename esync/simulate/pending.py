@@ -36,13 +36,22 @@ class Delivery:
 
 
 class PendingExchange:
-    """The handle of an exchange."""
+    """The handle of an exchange.
+
+    Args:
+        exchange: of the worker.
+        model: where the new one is put.
+        statistics: whether they are exchanged, too.
+        sequence: number of the exchange.
+        begun: when it began.
+        sent: when the payload left, and polling began.
+    """
 
     def __init__(
-        self, exchange: "SimulatedExchange", model: Model, statistics: bool, sequence: int, begun: float
+        self, exchange: "SimulatedExchange", model: Model, statistics: bool, sequence: int, begun: float, sent: float
     ) -> None:
         self._exchange, self._model, self._statistics = exchange, model, statistics
-        self._sequence, self._begun = sequence, begun
+        self._sequence, self._begun, self._sent = sequence, begun, sent
         self._noticed = math.inf  # when the worker learns that the servers have used its payload
         self._wake: Callable[[Any], None] | None = None  # of the worker, where it waits
         self._pull: Pull | None = None
@@ -62,7 +71,7 @@ class PendingExchange:
                 return False
         noticed = 0.0
         for node in exchange.side.nodes:
-            at, polls = noticed_at(self._begun, time, exchange.round_trip(node))
+            at, polls = noticed_at(self._sent, time, exchange.round_trip(node), exchange.held(time))
             noticed = max(noticed, at)
             exchange.polled(node, polls)
         self._noticed = noticed
@@ -107,7 +116,7 @@ class PendingExchange:
         exchange = self._exchange
         assert self._wake is not None
         self._pull = exchange.pull(self._statistics, self._wake)
-        self._pull.begin(at, self._look_again)
+        self._pull.begin(at + exchange.held(at), self._look_again)
 
     def _look_again(self) -> bool:
         """The request has come to the first server: how things stand, and whether the model will be wanted."""
@@ -125,12 +134,13 @@ class PendingExchange:
         return True
 
 
-def noticed_at(begun: float, used: float, round_trip: float) -> tuple[float, int]:
+def noticed_at(begun: float, used: float, round_trip: float, held: float = 0.0) -> tuple[float, int]:
     """When a worker that polls the status learns what happened at `used`, and by how many polls.
 
-    All in seconds; it has polled since `begun`.
+    All in seconds; it has polled since `begun`, and each poll has left `held` later.
     """
-    first, step = _polls(round_trip)
+    first, step = _polls(round_trip + held)
+    begun += held / 2  # the way there takes held + round_trip / 2, of which _polls reckons with half of both
     passed = used - begun
     if passed <= first[-1]:
         index = bisect_left(first, passed)

@@ -28,7 +28,9 @@ class SparseSimulatedExchange(SimulatedExchange):
         """Send the pieces of the step, and the commit."""
         side, engine = self.side, self.side.engine
         self.sequence += 1
-        pending = PendingExchange(self, model, False, self.sequence, engine.now)
+        begun = engine.now
+        engine.pass_time(self.held(begun))
+        pending = PendingExchange(self, model, False, self.sequence, begun, engine.now)
         side.waiting[self.rank] = pending
         assert payload.step is not None, "a sparse exchange takes a sparse step"
         for node in side.nodes:

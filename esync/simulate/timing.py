@@ -110,6 +110,7 @@ class TimedTrainer(Standing):
                 limits=self._limits,
             )
         )
+        self.world.device.begin_run(self.elapsed)
         self.world.device.begin_iteration()
 
     def step(self, batch_size: int) -> None:

@@ -109,7 +109,8 @@ class SimulatedWorld:
             from .sparse import SparseSimulatedExchange
 
             kind = SparseSimulatedExchange
-        exchange = kind(service, self._side, self._worker.host, self._worker.rank, self)
+        straggler = self.simulated.straggler
+        exchange = kind(service, self._side, self._worker.host, self._worker.rank, self, straggler)
         self.connections.append(exchange)
         return exchange
 
