@@ -67,7 +67,7 @@ def test_a_real_and_a_modelled_device_take_as_long():
     def run_ahead():
         ahead = SimulatedDevice(engine, DeviceModel(1.0, spells=SPELLS), (0,))
         ahead.begin_run(0.0)
-        taken["ahead"] = [seconds - engine.now for seconds in ()] or list(ahead.iterate(18, float("inf")))
+        taken["ahead"] = list(ahead.iterate(18, float("inf")))
 
     engine = Engine()
     engine.spawn("w", run_ahead)
