@@ -6,7 +6,7 @@ carries it under the project's own name.)
 """
 
 # --- training -------------------------------------------------------------------------------------------------
-MODE = "esync"  # esync, sync, async, sync-switch, local, dgs, gd-async, dgc-async
+MODE = "esync"  # esync, sync, async, sync-switch, local-sgd, diloco, local, dgs, gd-async, dgc-async
 NETWORK = "resnet18-v1"
 DATASET = "fashion-mnist"
 BATCH_SIZE = 64  # samples of one iteration on one device
@@ -19,6 +19,14 @@ WEIGHT_DECAY = 0.0
 LEARNING_RATE = 1e-3  # modes sync, async and local
 LEARNING_RATE_LOCAL = LEARNING_RATE  # mode esync, the local optimizer
 LEARNING_RATE_GLOBAL = 1.0  # mode esync, scales the mean model update
+
+# --- the mean of the workers' model updates -----------------------------------------------------------------------
+WEIGHTINGS = ("uniform", "samples", "normalized")  # plain mean; by samples; FedNova
+WEIGHTING = "uniform"
+OUTER_MOMENTUM = 0.0  # Nesterov's, on the mean update; 0: none
+LOCAL_ITERATIONS = 10  # modes local-sgd and diloco: of every worker in every round
+DILOCO_GLOBAL_LR = 0.7  # as its authors found best, as the next one
+DILOCO_OUTER_MOMENTUM = 0.9
 
 # --- delay compensation (DC-ASGD) ---------------------------------------------------------------------------------
 DCASGD_LAMBDA = 0.04  # strength of the compensation

@@ -22,7 +22,7 @@ class Step:
 
     Attributes:
         learning_rate: multiplies the mean gradient, or the mean model update (ESync's global learning rate ε).
-        momentum: of the heavy-ball velocity that the server keeps; 0 keeps none.
+        momentum: of the velocity that the server keeps; 0 keeps none.
         weight_decay: adds `weight_decay · weights` to the gradient.
         sent: the weights that this worker was sent last; only rules that compensate delay look at it.
     """
@@ -69,6 +69,17 @@ def add_mean_update(weights: Array, update: Array, state: None, step: Step) -> t
     return weights + step.learning_rate * update, state
 
 
+def outer_nesterov(weights: Array, update: Array, velocity: Array | None, step: Step) -> tuple[Array, Array | None]:
+    """Nesterov's momentum on the mean update (DiLoCo, arXiv 2311.08105; SlowMo, ICLR 2020, has the plain kind).
+
+    v ← momentum·v + mean(Δ);  w ← w + ε·(mean(Δ) + momentum·v). With momentum 0 it is `add_mean_update`.
+    """
+    if not step.momentum:
+        return weights + step.learning_rate * update, None
+    velocity = 1 * update if velocity is None else step.momentum * velocity + update
+    return weights + step.learning_rate * (update + step.momentum * velocity), velocity
+
+
 def replace_by_mean(weights: Array, mean: Array, state: None, step: Step) -> tuple[Array, None]:
     """Batch-norm statistics: the mean over the workers as it is, whatever the learning rate."""
     return 1 * mean, state  # a copy, made by arithmetic
@@ -102,7 +113,7 @@ class DelayCompensatedSGD:
 
 
 #: How many vectors a rule may remember, each as long as the weights; 0 where it is not named here.
-STATE_VECTORS = {"sgd": 1, "momentum_sgd": 1, "delay_compensated_sgd": 2}
+STATE_VECTORS = {"sgd": 1, "momentum_sgd": 1, "outer_nesterov": 1, "delay_compensated_sgd": 2}
 
 
 def take_apart(state: Any) -> list[Array | None]:
@@ -122,6 +133,7 @@ RULES: dict[str, Callable[..., Rule]] = {
     "sgd": lambda: sgd,
     "momentum_sgd": lambda: momentum_sgd,
     "add_mean_update": lambda: add_mean_update,
+    "outer_nesterov": lambda: outer_nesterov,
     "delay_compensated_sgd": DelayCompensatedSGD,
 }
 

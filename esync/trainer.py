@@ -31,18 +31,18 @@ class Trainer(Standing, GluonTrainer):
     workers is taken here; `kvstore`, `compression_params` and `update_on_kvstore` stay as they are, None, because the
     exchange is this project's own; and weights begin as rank 0's on all workers.
 
-    Where the optimizer runs depends on the algorithm. "esync" and "local" take any Gluon optimizer, run it on the
-    worker and keep its state across exchanges. "gd-async", "dgc-async" and "dgs" take "sgd" with the same options, and
-    do its step on the worker, sparsely. "sync", "async" and "dcasgd" send gradients to servers that do SGD: they
-    take the optimizer "sgd" with learning_rate, momentum, wd and lr_scheduler, all of them carried along with every
-    gradient, so that set_learning_rate and schedules reach the server.
+    Where the optimizer runs depends on the algorithm. "esync", "local-sgd", "diloco" and "local" take any Gluon
+    optimizer, run it on the worker and keep its state across exchanges. "gd-async", "dgc-async" and "dgs" take "sgd"
+    with the same options, and do its step on the worker, sparsely. "sync", "async" and "dcasgd" send gradients to
+    servers that do SGD: they take the optimizer "sgd" with learning_rate, momentum, wd and lr_scheduler, all of them
+    carried along with every gradient, so that set_learning_rate and schedules reach the server.
 
     Args:
         params: net.collect_params(), or a dict or list of parameters, on one device.
         optimizer: name or mx.optimizer.Optimizer.
         optimizer_params: keyword arguments of the optimizer, where it is a name.
-        algorithm: "esync", "sync", "async", "dcasgd", "gd-async", "dgc-async", "dgs", "local", or an object from
-            `esync.algorithms` with its options.
+        algorithm: a name in `esync.algorithms.ALGORITHMS` ("esync", "sync", "local", …), or an object from there with
+            its options.
         limits: what ends the run, for all workers; `finished` tells.
         agreement: more that must be the same on all workers, name → value (a string or a number); differences are
             reported by name at the start.

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import __version__, config, priority, program, progress
-from .arguments import build_parser, parse, switch_schedule
+from .arguments import MEANS, build_parser, parse, switch_schedule
 from .environment import ROLES, Cluster, state_server_address
 from .errors import ExpectedError
 from .watchdog import Watchdog
@@ -80,7 +80,7 @@ def choose_device(options: argparse.Namespace) -> tuple[Any, str]:
 
 def choose_algorithm(options: argparse.Namespace) -> "Algorithm":
     """The algorithm that the flags describe."""
-    from .algorithms import ASGD, DCASGD, DGS, SSGD, DGCAsync, ESync, GDAsync, Local, SyncSwitch
+    from .algorithms import ASGD, DCASGD, DGS, SSGD, DGCAsync, DiLoCo, ESync, GDAsync, Local, LocalSGD, SyncSwitch
 
     if options.mode == "esync":
         return ESync(
@@ -91,7 +91,12 @@ def choose_algorithm(options: argparse.Namespace) -> "Algorithm":
             options.slowest_iterations,
             options.query_mode,
             options.job,
+            options.outer_momentum,
+            options.weighting,
         )
+    if options.mode in ("local-sgd", "diloco"):
+        kind = DiLoCo if options.mode == "diloco" else LocalSGD
+        return kind(options.local_iterations, options.global_lr, options.outer_momentum, options.weighting)
     if options.mode == "sync-switch":
         return SyncSwitch(switch_schedule(options), options.batch_size, options.lr_decay)
     if options.mode == "async" and options.use_dcasgd:
@@ -173,7 +178,7 @@ def make_trainer(
         known = ", ".join(sorted(mx.optimizer.Optimizer.opt_registry))
         raise ExpectedError(f"--optimizer {options.optimizer!r} is not known to Gluon; known: {known}")
     settings = {
-        "learning_rate": options.local_lr if options.mode == "esync" else options.learning_rate,
+        "learning_rate": options.local_lr if options.mode in MEANS else options.learning_rate,
         "wd": options.weight_decay,
         # The learning rates of the command line multiply the sum over the batch: undo the division in `step`.
         "rescale_grad": options.batch_size,
@@ -187,6 +192,10 @@ def make_trainer(
         "seed": options.seed,
         "global learning rate": options.global_lr,
     }
+    if options.outer_momentum:
+        agreement["outer momentum"] = options.outer_momentum
+    if options.weighting != config.WEIGHTING:
+        agreement["weighting"] = options.weighting
     if options.mode == "sync-switch":
         agreement |= {"batch size": options.batch_size, "schedule": str(switch_schedule(options))}
         agreement["decay of the learning rate"] = str(options.lr_decay)
@@ -391,14 +400,15 @@ def run_facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]
         "rank": trainer.rank,
         "workers": trainer.workers,
         "mode": trainer.algorithm.name,
-        "learning_rate": options.local_lr if options.mode == "esync" else options.learning_rate,
-        "global_lr": options.global_lr if options.mode == "esync" else None,
+        "learning_rate": options.local_lr if options.mode in MEANS else options.learning_rate,
+        "global_lr": options.global_lr if options.mode in MEANS else None,
         "slowest_iterations": options.slowest_iterations if options.mode == "esync" else None,
         "query_mode": options.query_mode if options.mode == "esync" else None,
         "parameters": trainer.replica.size,
         "model_bytes": 4 * trainer.replica.size,
         "started": time.time(),
         **({"switch_order": plan.order, "bsp_share": plan.bsp_share} if plan is not None else {}),
+        **({"weighting": options.weighting, "outer_momentum": options.outer_momentum} if options.mode in MEANS else {}),
         **{flag: getattr(options, flag) for flag in flags},
     }
 

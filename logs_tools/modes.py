@@ -36,6 +36,8 @@ class Mode:
 #: In the order in which tables and figures show them. The file names are those of the published implementation.
 MODES: tuple[Mode, ...] = (
     Mode("esync", "ESync", "ESync"),
+    Mode("local-sgd", "Local-SGD", "Local SGD"),
+    Mode("diloco", "DiLoCo", "DiLoCo"),
     Mode("sync", "Sync", BASELINE),
     Mode("async", "Async", "ASGD"),
     Mode("dcasgd", "DCASGD", "DC-ASGD"),
@@ -44,6 +46,8 @@ MODES: tuple[Mode, ...] = (
     Mode("dgc-async", "DGC-Async", "DGC-async"),
     Mode("dgs", "DGS", "DGS"),
     Mode("esync-niid", "ESync-Non-IID", "ESync", iid=False),
+    Mode("local-sgd-niid", "Local-SGD-Non-IID", "Local SGD", iid=False),
+    Mode("diloco-niid", "DiLoCo-Non-IID", "DiLoCo", iid=False),
     Mode("sync-niid", "Sync-Non-IID", BASELINE, iid=False),
     Mode("async-niid", "Async-Non-IID", "ASGD", iid=False),
     Mode("dcasgd-niid", "DCASGD-Non-IID", "DC-ASGD", iid=False),

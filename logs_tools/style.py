@@ -1,7 +1,7 @@
 """How an algorithm looks in every figure.
 
 One colour, one line style and one marker per algorithm (the palette of Okabe and Ito, which colour-blind readers can
-tell apart). A run whose emulation was not valid is grey and says why.
+tell apart, as far as it goes). A run whose emulation was not valid is grey and says why.
 """
 
 from typing import Any
@@ -13,21 +13,43 @@ from logs_tools.modes import STANDALONE
 
 COLOURS = {
     "ESync": "#0072B2",
+    "Local SGD": "#56B4E9",
+    "DiLoCo": "#882255",
     "SSGD": "#E69F00",
     "ASGD": "#009E73",
     "DC-ASGD": "#CC79A7",
     "Sync-Switch": "#D55E00",
+    "GD-async": "#B2A800",
+    "DGC-async": "#7A4B1E",
+    "DGS": "#F0E442",
     STANDALONE: "#000000",
 }
 LINES = {
     "ESync": "-",
+    "Local SGD": (0, (6, 1)),
+    "DiLoCo": (0, (4, 1, 1, 1)),
     "SSGD": "--",
     "ASGD": "-.",
     "DC-ASGD": (0, (5, 1, 1, 1, 1, 1)),
     "Sync-Switch": (0, (8, 2)),
+    "GD-async": (0, (2, 1)),
+    "DGC-async": (0, (2, 2)),
+    "DGS": (0, (3, 1, 1, 1, 1, 1, 1, 1)),
     STANDALONE: ":",
 }
-MARKERS = {"ESync": "o", "SSGD": "s", "ASGD": "^", "DC-ASGD": "D", "Sync-Switch": "P", STANDALONE: "v"}
+MARKERS = {
+    "ESync": "o",
+    "Local SGD": "<",
+    "DiLoCo": ">",
+    "SSGD": "s",
+    "ASGD": "^",
+    "DC-ASGD": "D",
+    "Sync-Switch": "P",
+    "GD-async": "X",
+    "DGC-async": "h",
+    "DGS": "*",
+    STANDALONE: "v",
+}
 INVALID = "#9A9A9A"
 LEGEND = "#555555"  # of what a legend explains for all algorithms at once
 NON_IID_HATCH = "///"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from esync import config
-from esync.algorithms import ALGORITHMS, ASGD, DCASGD, SSGD, ESync, Hyper, Local, make
+from esync.algorithms import ALGORITHMS, ASGD, DCASGD, SSGD, DiLoCo, ESync, Hyper, Local, LocalSGD, make
 from esync.exchange import Result, Service
 from esync.exchange.ledger import Limits
 
@@ -70,6 +70,8 @@ def test_algorithms_and_protocol_need_no_mxnet():
             ),
         ),
         (ESync(local_iterations=1), Service("add_mean_update", synchronous=True)),
+        (LocalSGD(), Service("add_mean_update", synchronous=True)),
+        (DiLoCo(weighting="samples"), Service("outer_nesterov", synchronous=True, weighting="samples")),
     ],
 )
 def test_what_the_servers_are_asked_for(algorithm, service):
@@ -134,6 +136,27 @@ def test_stop_abort_and_close_are_passed_on(kind):
     algorithm.close()
     assert world.made.log[:3] == ["stop", ("abort", "the loss is NaN"), "close"]
     assert world.made.log[3:] == (["no more questions"] if kind is ESync else [])
+
+
+# --- local SGD and DiLoCo -------------------------------------------------------------------------------------------
+
+
+def test_diloco_exchanges_after_its_local_iterations_with_the_outer_momentum():
+    world, algorithm = World(answers=[([3, 4], False, True)]), DiLoCo(2, global_lr=0.7, outer_momentum=0.9)
+    world.start(algorithm)
+    world.step(algorithm, [1, 0])
+    assert not algorithm.exchanged
+    world.step(algorithm, [1, 1])
+    assert algorithm.exchanged
+    assert world.made.sent == [Sent([2.0, 1.0], [5.0], 8, 0.7, 0.9, 0.0)]
+    assert not world.addresses  # nobody has asked for a state server
+
+
+@pytest.mark.parametrize("options", [{"outer_momentum": 1.0}, {"outer_momentum": -0.1}, {"weighting": "fair"}])
+def test_what_makes_no_sense_is_refused_by_name(options):
+    (name,) = options
+    with pytest.raises(ValueError, match=f"{name} is"):
+        DiLoCo(**options)
 
 
 # --- SSGD, ASGD, DC-ASGD --------------------------------------------------------------------------------------------

@@ -173,21 +173,23 @@ def test_a_bad_value_is_named_with_what_was_expected(capsys, arguments, said):
 #: flag with a value, the modes where it makes sense
 OF_SOME_MODES = [
     (["--learning-rate", "0.1"], {"sync", "async", "local", "dgs", "dgc-async", "gd-async"}),
-    (["--momentum", "0.1"], {"esync", "sync", "async", "local", "dgs", "dgc-async"}),
+    (["--momentum", "0.1"], {"esync", "diloco", "sync", "async", "local", "dgs", "dgc-async"}),
+    (["--weighting", "normalized"], {"esync", "diloco"}),
+    (["--outer-momentum", "0.5"], {"esync", "diloco"}),
     (["--sparse-ratio", "0.1"], {"dgs", "dgc-async", "gd-async"}),
     (["--secondary-ratio", "0.1"], {"dgs", "dgc-async", "gd-async"}),
     (["--sparse-values", "float16"], {"dgs", "dgc-async", "gd-async"}),
     (["--dgc-clip", "1"], {"dgc-async"}),
     (["--dgc-warm-up", "100"], {"dgc-async"}),
-    (["--checkpoint-dir", "x"], {"esync", "sync", "async", "local"}),
-    (["--local-lr", "0.1"], {"esync"}),
-    (["--global-lr", "0.1"], {"esync"}),
+    (["--checkpoint-dir", "x"], {"esync", "diloco", "sync", "async", "local"}),
+    (["--local-lr", "0.1"], {"esync", "diloco"}),
+    (["--global-lr", "0.1"], {"esync", "diloco"}),
     (["--use-dcasgd", "1"], {"async"}),
     (["--dcasgd-lambda", "0.1"], {"async"}),
     (["--dcasgd-adaptive"], {"async"}),
     (["--state-server-ip", "x"], {"esync"}),
     (["--state-server-port", "1"], {"esync"}),
-    (["--local-iterations", "2"], {"esync"}),
+    (["--local-iterations", "2"], {"esync", "diloco"}),
     (["--epsilon", "auto"], {"esync"}),
     (["--slowest-iterations", "2"], {"esync"}),
     (["--query-mode", "delayed-ack"], {"esync"}),
@@ -196,7 +198,7 @@ OF_SOME_MODES = [
 
 
 @pytest.mark.parametrize(("arguments", "modes"), OF_SOME_MODES)
-@pytest.mark.parametrize("mode", ["esync", "sync", "async", "local", "dgs", "dgc-async", "gd-async"])
+@pytest.mark.parametrize("mode", ["esync", "diloco", "sync", "async", "local", "dgs", "dgc-async", "gd-async"])
 def test_a_flag_that_makes_no_sense_with_the_mode_is_an_error(capsys, arguments, modes, mode):
     more = ["--use-dcasgd", "1"] if "dcasgd" in arguments[0] and mode == "async" else []
     if mode in modes:
@@ -205,6 +207,18 @@ def test_a_flag_that_makes_no_sense_with_the_mode_is_an_error(capsys, arguments,
     message = refused(capsys, "--mode", mode, *arguments)
     assert f"{arguments[0]} makes no sense with --mode {mode}" in message
     assert all(right in message for right in modes)
+
+
+def test_modes_with_defaults_of_their_own():
+    assert options("--mode", "local-sgd").local_iterations == config.LOCAL_ITERATIONS
+    diloco = options("--mode", "diloco", "--local-iterations", "7")
+    assert (diloco.local_iterations, diloco.global_lr, diloco.outer_momentum) == (
+        7,
+        config.DILOCO_GLOBAL_LR,
+        config.DILOCO_OUTER_MOMENTUM,
+    )
+    assert options("--mode", "diloco", "--global-lr", str(config.LEARNING_RATE_GLOBAL)).global_lr == 1.0
+    assert options("--mode", "esync").local_iterations is None
 
 
 def test_a_default_value_that_was_typed_counts_as_given(capsys):

@@ -6,7 +6,17 @@ from hypothesis.extra.numpy import arrays
 
 from esync import config
 from esync.engine import mx
-from esync.rules import RULES, DelayCompensatedSGD, Step, add_mean_update, make_rule, momentum_sgd, replace_by_mean, sgd
+from esync.rules import (
+    RULES,
+    DelayCompensatedSGD,
+    Step,
+    add_mean_update,
+    make_rule,
+    momentum_sgd,
+    outer_nesterov,
+    replace_by_mean,
+    sgd,
+)
 
 #: Makes an array of the kind that the rules are to be run on.
 KINDS = [pytest.param(np.float32, id="numpy"), pytest.param(lambda values: mx.nd.array(values), id="mxnet")]
@@ -169,7 +179,14 @@ def name(rule) -> str:
     return getattr(rule, "__name__", str(rule))  # str of a function differs from process to process
 
 
-EVERY_RULE = [sgd, add_mean_update, replace_by_mean, DelayCompensatedSGD(0.5, False), DelayCompensatedSGD(0.5, True)]
+EVERY_RULE = [
+    sgd,
+    add_mean_update,
+    outer_nesterov,
+    replace_by_mean,
+    DelayCompensatedSGD(0.5, False),
+    DelayCompensatedSGD(0.5, True),
+]
 
 
 @pytest.mark.parametrize("rule", EVERY_RULE, ids=name)

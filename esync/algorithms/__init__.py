@@ -7,9 +7,11 @@ from .base import Algorithm, Hyper, NoPast, Surroundings, World
 from .dcasgd import DCASGD
 from .dgc_async import DGCAsync
 from .dgs import DGS
+from .diloco import DiLoCo
 from .esync import ESync
 from .gd_async import GDAsync
 from .local import Local
+from .local_sgd import LocalSGD
 from .ssgd import SSGD
 from .switch_schedule import Schedule
 from .sync_switch import SyncSwitch
@@ -22,10 +24,12 @@ __all__ = [
     "SSGD",
     "Algorithm",
     "DGCAsync",
+    "DiLoCo",
     "ESync",
     "GDAsync",
     "Hyper",
     "Local",
+    "LocalSGD",
     "NoPast",
     "Schedule",
     "Surroundings",
@@ -36,7 +40,7 @@ __all__ = [
 
 #: Name → makes the algorithm with its default options.
 ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
-    each.name: each for each in (ESync, SSGD, ASGD, DCASGD, SyncSwitch, GDAsync, DGCAsync, DGS, Local)
+    each.name: each for each in (ESync, LocalSGD, DiLoCo, SSGD, ASGD, DCASGD, SyncSwitch, GDAsync, DGCAsync, DGS, Local)
 }
 
 

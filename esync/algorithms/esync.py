@@ -8,6 +8,7 @@ from ..coordination import Coordination, Decision
 from ..exchange import Payload, Result, Service
 from ..handles import Handle
 from ..measure import CHECK_READY, COMPUTE, GLOBAL_UPDATE, LOCAL_UPDATE
+from ..weighting import check
 from .base import Algorithm, Surroundings
 
 
@@ -23,6 +24,8 @@ class ESync(Algorithm):
         query_mode: "blocking" waits for every answer of the state server; "delayed-ack" trains on meanwhile, and gives
             the iteration in flight up when READY arrives (paper, section 4.2).
         job: name of the training on the state server.
+        outer_momentum: of Nesterov's momentum on the mean update; 0: none.
+        weighting: how much each worker counts in the mean, see `weighting`.
     """
 
     name = "esync"
@@ -37,6 +40,8 @@ class ESync(Algorithm):
         slowest_iterations: int = config.SLOWEST_ITERATIONS,
         query_mode: str = config.QUERY_MODE,
         job: str = config.JOB,
+        outer_momentum: float = config.OUTER_MOMENTUM,
+        weighting: str = config.WEIGHTING,
     ) -> None:
         super().__init__()
         if local_iterations is not None and local_iterations < 1:
@@ -45,7 +50,11 @@ class ESync(Algorithm):
             raise ValueError(f"epsilon is {epsilon!r}, but should be a number of seconds or 'auto'")
         if query_mode not in config.QUERY_MODES:
             raise ValueError(f"query_mode is {query_mode!r}, but should be one of {', '.join(config.QUERY_MODES)}")
+        if not 0 <= outer_momentum < 1:
+            raise ValueError(f"outer_momentum is {outer_momentum}, but should be 0 or more, and below 1")
         self.global_lr = global_lr
+        self.outer_momentum = outer_momentum
+        self._weighting = check(weighting)
         self._fixed = local_iterations
         self._address = state_server
         self._epsilon = None if isinstance(epsilon, str) else epsilon
@@ -67,7 +76,8 @@ class ESync(Algorithm):
         """Connect, begin with the common model, and tell the state server what is known of this device's speed."""
         super().start(surroundings)
         self.replica.keep_anchor()
-        exchange = self._join(Service(rule="add_mean_update", synchronous=True))
+        rule = "outer_nesterov" if self.outer_momentum else "add_mean_update"
+        exchange = self._join(Service(rule, synchronous=True, weighting=self._weighting))
         if self._fixed is None:
             world = surroundings.world
             self._coordination = world.coordination(self._address, exchange.rank, self._job, self._delayed)
@@ -157,7 +167,7 @@ class ESync(Algorithm):
         with self.recorder.phase(GLOBAL_UPDATE):
             replica = self.replica
             replica.open()
-            payload = Payload(replica.update(), replica.statistics, self._samples, self.global_lr)
+            payload = Payload(replica.update(), replica.statistics, self._samples, self.global_lr, self.outer_momentum)
             result = self.exchange.start(payload, replica).wait()
             replica.close()
         self._count(result)

@@ -8,14 +8,28 @@ import argparse
 from collections.abc import Sequence
 
 from .. import __version__
-from . import checkpoints, cluster, coordination, data, delay, device, logs, sparse, stragglers, switching, training
+from . import (
+    checkpoints,
+    cluster,
+    coordination,
+    data,
+    delay,
+    device,
+    logs,
+    means,
+    sparse,
+    stragglers,
+    switching,
+    training,
+)
 from .coordination import FOR_THE_STATE_SERVER
-from .modes import MODES, NETWORKS, SPARSE, Group
+from .modes import MEANS, MODES, NETWORKS, SPARSE, Group
 from .switching import switch_schedule
 from .values import count
 
 __all__ = [
     "FOR_THE_STATE_SERVER",
+    "MEANS",
     "MODES",
     "MODES_OF",
     "NETWORKS",
@@ -35,6 +49,7 @@ GROUPS: tuple[Group, ...] = (
     logs,
     checkpoints,
     coordination,
+    means,
     delay,
     switching,
     stragglers,

@@ -4,11 +4,11 @@ import argparse
 from collections.abc import Mapping
 
 from .. import config
-from .modes import SPARSE
+from .modes import MEANS, SPARSE
 from .values import positive
 
 MODES_OF: Mapping[str, tuple[str, ...]] = {
-    "elastic": ("esync", "sync", "async", *SPARSE),
+    "elastic": (*MEANS, "sync", "async", *SPARSE),
 }
 
 

@@ -4,12 +4,13 @@ import argparse
 from collections.abc import Mapping
 
 from .. import config
+from .modes import MEANS
 from .values import count, epsilon, job, port
 
 MODES_OF: Mapping[str, tuple[str, ...]] = {
     "state_server_ip": ("esync",),
     "state_server_port": ("esync",),
-    "local_iterations": ("esync",),
+    "local_iterations": MEANS,
     "epsilon": ("esync",),
     "slowest_iterations": ("esync",),
     "query_mode": ("esync",),
@@ -51,7 +52,12 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         default=config.SLOWEST_ITERATIONS,
         help="local iterations of the slowest device per round (default: %(default)s)",
     )
-    add("--local-iterations", type=count, help="that many in every round, without a state server")
+    add(
+        "--local-iterations",
+        type=count,
+        help="that many in every round, without a state server "
+        f"(default of modes local-sgd and diloco: {config.LOCAL_ITERATIONS})",
+    )
 
 
 def check(options: argparse.Namespace, typed: set[str]) -> None:

@@ -21,7 +21,9 @@ NETWORKS = (
 )
 #: Asynchronous modes whose messages are sparse.
 SPARSE = ("gd-async", "dgc-async", "dgs")
-MODES = ("esync", "sync", "async", "sync-switch", "local", *SPARSE)
+#: Modes whose workers exchange model updates, of which the mean is taken.
+MEANS = ("esync", "local-sgd", "diloco")
+MODES = (*MEANS, "sync", "async", "sync-switch", "local", *SPARSE)
 DENSE = tuple(mode for mode in MODES if mode not in SPARSE)
 
 

@@ -4,14 +4,14 @@ import argparse
 from collections.abc import Mapping
 
 from .. import config
-from .modes import MODES, NETWORKS, SPARSE
+from .modes import MEANS, MODES, NETWORKS, SPARSE
 from .values import accuracy, count, index, not_negative, positive
 
 MODES_OF: Mapping[str, tuple[str, ...]] = {
     "momentum": tuple(mode for mode in MODES if mode != "gd-async"),
     "learning_rate": ("sync", "async", "sync-switch", "local", *SPARSE),
-    "local_lr": ("esync",),
-    "global_lr": ("esync",),
+    "local_lr": MEANS,
+    "global_lr": MEANS,
 }
 
 
@@ -33,7 +33,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     add(
         "--optimizer",
         default=config.OPTIMIZER,
-        help="a Gluon optimizer; modes other than esync and local take sgd only (default: %(default)s)",
+        help="a Gluon optimizer; modes that send gradients take sgd only (default: %(default)s)",
     )
     add(
         "--momentum",
@@ -50,7 +50,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--learning-rate",
         type=positive,
         default=config.LEARNING_RATE,
-        help="all modes but esync; sync-switch takes it times the number of workers while it is "
+        help=f"all modes but {', '.join(MEANS)}; sync-switch takes it times the number of workers while it is "
         "synchronous (default: %(default)s)",
     )
     add(
@@ -58,14 +58,15 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--local-lr",
         type=positive,
         default=config.LEARNING_RATE_LOCAL,
-        help="mode esync: of the local optimizer (default: %(default)s)",
+        help=f"modes {', '.join(MEANS)}: of the local optimizer (default: %(default)s)",
     )
     add(
         "-gl",
         "--global-lr",
         type=positive,
         default=config.LEARNING_RATE_GLOBAL,
-        help="mode esync: scales the mean model update (default: %(default)s)",
+        help=f"the same modes: scales the mean model update (default: %(default)s; mode diloco: "
+        f"{config.DILOCO_GLOBAL_LR})",
     )
 
     end = parser.add_argument_group("end of the run", "Any of them ends it cleanly, on all workers.")

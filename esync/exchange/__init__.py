@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from .. import config
 from ..errors import ExpectedError
 from ..handles import Handle
 from ..sparse import Sparse
@@ -51,6 +52,7 @@ class Service:
         options: of the rule.
         private: every worker gets an answer of its own, and the rule is told what that worker was sent last.
         sparse: messages are sparse both ways, see `sparse_server.SparseServer`, which `options` are for; no rule then.
+        weighting: how much each worker counts in a mean, see `weighting`.
     """
 
     rule: str
@@ -58,6 +60,7 @@ class Service:
     options: dict[str, Any] = field(default_factory=dict)
     private: bool = False
     sparse: bool = False
+    weighting: str = config.WEIGHTING
 
 
 @dataclass(frozen=True)

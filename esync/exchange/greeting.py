@@ -10,7 +10,7 @@ import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from .. import __version__
+from .. import __version__, config
 from . import Service, wire
 from .layout import Layout
 from .ledger import Limits
@@ -69,6 +69,7 @@ class Greeting:
         synchronous: whether rounds wait for every worker.
         private: whether every worker gets an answer of its own.
         sparse: whether messages are sparse both ways.
+        weighting: how much each worker counts in a mean.
         limits: what ends the run.
         agreement: whatever else must be the same on all workers; name → value, both shown when they differ.
         lease: seconds of silence after which the servers go on without a worker; infinite: they wait.
@@ -89,6 +90,7 @@ class Greeting:
     synchronous: bool
     private: bool
     sparse: bool = False
+    weighting: str = config.WEIGHTING
     limits: Limits = field(default_factory=Limits)
     agreement: dict[str, Any] = field(default_factory=dict)
     lease: float = math.inf
@@ -107,6 +109,7 @@ class Greeting:
             synchronous=service.synchronous,
             private=service.private,
             sparse=service.sparse,
+            weighting=service.weighting,
             **fields,
         )
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..rules import Rule, Step, put_together, replace_by_mean, take_apart
+from ..weighting import UNIFORM, check, divisor, factor, of_statistics
 from . import wire
 from .inbox import Array, HostMemory, Inbox, Memory, RankOrderedSum
 from .layout import Bucket, Layout
@@ -51,8 +52,9 @@ class ParameterServer:
         rule: what is done to the weights (statistics are always replaced by their mean).
         private: every worker gets an answer of its own, in its own channel, and the rule is told what that worker was
             sent last (`Step.sent`).
-        memory: where arrays are staged and added up.
         clock: seconds, monotonic.
+        memory: where arrays are staged and added up.
+        weighting: how much each worker counts in the mean of a round.
     """
 
     def __init__(
@@ -63,12 +65,15 @@ class ParameterServer:
         private: bool,
         clock: Callable[[], float],
         memory: Memory | None = None,
+        weighting: str = UNIFORM,
     ) -> None:
         self.layout = layout
         self.ledger = ledger
         self.memory = memory if memory is not None else HostMemory()
         self._rule = rule
         self._private = private
+        # For weights, and for statistics: a payload is multiplied as it arrives, the sum divided once it is whole.
+        self._weightings = (check(weighting), of_statistics(weighting))
         self._clock = clock
         self._inbox = Inbox(self.memory)
         self._sum = RankOrderedSum(self.memory)
@@ -222,7 +227,9 @@ class ParameterServer:
         if self.ledger.finished:
             self._inbox.discard(rank)
         elif self.ledger.together(message):
-            self._sum.put(rank, self._inbox.take(rank), self.ledger.member)
+            payload = self._inbox.take(rank)
+            self._weigh(payload, int(message["samples"]))
+            self._sum.put(rank, payload, self.ledger.member)
         self._apply(due)
         self._publish_status()
 
@@ -232,10 +239,11 @@ class ParameterServer:
             return
         messages = {rank: self.ledger.pending[rank].message for rank in ranks}
         if self.ledger.together(messages[ranks[0]]):
-            count = len(self._sum)
             total = self._sum.finish()
+            samples = [int(message["samples"]) for message in messages.values()]
+            divisors = [divisor(weighting, samples) for weighting in self._weightings]
             for index in total:
-                total[index] /= count
+                total[index] /= divisors[self.layout.buckets[index].statistics]
             self._update(total, messages[ranks[0]], ranks)
             self._sum.clear()
         else:
@@ -244,6 +252,13 @@ class ParameterServer:
                 self._update(payload, messages[rank], [rank])
                 self.memory.release(payload.values())
         self.ledger.applied(ranks, self._clock())
+
+    def _weigh(self, payload: dict[int, Array], samples: int) -> None:
+        """Multiply a payload by what it counts in the mean."""
+        factors = [factor(weighting, samples) for weighting in self._weightings]
+        for index, values in payload.items():
+            if (own := factors[self.layout.buckets[index].statistics]) != 1:
+                values *= own
 
     def _update(self, values: dict[int, Array], message: Any, ranks: list[int]) -> None:
         """Run the rule on every bucket and put the result where it is pulled from."""

@@ -32,4 +32,4 @@ def serve(greeting: Greeting, shard: int, clock: Callable[[], float], memory: Me
 
         return SparseServer(layout, ledger, shard, clock, **greeting.options)
     rule = make_rule(greeting.rule, greeting.options)
-    return ParameterServer(layout, ledger, rule, greeting.private, clock, memory)
+    return ParameterServer(layout, ledger, rule, greeting.private, clock, memory, greeting.weighting)

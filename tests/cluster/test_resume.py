@@ -13,7 +13,7 @@ from .resuming_worker import Plan
 
 ROUNDS, KILLED = 10, 8  # checkpoints after rounds 3, 6 and 9
 MODES: dict[str, tuple[int, int, dict[str, Any]]] = {  # workers, servers, plan
-    "esync": (1, 1, {"algorithm": "esync", "options": {"local_iterations": 3}}),
+    "esync": (1, 1, {"algorithm": "esync", "options": {"local_iterations": 3, "outer_momentum": 0.5}}),
     "sync, several workers and servers": (2, 2, {"algorithm": "sync"}),
     "dcasgd": (1, 1, {"algorithm": "dcasgd", "options": {"strength": 5.0, "adaptive": True}}),
 }

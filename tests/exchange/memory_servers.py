@@ -65,6 +65,7 @@ class MemoryServers:
         private: bool = False,
         limits: Limits | None = None,
         joined: bool = True,
+        weighting: str = "uniform",
     ) -> None:
         self.workers, self.private, self.clock = workers, private, Clock()
         self.layout = Layout(len(weights), len(statistics), servers, bucket_elements)
@@ -73,7 +74,7 @@ class MemoryServers:
         for _ in range(servers):
             ledger = Ledger(workers, synchronous, limits or Limits())
             self.nodes.append(
-                Node(ParameterServer(self.layout, ledger, rule, private, self.clock, memory=HostMemory()))
+                Node(ParameterServer(self.layout, ledger, rule, private, self.clock, HostMemory(), weighting))
             )
         for shard in range(servers):
             self.deliver(Push(shard, self.layout.status_key(shard), np.zeros(self.elements, np.float32)))

@@ -283,6 +283,11 @@ def test_the_computing_ratio_shows_each_device_of_each_run() -> None:
     assert len(labels) == 13  # the last is the other cluster's
 
 
+def test_every_algorithm_has_a_style() -> None:
+    methods = {mode.method for mode in BY_FOLDER.values()}
+    assert methods == set(style.COLOURS) == set(style.LINES) == set(style.MARKERS)
+
+
 def test_colours_differ_between_algorithms() -> None:
     colours = [*style.COLOURS.values(), style.INVALID]
     assert not any(same_color(a, b) for i, a in enumerate(colours) for b in colours[:i])

@@ -66,3 +66,25 @@ def test_evaluation_takes_virtual_time_and_its_accuracy_is_real():
     assert [each.time for each in simulation.accuracies] == pytest.approx([0.4, 1.6, 2.0])
     assert all(0 <= each.accuracy <= 1 for each in simulation.accuracies)
     assert numerics.gradients == 5
+
+
+def test_weighting_and_outer_momentum_reach_the_modelled_servers():
+    two = cluster(0.1, 0.5)
+    found = {
+        words: trained(two, "--mode=esync", *words, rounds=2)
+        for words in ((), ("--weighting=samples",), ("--weighting=normalized",), ("--outer-momentum=0.9",))
+    }
+    for weights in found.values():
+        np.testing.assert_array_equal(weights[0], weights[1])
+    assert len({weights[0].tobytes() for weights in found.values()}) == 4
+    (plain, _), (uniform, _) = found[()], trained(two, "--weighting=uniform", "--outer-momentum=0", rounds=2)
+    assert plain.tobytes() == uniform.tobytes()
+
+
+def test_diloco_is_local_sgd_with_momentum():
+    words = ("--local-iterations=2", "--global-lr=1")
+    local = trained(cluster(0.1, 0.2), "--mode=local-sgd", *words)
+    diloco = trained(cluster(0.2, 0.1), "--mode=diloco", "--outer-momentum=0", *words)
+    np.testing.assert_array_equal(local[0], diloco[0])  # speeds do not matter either
+    moved = trained(cluster(0.1, 0.2), "--mode=diloco", *words)
+    assert np.abs(moved[0] - local[0]).max() > 0

@@ -1,0 +1,51 @@
+"""Flags of the mean of the workers' model updates: how much each counts in it, and the outer optimizer's momentum."""
+
+import argparse
+import math
+from collections.abc import Mapping
+
+from .. import config
+from .modes import MEANS
+from .values import number
+
+MODES_OF: Mapping[str, tuple[str, ...]] = {
+    "weighting": MEANS,
+    "outer_momentum": MEANS,
+}
+
+#: Mode → flag → its default there, where it is another one than elsewhere.
+DEFAULTS: Mapping[str, Mapping[str, float | int]] = {
+    "local-sgd": {"local_iterations": config.LOCAL_ITERATIONS},
+    "diloco": {
+        "local_iterations": config.LOCAL_ITERATIONS,
+        "global_lr": config.DILOCO_GLOBAL_LR,
+        "outer_momentum": config.DILOCO_OUTER_MOMENTUM,
+    },
+}
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    means = parser.add_argument_group(f"mean of the model updates (modes {', '.join(MEANS)})")
+    add = means.add_argument
+    add(
+        "--weighting",
+        choices=config.WEIGHTINGS,
+        default=config.WEIGHTING,
+        help="how much each worker counts: all the same, by its samples, or each update divided by what was computed "
+        "for it (FedNova) (default: %(default)s)",
+    )
+    add(
+        "--outer-momentum",
+        type=number(float, 0, "a number of 0 or more, below 1", most=math.nextafter(1, 0)),
+        default=config.OUTER_MOMENTUM,
+        help=f"of Nesterov's momentum on the mean update (default: {config.OUTER_MOMENTUM}; mode diloco: "
+        f"{config.DILOCO_OUTER_MOMENTUM})",
+    )
+
+
+def check(options: argparse.Namespace, typed: set[str]) -> None:
+    """Some modes have defaults of their own."""
+    for name, value in DEFAULTS.get(options.mode, {}).items():
+        if name not in typed:
+            setattr(options, name, value)
