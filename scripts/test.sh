@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Style, types and tests, with all the set-up they need: scripts/test.sh [--long] [pytest's own arguments]
-# --long also runs the suites that take many minutes.
+# --long also runs the suites that take many minutes. As many tests at a time as there are cores, four at most; -n 0: one.
 set -euo pipefail
 . "$(dirname "$0")/setup.sh" cpu,dev
 
@@ -33,4 +33,5 @@ ruff format --check .
 echo "== types"
 mypy
 echo "== tests"
-pytest -m "$marker" "$@"
+cores=$(nproc)
+pytest -m "$marker" -n $((cores < 4 ? cores : 4)) --dist worksteal "$@"
