@@ -193,7 +193,6 @@ OF_SOME_MODES = [
     (["--epsilon", "auto"], {"esync"}),
     (["--slowest-iterations", "2"], {"esync"}),
     (["--query-mode", "delayed-ack"], {"esync"}),
-    (["--job", "mine"], {"esync"}),
 ]
 
 
@@ -207,6 +206,11 @@ def test_a_flag_that_makes_no_sense_with_the_mode_is_an_error(capsys, arguments,
     message = refused(capsys, "--mode", mode, *arguments)
     assert f"{arguments[0]} makes no sense with --mode {mode}" in message
     assert all(right in message for right in modes)
+
+
+@pytest.mark.parametrize("mode", ["esync", "sync", "dgs"])
+def test_a_training_of_any_mode_may_have_a_name(mode):
+    assert options("--mode", mode, "--job", "mine").job == "mine"
 
 
 def test_modes_with_defaults_of_their_own():

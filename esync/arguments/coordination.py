@@ -14,7 +14,6 @@ MODES_OF: Mapping[str, tuple[str, ...]] = {
     "epsilon": ("esync",),
     "slowest_iterations": ("esync",),
     "query_mode": ("esync",),
-    "job": ("esync",),
 }
 
 #: Flags for the state server, which is not asked where the number of local iterations is fixed.
@@ -33,7 +32,13 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         default=int(config.STATE_SERVER_PORT),
         help="(default: %(default)s)",
     )
-    add("--job", type=job, default=config.JOB, help="name of this training on the state server (default: %(default)s)")
+    add(
+        "--job",
+        type=job,
+        default=config.JOB,
+        help="name of this training on the state server; all modes report there where ESYNC_STATE_SERVER names it "
+        "(default: %(default)s)",
+    )
     add(
         "--query-mode",
         choices=config.QUERY_MODES,
