@@ -53,6 +53,9 @@ DGC_CLIP = 0.0  # largest norm of a gradient; 0: no limit
 DGC_WARM_UP = 0  # exchanges over which DGC's ratio falls to its final value …
 DGC_WARM_UP_STAGES = 4  # … in that many steps
 
+# --- compression of synchronous exchanges -------------------------------------------------------------------------
+COMPRESSION = "none"  # fp16, 2bit, topk:RATIO
+
 # --- data -----------------------------------------------------------------------------------------------------
 DATA_DIRS = ("data", "/usr/share/datasets")  # the first that holds a folder fashion-mnist is used
 PARTITION = "uniform"  # uniform, contiguous, class, dirichlet:ALPHA

@@ -93,16 +93,18 @@ def choose_algorithm(options: argparse.Namespace) -> "Algorithm":
             options.job,
             options.outer_momentum,
             options.weighting,
+            options.compression,
         )
     if options.mode in ("local-sgd", "diloco"):
         kind = DiLoCo if options.mode == "diloco" else LocalSGD
-        return kind(options.local_iterations, options.global_lr, options.outer_momentum, options.weighting)
+        means = options.outer_momentum, options.weighting, options.compression
+        return kind(options.local_iterations, options.global_lr, *means)
     if options.mode == "sync-switch":
         return SyncSwitch(switch_schedule(options), options.batch_size, options.lr_decay)
     if options.mode == "async" and options.use_dcasgd:
         return DCASGD(options.dcasgd_lambda, options.dcasgd_adaptive)
     if options.mode == "sync":
-        return SSGD()
+        return SSGD(options.compression)
     sparse = {
         "ratio": options.sparse_ratio,
         "secondary_ratio": options.secondary_ratio,

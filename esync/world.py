@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from . import config
+from .compression import NONE
 from .coordination import Coordination
 from .device import Device, RealDevice
 from .environment import Cluster, state_server_address, take_role
@@ -54,6 +55,10 @@ class RealWorld:
             from .exchange.sparse_worker import SparseExchange  # compiles its inner loops
 
             kind = SparseExchange
+        elif service.compression != NONE:
+            from .exchange.compressed_worker import CompressedExchange  # the same
+
+            kind = CompressedExchange
 
         take_role("worker")
         cluster = Cluster.from_environment()

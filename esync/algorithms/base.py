@@ -7,10 +7,11 @@ The same object therefore runs on a real cluster and on a modelled one.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from .. import config
+from ..compression import Compression
 from ..coordination import Coordination
 from ..device import Device
 from ..exchange import NO_OFFERS, Exchange, Model, Result, Service, Source
@@ -134,6 +135,7 @@ class Algorithm(ABC):
         server_sgd: whether the optimizer is the server's SGD instead of a local one.
         has_momentum: whether the method can use one.
         in_checkpoints: whether a run can go on from a checkpoint.
+        compression: of the messages that carry weights.
         float32_only: whether the weights have to be float32, because both sides add the same numbers to them.
         synchronous: whether all workers end their rounds together.
         exchange_phase: the name of an exchange in the log files.
@@ -148,6 +150,7 @@ class Algorithm(ABC):
     server_sgd = False
     has_momentum = True
     in_checkpoints = True
+    compression = Compression()
     float32_only = False
     synchronous: bool = True
     exchange_phase = ""
@@ -210,6 +213,8 @@ class Algorithm(ABC):
     def _join(self, service: Service) -> Exchange:
         """Connect to the other workers."""
         surroundings, replica = self.surroundings, self.replica
+        if self.compression:
+            service = replace(service, compression=str(self.compression), tensors=list(replica.weights.sizes))
         exchange = surroundings.world.exchange(service)
         self.exchange = exchange
         offers = surroundings.past.offers(exchange.rank, exchange.workers)

@@ -18,5 +18,6 @@ class DiLoCo(LocalSGD):
         global_lr: float = config.DILOCO_GLOBAL_LR,
         outer_momentum: float = config.DILOCO_OUTER_MOMENTUM,
         weighting: str = config.WEIGHTING,
+        compression: str = config.COMPRESSION,
     ) -> None:
-        super().__init__(local_iterations, global_lr, outer_momentum, weighting)
+        super().__init__(local_iterations, global_lr, outer_momentum, weighting, compression)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from .. import config
+from ..compression import Compression
 from ..coordination import Coordination, Decision
 from ..exchange import Payload, Result, Service
 from ..handles import Handle
@@ -26,6 +27,7 @@ class ESync(Algorithm):
         job: name of the training on the state server.
         outer_momentum: of Nesterov's momentum on the mean update; 0: none.
         weighting: how much each worker counts in the mean, see `weighting`.
+        compression: of the exchanges: "none", "fp16", "2bit" or "topk:RATIO", see docs/compression.md.
     """
 
     name = "esync"
@@ -42,6 +44,7 @@ class ESync(Algorithm):
         job: str = config.JOB,
         outer_momentum: float = config.OUTER_MOMENTUM,
         weighting: str = config.WEIGHTING,
+        compression: str = config.COMPRESSION,
     ) -> None:
         super().__init__()
         if local_iterations is not None and local_iterations < 1:
@@ -52,6 +55,8 @@ class ESync(Algorithm):
             raise ValueError(f"query_mode is {query_mode!r}, but should be one of {', '.join(config.QUERY_MODES)}")
         if not 0 <= outer_momentum < 1:
             raise ValueError(f"outer_momentum is {outer_momentum}, but should be 0 or more, and below 1")
+        self.compression = Compression.parse(compression)
+        self.in_checkpoints = not self.compression
         self.global_lr = global_lr
         self.outer_momentum = outer_momentum
         self._weighting = check(weighting)

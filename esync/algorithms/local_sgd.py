@@ -15,6 +15,7 @@ class LocalSGD(ESync):
         global_lr: ε.
         outer_momentum: of Nesterov's momentum on the mean update.
         weighting: how much each worker counts in the mean, see `weighting`.
+        compression: of the exchanges, as in `ESync`.
     """
 
     name = "local-sgd"
@@ -25,5 +26,8 @@ class LocalSGD(ESync):
         global_lr: float = config.LEARNING_RATE_GLOBAL,
         outer_momentum: float = config.OUTER_MOMENTUM,
         weighting: str = config.WEIGHTING,
+        compression: str = config.COMPRESSION,
     ) -> None:
-        super().__init__(global_lr, local_iterations, outer_momentum=outer_momentum, weighting=weighting)
+        super().__init__(
+            global_lr, local_iterations, outer_momentum=outer_momentum, weighting=weighting, compression=compression
+        )

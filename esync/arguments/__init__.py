@@ -11,6 +11,7 @@ from .. import __version__
 from . import (
     checkpoints,
     cluster,
+    compression,
     coordination,
     data,
     delay,
@@ -54,6 +55,7 @@ GROUPS: tuple[Group, ...] = (
     switching,
     stragglers,
     sparse,
+    compression,
     cluster,
 )
 #: Flags that make sense in some modes only; given in another one they are an error.

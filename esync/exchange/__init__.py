@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .. import config
+from ..compression import NONE
 from ..errors import ExpectedError
 from ..handles import Handle
 from ..sparse import Sparse
@@ -53,6 +54,8 @@ class Service:
         private: every worker gets an answer of its own, and the rule is told what that worker was sent last.
         sparse: messages are sparse both ways, see `sparse_server.SparseServer`, which `options` are for; no rule then.
         weighting: how much each worker counts in a mean, see `weighting`.
+        compression: of the weights' messages, as `compression.Compression` writes it; synchronous services only.
+        tensors: sizes of the tensors that the weights consist of, where compression is told of them.
     """
 
     rule: str
@@ -61,6 +64,8 @@ class Service:
     private: bool = False
     sparse: bool = False
     weighting: str = config.WEIGHTING
+    compression: str = NONE
+    tensors: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ class Buckets:
     def fill(self, bucket: Bucket, kind: int, source: Source) -> None:
         """Read a bucket's values from a source and stamp them."""
         self._stamp(bucket, kind)
-        source.read(bucket.start, bucket.stop, self._values(bucket))
+        source.read(bucket.start, bucket.stop, self.values(bucket))
 
     def push(self, bucket: Bucket, channel: int) -> None:
         """Send a bucket; does not wait."""
@@ -52,18 +52,19 @@ class Buckets:
         self.push_all(channel)
         mx.nd.waitall()
 
-    def pull(self, model: Model, channel: int, statistics: bool) -> None:
-        """Pull the model, with or without the statistics; hand it on bucket by bucket as it arrives."""
-        buckets = [bucket for bucket in self._layout.buckets if statistics or not bucket.statistics]
+    def pull(self, model: Model, channel: int, statistics: bool, weights: bool = True) -> None:
+        """Pull the model, or the statistics or the weights alone; hand it on bucket by bucket as it arrives."""
+        buckets = [bucket for bucket in self._layout.buckets if (statistics if bucket.statistics else weights)]
         for bucket in buckets:
             self._line.store.pull(self._layout.key(bucket, channel), self._arrays[bucket.index])
         for bucket in buckets:
             self._arrays[bucket.index].wait_to_read()
-            model.write(bucket.statistics, bucket.start, self._values(bucket))
+            model.write(bucket.statistics, bucket.start, self.values(bucket))
 
     def _stamp(self, bucket: Bucket, kind: int) -> None:
         line = self._line
         wire.stamp(self._buffers[bucket.index], kind, line.rank, line.nonce, line.sequence, bucket.index)
 
-    def _values(self, bucket: Bucket) -> np.ndarray:
+    def values(self, bucket: Bucket) -> np.ndarray:
+        """The values of a bucket that were filled in or pulled last; the buffer's own memory."""
         return self._buffers[bucket.index][wire.HEADER_ELEMENTS :]

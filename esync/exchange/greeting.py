@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from .. import __version__, config
+from ..compression import NONE
 from . import Service, wire
 from .layout import Layout
 from .ledger import Limits
@@ -70,6 +71,8 @@ class Greeting:
         private: whether every worker gets an answer of its own.
         sparse: whether messages are sparse both ways.
         weighting: how much each worker counts in a mean.
+        compression: of the weights' messages.
+        tensors: sizes of the tensors that the weights consist of, where the server has to know.
         limits: what ends the run.
         agreement: whatever else must be the same on all workers; name → value, both shown when they differ.
         lease: seconds of silence after which the servers go on without a worker; infinite: they wait.
@@ -91,6 +94,8 @@ class Greeting:
     private: bool
     sparse: bool = False
     weighting: str = config.WEIGHTING
+    compression: str = NONE
+    tensors: list[int] = field(default_factory=list)
     limits: Limits = field(default_factory=Limits)
     agreement: dict[str, Any] = field(default_factory=dict)
     lease: float = math.inf
@@ -110,6 +115,8 @@ class Greeting:
             private=service.private,
             sparse=service.sparse,
             weighting=service.weighting,
+            compression=service.compression,
+            tensors=service.tensors,
             **fields,
         )
 

@@ -7,7 +7,7 @@ size is all it takes.
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -119,12 +119,8 @@ class KVStoreExchange(Exchange):
         self.line.hold()
         self.line.sequence += 1
         pushed = [0] * self.line.servers
-        for bucket in self._layout.buckets:
-            source = payload.statistics if bucket.statistics else payload.values
-            if source is not None:
-                self._buckets.fill(bucket, wire.PAYLOAD, source)
-                self._buckets.push(bucket, self._channel)
-                pushed[bucket.shard] += 1
+        for shard in self._push(payload):
+            pushed[shard] += 1
         for shard in range(self.line.servers):
             self.line.say_to(
                 shard,
@@ -196,6 +192,15 @@ class KVStoreExchange(Exchange):
             self._buckets.pull(model, self._channel, statistics)
 
     # --- helpers ---------------------------------------------------------------------------------------------------
+
+    def _push(self, payload: Payload) -> Iterator[int]:
+        """Push a payload bucket by bucket; the server of each."""
+        for bucket in self._layout.buckets:
+            source = payload.statistics if bucket.statistics else payload.values
+            if source is not None:
+                self._buckets.fill(bucket, wire.PAYLOAD, source)
+                self._buckets.push(bucket, self._channel)
+                yield bucket.shard
 
     @property
     def _channel(self) -> int:

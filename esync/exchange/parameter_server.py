@@ -228,7 +228,7 @@ class ParameterServer:
             self._inbox.discard(rank)
         elif self.ledger.together(message):
             payload = self._inbox.take(rank)
-            self._weigh(payload, int(message["samples"]))
+            self._weigh(rank, payload, int(message["samples"]))
             self._sum.put(rank, payload, self.ledger.member)
         self._apply(due)
         self._publish_status()
@@ -253,8 +253,8 @@ class ParameterServer:
                 self.memory.release(payload.values())
         self.ledger.applied(ranks, self._clock())
 
-    def _weigh(self, payload: dict[int, Array], samples: int) -> None:
-        """Multiply a payload by what it counts in the mean."""
+    def _weigh(self, rank: int, payload: dict[int, Array], samples: int) -> None:
+        """Multiply a payload of a worker by what it counts in the mean."""
         factors = [factor(weighting, samples) for weighting in self._weightings]
         for index, values in payload.items():
             if (own := factors[self.layout.buckets[index].statistics]) != 1:

@@ -4,10 +4,12 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
+from ..compression import Compression
 from ..rules import make_rule
 from .greeting import Greeting
 from .inbox import Memory
 from .ledger import Ledger
+from .packing import unpacker_of
 from .parameter_server import ParameterServer
 
 #: The server that decides when the run ends: the one that holds key 0.
@@ -21,7 +23,7 @@ def serve(greeting: Greeting, shard: int, clock: Callable[[], float], memory: Me
         greeting: of the first worker.
         shard: number of this server.
         clock: seconds, monotonic.
-        memory: where it works; None: host memory. Sparse messages are always worked on in host memory.
+        memory: where it works; None: host memory. Sparse and packed messages are always worked on in host memory.
     """
     # Time passes differently on every server: only the first one, which decides when the run ends, looks at it.
     limits = greeting.limits if shard == FIRST else replace(greeting.limits, seconds=math.inf)
@@ -32,4 +34,9 @@ def serve(greeting: Greeting, shard: int, clock: Callable[[], float], memory: Me
 
         return SparseServer(layout, ledger, shard, clock, **greeting.options)
     rule = make_rule(greeting.rule, greeting.options)
+    if compression := Compression.parse(greeting.compression):
+        from .compressed_server import CompressedServer  # compiles its inner loops
+
+        unpacker = unpacker_of(compression, layout, greeting.slots, shard, greeting.tensors)
+        return CompressedServer(layout, ledger, rule, clock, unpacker, greeting.weighting)
     return ParameterServer(layout, ledger, rule, greeting.private, clock, memory, greeting.weighting)

@@ -5,6 +5,7 @@ status also says how long the answer is, and so which pieces it has.
 """
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -30,16 +31,28 @@ class Pieces:
         self._arrays: dict[int, tuple[Any, np.ndarray]] = {}
         self._shown: set[int] = set()
 
-    def push(self, key: int, place: int, values: np.ndarray) -> None:
-        """Send the piece at a place of a message; does not wait."""
-        array, view = self._open(key, values.size)
+    def room(self, key: int, size: int) -> np.ndarray:
+        """Where the values of a piece are to be put before it is sent; nothing of that key is under way then."""
+        return self._open(key, size)[1][wire.HEADER_ELEMENTS :]
+
+    def send(self, key: int, place: int) -> None:
+        """Send what is in the room of the piece at a place of a message; does not wait."""
+        array, view = self._arrays[key]
         self._stamp(view, wire.PAYLOAD, place)
-        view[wire.HEADER_ELEMENTS :] = values
         self._line.store.push(key, array)
         self._shown.add(key)
 
+    def push(self, key: int, place: int, values: np.ndarray) -> None:
+        """Send the piece at a place of a message; does not wait."""
+        self.room(key, values.size)[:] = values
+        self.send(key, place)
+
     def pull(self, wanted: list[tuple[int, int]]) -> list[np.ndarray]:
         """The values of pieces, given their keys and sizes."""
+        return [view[wire.HEADER_ELEMENTS :] for view in self.fetch(wanted)]
+
+    def fetch(self, wanted: list[tuple[int, int]]) -> Iterator[np.ndarray]:
+        """The same with their headers, one by one as they come."""
         arrays = []
         for key, size in wanted:
             array, view = self._open(key, size)
@@ -50,9 +63,9 @@ class Pieces:
                 self._shown.add(key)
             self._line.store.pull(key, array)
             arrays.append((array, view))
-        for array, _ in arrays:
+        for array, view in arrays:
             array.wait_to_read()
-        return [view[wire.HEADER_ELEMENTS :] for _, view in arrays]
+            yield view
 
     def _open(self, key: int, size: int) -> tuple[Any, np.ndarray]:
         """The array of a key. The first value that a server gets for a key is kept without being looked at."""

@@ -28,7 +28,7 @@ from ..exchange.takeover import exchanges_behind, in_round
 from ..straggle import NETWORK, Straggler
 from .pending import Delivery, PendingExchange
 from .pulling import Pull
-from .servers import ServerNode, Sizes
+from .servers import Push, ServerNode, Sizes
 from .serverside import ServerSide
 
 #: A message with nothing in it: here the fields of wire.MESSAGE need not be packed.
@@ -156,21 +156,17 @@ class SimulatedExchange(Exchange):
         self.sequence += 1
         begun = engine.now
         engine.pass_time(self.held(begun))
-        pushes: list[list[tuple[int, np.ndarray]]] = [[] for _ in side.nodes]
-        for bucket, values in self._buckets(wire.PAYLOAD, payload.values, payload.statistics):
-            pushes[bucket.shard].append((self.layout.key(bucket, self.channel), values))
+        pushes = self._pushes(payload)
         pending = PendingExchange(self, model, payload.statistics is not None, self.sequence, begun, engine.now)
         side.waiting[self.rank] = pending
-        plain = int(payload.statistics is None)
         for node in side.nodes:
             message = self._message(
                 wire.COMMIT,
                 buckets=len(pushes[node.shard]),
                 **payload.terms,
             )
-            size = self.sizes.pushed[plain][node.shard]
-            messages = self.sizes.buckets[plain][node.shard] + 1
-            self._send(node, size, messages, Delivery(self, node, pushes[node.shard], message))
+            size, messages = self._amount(node, payload.statistics is not None, pushes[node.shard])
+            self._send(node, size, messages + 1, Delivery(self, node, pushes[node.shard], message))
         return pending
 
     def heartbeat(self) -> None:
@@ -255,6 +251,18 @@ class SimulatedExchange(Exchange):
         return self.layout.buckets if self.side.model is None else []
 
     # --- helpers ------------------------------------------------------------------------------------------------
+
+    def _pushes(self, payload: Payload) -> list[list[Push]]:
+        """What a payload consists of, for each server; nothing where only bytes go over the wire."""
+        pushes: list[list[Push]] = [[] for _ in self.side.nodes]
+        for bucket, values in self._buckets(wire.PAYLOAD, payload.values, payload.statistics):
+            pushes[bucket.shard].append((self.layout.key(bucket, self.channel), values))
+        return pushes
+
+    def _amount(self, node: ServerNode, statistics: bool, pushes: list[Push]) -> tuple[float, int]:
+        """Bytes and messages of a payload to a server, without its commit."""
+        plain = int(not statistics)
+        return self.sizes.pushed[plain][node.shard], self.sizes.buckets[plain][node.shard]
 
     def _buckets(self, kind: int, values: Source | None, statistics: Source | None) -> list[tuple[Bucket, np.ndarray]]:
         """The buckets of a payload as they go over the wire."""

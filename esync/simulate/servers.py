@@ -117,6 +117,10 @@ class ServerNode:
         """What it holds of a bucket right now, as all workers would pull it."""
         return self._stored[self.server.layout.key(bucket)][wire.HEADER_ELEMENTS :]
 
+    def has(self, key: int) -> bool:
+        """Whether it holds anything for a key yet."""
+        return key in self._stored
+
     def stored(self, key: int) -> np.ndarray:
         """What it holds for a key, header included."""
         return self._stored[key]

@@ -40,7 +40,7 @@ class _Vector:
 
     def __init__(self, size: int) -> None:
         self.values = np.zeros(size, np.float32)
-        self.size = size
+        self.size, self.sizes = size, [size]
 
     def read(self, start: int, stop: int, out: np.ndarray) -> None:
         """See `exchange.Source`."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import config
+from ..compression import NONE
 from ..coordination import Coordination
 from ..device import Device
 from ..exchange import Service
@@ -109,6 +110,10 @@ class SimulatedWorld:
             from .sparse import SparseSimulatedExchange
 
             kind = SparseSimulatedExchange
+        elif service.compression != NONE:
+            from .compressed import CompressedSimulatedExchange
+
+            kind = CompressedSimulatedExchange
         straggler = self.simulated.straggler
         exchange = kind(service, self._side, self._worker.host, self._worker.rank, self, straggler)
         self.connections.append(exchange)

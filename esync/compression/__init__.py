@@ -1,0 +1,115 @@
+"""Smaller synchronous exchanges: what `--compression` can be, and what the codecs of its buckets have in common.
+
+Free of MXNet and of the network. "fp16" and "2bit" pack every bucket of a model into a fixed number of bytes
+(`halves`, `ternary`); "topk:RATIO" sends what is largest as sparse messages (`esync.sparse`). Whatever a message does
+not say stays with its sender and goes into the next one (error feedback: Seide et al., Interspeech 2014; in both
+directions: Tang et al., "DoubleSqueeze", ICML 2019).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from ..errors import ExpectedError
+
+#: As `--compression` takes them.
+NONE, FP16, TWO_BIT, TOP_K = "none", "fp16", "2bit", "topk"
+GRAMMAR = f"{NONE}, {FP16}, {TWO_BIT} or {TOP_K}:RATIO"
+
+
+class CompressionError(ExpectedError):
+    """Something cannot be compressed, or a packed bucket cannot be read; the message says why."""
+
+
+@dataclass(frozen=True)
+class Compression:
+    """How the messages of a synchronous exchange are made smaller; false where they are not.
+
+    Attributes:
+        kind: "none", "fp16", "2bit" or "topk".
+        ratio: share of each tensor's values that a worker sends, with "topk".
+    """
+
+    kind: str = NONE
+    ratio: float = 1.0
+
+    @classmethod
+    def parse(cls, text: str) -> "Compression":
+        """Read what the command line says; ValueError says what was expected."""
+        kind, colon, rest = text.partition(":")
+        if kind == TOP_K:
+            try:
+                ratio = float(rest)
+            except ValueError:
+                ratio = 0.0
+            if not 0 < ratio <= 1:
+                raise ValueError(f"{text!r} should be {TOP_K}:RATIO with a share above 0, at most 1")
+            return cls(kind, ratio)
+        if colon or kind not in (NONE, FP16, TWO_BIT):
+            raise ValueError(f"{text!r} should be {GRAMMAR}")
+        return cls(kind)
+
+    def __str__(self) -> str:
+        """As `parse` reads it."""
+        return f"{self.kind}:{self.ratio:g}" if self.kind == TOP_K else self.kind
+
+    def __bool__(self) -> bool:
+        """Whether anything is compressed."""
+        return self.kind != NONE
+
+
+class BucketCodec(Protocol):
+    """Packs the values of one bucket into a fixed number of bytes.
+
+    Attributes:
+        elements: float32 values that a packed bucket takes.
+    """
+
+    elements: int
+
+    def pack(self, values: np.ndarray, packed: np.ndarray) -> None:
+        """Pack values, and leave in them what the packed ones do not say: said + left = given, to the last bit.
+
+        Args:
+            values: float32; changed.
+            packed: `elements` values of float32, written.
+
+        Raises:
+            CompressionError: a value is infinite or not a number; nothing is of any use then.
+        """
+        ...
+
+    def add(self, packed: np.ndarray, target: np.ndarray) -> None:
+        """Add what packed values say to `target` (float32). All who do so get the same bits.
+
+        Raises:
+            CompressionError: no codec of this kind has written them; `target` is as it was.
+        """
+        ...
+
+
+def codec_of(compression: Compression, segments: Sequence[int]) -> BucketCodec:
+    """The codec of a bucket that consists of (parts of) tensors of these sizes; for "fp16" and "2bit"."""
+    if compression.kind == FP16:
+        from .halves import Halves
+
+        return Halves(sum(segments))
+    if compression.kind == TWO_BIT:
+        from .ternary import Ternary
+
+        return Ternary(segments)
+    raise ValueError(f"compression {compression} does not pack buckets")
+
+
+def compile_loops(compression: Compression) -> None:
+    """Compile the inner loops (once on each machine, some seconds), so that no exchange has to wait for that."""
+    codec = codec_of(compression, [8])
+    values, packed = np.ones(8, np.float32), np.zeros(codec.elements, np.float32)
+    codec.pack(values, packed)
+    codec.add(packed, values)
+
+
+#: What a worker says where it has nothing that could be sent.
+NOT_FINITE = "what is to be sent is infinite or not a number: the training has diverged; try a smaller learning rate"

@@ -1,0 +1,89 @@
+"""--compression 2bit: every value becomes +s, 0 or −s, with an s of its own for each tensor of the bucket.
+
+    s of each segment (float32) | codes of each segment, four in a byte, 1: +s, 2: −s, 0: 0; segments begin with a byte
+
+MXNet's own 2-bit compression takes a fixed s and the threshold s for all tensors and all times. Model updates are small
+and differ in size from layer to layer and from epoch to epoch, so s is measured here: three quarters of the mean
+magnitude part what is small from what is large, s is the mean of what is large (as in Li et al., "Ternary Weight
+Networks", 2016, whose threshold is about the same), and each value goes to the nearest of the three.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from . import NOT_FINITE, CompressionError, kernels
+
+#: Of the mean magnitude: what is larger makes s.
+THRESHOLD = 0.75
+#: Significant binary digits of s. What is left of a value is then exact in float32 …
+DIGITS = 8
+#: … as long as no value is larger than that many times s.
+MOST = 2.0**15
+#: Smaller ones are not sent: what arrives is never so small that a processor may take it for zero.
+LEAST = 2.0**-100
+
+
+class Ternary:
+    """Packs a bucket; see `BucketCodec`.
+
+    Args:
+        segments: sizes of the tensors, or parts of tensors, that lie in it one behind the other.
+    """
+
+    def __init__(self, segments: Sequence[int]) -> None:
+        self._segments = list(segments)
+        self._bytes = sum(-(-size // 4) for size in self._segments)
+        self.elements = len(self._segments) + -(-self._bytes // 4)
+
+    def pack(self, values: np.ndarray, packed: np.ndarray) -> None:
+        """See `BucketCodec.pack`."""
+        codes = packed[len(self._segments) :].view(np.uint8)
+        codes[self._bytes :] = 0
+        start, byte = 0, 0
+        scales = [_scale(part) for part in self._parts(values)]
+        for place, (size, scale) in enumerate(zip(self._segments, scales, strict=True)):
+            stop, until = start + size, byte + -(-size // 4)
+            packed[place] = scale
+            if scale:
+                kernels.to_two_bits(values[start:stop], scale, codes[byte:until])
+            else:
+                codes[byte:until] = 0
+            start, byte = stop, until
+
+    def add(self, packed: np.ndarray, target: np.ndarray) -> None:
+        """See `BucketCodec.add`."""
+        count = len(self._segments)
+        scales, codes = packed[:count], packed[count:].view(np.uint8)
+        if packed.size != self.elements or not np.isfinite(scales).all() or (scales < 0).any():
+            raise CompressionError("a bucket of 2-bit values has no valid sizes in front of them")
+        if (codes & (codes >> 1) & 0x55).any():
+            raise CompressionError("a bucket of 2-bit values has some of a kind that there is not")
+        start, byte = 0, 0
+        for size, scale in zip(self._segments, scales, strict=True):
+            stop, until = start + size, byte + -(-size // 4)
+            if scale:
+                kernels.add_two_bits(codes[byte:until], scale, target[start:stop])
+            start, byte = stop, until
+
+    def _parts(self, values: np.ndarray) -> list[np.ndarray]:
+        return np.split(values, np.cumsum(self._segments)[:-1]) if self._segments else []
+
+
+def _scale(values: np.ndarray) -> np.float32:
+    """The s of a segment; 0: nothing is sent of it.
+
+    Raises:
+        CompressionError: a value is not finite.
+    """
+    total = float(kernels.magnitude(values))
+    if not math.isfinite(total):
+        raise CompressionError(NOT_FINITE)
+    if not total:
+        return np.float32(0)
+    scale = float(kernels.mean_above(values, np.float32(THRESHOLD * total / values.size)))
+    largest = float(np.uint32(kernels.largest_bits(values)).view(np.float32))
+    fraction, exponent = math.frexp(max(scale, largest / MOST))
+    scale = math.ldexp(math.ceil(fraction * 2**DIGITS), exponent - DIGITS)
+    return np.float32(scale if scale >= LEAST else 0)

@@ -1,0 +1,161 @@
+"""A parameter server whose workers send packed payloads and get packed answers; see `packing`.
+
+Channel 0 has the common weights, in float32, for workers that come; the exact ones, which the rule works on, are this
+server's own. Statistics go as ever.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ..compression import CompressionError
+from ..rules import Rule
+from ..sparse import SparseError
+from ..weighting import UNIFORM, factor
+from . import wire
+from .inbox import Array, HostMemory, RankOrderedSum
+from .layout import Bucket, Layout
+from .ledger import Ledger
+from .packing import Copies, Unpacker
+from .parameter_server import ParameterServer
+
+
+class CompressedServer(ParameterServer):
+    """One server's share, with packed messages.
+
+    Memory: twice the weights, one more sum of them, and packed payloads on their way in.
+
+    Args:
+        layout: how the model is cut.
+        ledger: the books; synchronous.
+        rule: what is done to the weights.
+        clock: seconds, monotonic.
+        unpacker: the server's half of the packing.
+        weighting: how much each worker counts in the mean of a round.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        ledger: Ledger,
+        rule: Rule,
+        clock: Callable[[], float],
+        unpacker: Unpacker,
+        weighting: str = UNIFORM,
+    ) -> None:
+        memory = HostMemory()
+        super().__init__(layout, ledger, rule, False, clock, memory, weighting)
+        self._unpacker = unpacker
+        self._sum: PackedSum = PackedSum(memory, layout, unpacker)
+        self._rooms: dict[int, np.ndarray] = {}  # key → where its values are stored
+        self._answers: dict[int, tuple[int, int, np.ndarray]] = {}  # key → step, place, values that have no room yet
+
+    def push(self, key: int, received: np.ndarray, stored: np.ndarray) -> None:
+        """See `ParameterServer.push`; keys of packed arrays are dealt with here."""
+        if key < 2 * self.layout.servers or not self._unpacker.holds(key):
+            super().push(key, received, stored)
+            return
+        header = wire.header_of(received)
+        rank, nonce = int(header["rank"]), int(header["nonce"])
+        if self.ledger.failure or not self._is_current(rank, nonce):
+            return
+        self.heard[rank] = self._clock()
+        self._rooms[key] = stored
+        if header["kind"] != wire.PAYLOAD:
+            self._hand_out(key)
+            return
+        self._inbox.put(rank, nonce, int(header["sequence"]), int(header["bucket"]), received[wire.HEADER_ELEMENTS :])
+        if rank in self._arriving:
+            self._on_commit(self._arriving[rank])
+
+    # --- helpers ---------------------------------------------------------------------------------------------------
+
+    def _keep(self, channel: int, bucket: Bucket, stored: np.ndarray) -> None:
+        super()._keep(channel, bucket, stored)
+        shelf = self._shelf(bucket.index)
+        if not bucket.statistics and shelf.published is stored and np.shares_memory(shelf.weights, stored):
+            shelf.weights = stored[wire.HEADER_ELEMENTS :].copy()
+
+    def _on_commit(self, message: Any) -> None:
+        with self._refusing():
+            super()._on_commit(message)
+
+    def _apply(self, ranks: list[int]) -> None:
+        with self._refusing():
+            super()._apply(ranks)
+
+    def _weigh(self, rank: int, payload: dict[int, Array], samples: int) -> None:
+        """Packed values are multiplied when they are unpacked."""
+        self._sum.factors[rank] = tuple(factor(weighting, samples) for weighting in self._weightings)
+
+    def _update(self, values: dict[int, Array], message: Any, ranks: list[int]) -> None:
+        """Run the rule, then lead the workers' weights towards its result."""
+        super()._update(values, message, ranks)
+        copies = {
+            index: Copies(self._shelves[index].weights, self._shelves[index].published[wire.HEADER_ELEMENTS :])
+            for index in values
+            if not self.layout.buckets[index].statistics
+        }
+        answers, length = self._unpacker.answer(copies, len(ranks))
+        self.ledger.answer[:] = length
+        step = self.ledger.step + 1  # the round under way is only counted when all of it has been done
+        self._answers = {key: (step, place, packed) for key, place, packed in answers}
+        for key in list(self._answers):
+            self._hand_out(key)
+
+    def _hand_out(self, key: int) -> None:
+        """Put an array of the answer where the workers pull it, once some worker has shown where that is."""
+        room = self._rooms.get(key)
+        if room is None or key not in self._answers:
+            return
+        step, place, packed = self._answers.pop(key)
+        wire.stamp(room, wire.WEIGHTS, 0, 0, step, place)
+        np.copyto(room[wire.HEADER_ELEMENTS :], packed)
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """A payload that cannot be read, or a model that is no use any more, ends the run."""
+        try:
+            yield
+        except (CompressionError, SparseError) as error:
+            self.ledger.abort(f"a compressed payload or model: {error}; nothing was done with it")
+            self._publish_status()
+
+
+class PackedSum(RankOrderedSum):
+    """The same sum of payloads that are packed; they wait as they are."""
+
+    def __init__(self, memory: HostMemory, layout: Layout, unpacker: Unpacker) -> None:
+        super().__init__(memory)
+        self._layout, self._unpacker = layout, unpacker
+        self.factors: dict[int, tuple[float, ...]] = {}  # rank → what its weights and its statistics count
+        self._arrays: dict[int, np.ndarray] = {}
+
+    def clear(self) -> None:
+        """See `RankOrderedSum.clear`; the arrays are kept for the next round."""
+        self.total, self._added, self._next = {}, set(), 0
+
+    def _add(self, rank: int) -> None:
+        payload: Mapping[int, np.ndarray] = self._waiting.pop(rank)
+        self._added.add(rank)
+        buckets = self._layout.buckets
+        packed, (own, own_statistics) = {}, self.factors.pop(rank)
+        for place, values in payload.items():
+            if place < len(buckets) and buckets[place].statistics:
+                self._of(place, values.size)[:] += (
+                    values if own_statistics == 1 else np.float32(own_statistics) * values
+                )
+            else:
+                packed[place] = values
+        self._unpacker.add(packed, self._of, own)
+        self._memory.release(payload.values())
+
+    def _of(self, index: int, size: int) -> np.ndarray:
+        """The sum of a bucket."""
+        if index not in self.total:
+            array = self._arrays.setdefault(index, np.empty(size, np.float32))
+            array.fill(0)
+            self.total[index] = array
+        return self.total[index]

@@ -1,0 +1,52 @@
+"""The worker's side of compressed exchanges on MXNet's key store: packed payloads up, packed answers back."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ..compression import Compression
+from . import Model, Payload, Result, Source
+from .kvstore_worker import KVStoreExchange
+from .packing import packer_of
+from .sparse_worker import Pieces
+
+
+class CompressedExchange(KVStoreExchange):
+    """Sends the weights' part of a payload packed, and takes the packed steps of the common weights.
+
+    The buffers of the buckets hold the common weights from `begin` on.
+    """
+
+    def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
+        """See `Exchange.begin`; the model comes as float32, as the other workers hold it."""
+        result = super().begin(weights, statistics, model)
+        service, layout = self._service, self._layout
+        self._packer = packer_of(
+            Compression.parse(service.compression),
+            layout,
+            self.workers,
+            self.rank,
+            service.tensors,
+            {bucket.index: self._buckets.values(bucket) for bucket in layout.buckets if not bucket.statistics},
+            [int(status["step"]) for status in self.line.statuses()],  # no round can end without this worker
+        )
+        self._pieces = Pieces(self.line)
+        return result
+
+    def pull(self, model: Model, statistics: bool) -> None:
+        """Pull the statistics as they are, and what leads the weights to those that all workers have now."""
+        self.line.hold()
+        with self.line.patience("the model from"):
+            if statistics:
+                self._buckets.pull(model, self._channel, statistics, weights=False)
+            for shard in range(self.line.servers):
+                length = int(self.line.status(shard)["answer"][self.rank])
+                arrays = self._pieces.fetch(self._packer.wanted(shard, length))
+                self._packer.read(shard, arrays, length, model)
+
+    def _push(self, payload: Payload) -> Iterator[int]:
+        """Push a payload array by array; the server of each."""
+        if payload.values is not None:
+            for shard, key, place in self._packer.write(payload.values, self._pieces.room):
+                self._pieces.send(key, place)
+                yield shard
+        yield from super()._push(replace(payload, values=None))

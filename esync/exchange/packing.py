@@ -1,0 +1,138 @@
+"""Compressed synchronous exchanges, the part that is the same over any network: what goes into which key.
+
+All workers hold the same weights, bit for bit: the *common* ones, which the server knows. It keeps beside them the
+weights that the rule works on, in float32 and exact; after every round it sends what leads the common weights nearer to
+them, the same message for all, and takes the step itself. What that message could not say is still in the difference of
+the two (error feedback on the way back). On the way up every worker adds what it could not say to its next payload.
+
+Each way of packing has a worker's half (`Packer`) and a server's half (`Unpacker`): `packed_buckets` for codecs of a
+fixed size, `packed_sparse` for top-k.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from ..compression import TOP_K, Compression
+from . import Model, Source
+from .layout import Layout
+
+#: Gives the memory of a packed array that is to be sent, given its key and its size in float32 values.
+Room = Callable[[int, int], np.ndarray]
+#: Gives the sum of a bucket (its index, its size), zeros at first.
+Total = Callable[[int, int], np.ndarray]
+
+
+class Packed(NamedTuple):
+    """One array that has been filled and is to be pushed.
+
+    Attributes:
+        shard: the server that it is for.
+        key: of the key store.
+        place: names it among those of a payload; goes into its header.
+    """
+
+    shard: int
+    key: int
+    place: int
+
+
+class Copies(NamedTuple):
+    """One bucket of weights on a server.
+
+    Attributes:
+        exact: what the rule works on.
+        common: what all workers hold.
+    """
+
+    exact: np.ndarray
+    common: np.ndarray
+
+
+class Packer(Protocol):
+    """A worker's half."""
+
+    def write(self, values: Source, room: Room) -> Iterator[Packed]:
+        """Pack a payload, array by array; what cannot be said is kept for the next one."""
+        ...
+
+    def wanted(self, shard: int, length: int) -> list[tuple[int, int]]:
+        """The answer's arrays from a server: keys, and sizes in float32 values; `length` as its status says."""
+        ...
+
+    def read(self, shard: int, arrays: Iterable[np.ndarray], length: int, model: Model) -> None:
+        """Take an answer's arrays, headers included, in the order of `wanted`: change the common weights, write them.
+
+        Raises:
+            CompressionError, SparseError: they are malformed.
+        """
+        ...
+
+
+class Unpacker(Protocol):
+    """The half of one server."""
+
+    def holds(self, key: int) -> bool:
+        """Whether this key is for packed arrays."""
+        ...
+
+    def add(self, payload: Mapping[int, np.ndarray], total: Total, factor: float) -> None:
+        """Add what a worker's arrays (place → values) say, times a factor, to a sum.
+
+        Raises:
+            CompressionError, SparseError: they are malformed.
+        """
+        ...
+
+    def answer(self, copies: Mapping[int, Copies], payloads: int) -> tuple[list[tuple[int, int, np.ndarray]], int]:
+        """Bring the common weights nearer to the exact ones.
+
+        Args:
+            copies: of all buckets of weights, by index.
+            payloads: how many have gone into the round.
+
+        Returns:
+            Key, place and values of each array of the answer, and its length, where its arrays depend on that.
+        """
+        ...
+
+
+def packer_of(
+    compression: Compression,
+    layout: Layout,
+    slots: int,
+    rank: int,
+    tensors: Sequence[int],
+    common: Mapping[int, np.ndarray],
+    steps: Sequence[int],
+) -> Packer:
+    """A worker's half.
+
+    Args:
+        compression: which way.
+        layout: how the model is cut.
+        slots: number of workers.
+        rank: of this one.
+        tensors: sizes of the tensors that the weights consist of.
+        common: bucket index → its values, changed in place from now on.
+        steps: times that the weights have changed on each server.
+    """
+    if compression.kind == TOP_K:
+        from .packed_sparse import SparsePacker
+
+        return SparsePacker(compression, layout, slots, rank, tensors, common)
+    from .packed_buckets import BucketPacker
+
+    return BucketPacker(compression, layout, tensors, common, steps)
+
+
+def unpacker_of(compression: Compression, layout: Layout, slots: int, shard: int, tensors: Sequence[int]) -> Unpacker:
+    """The half of server number `shard`; the other arguments as in `packer_of`."""
+    if compression.kind == TOP_K:
+        from .packed_sparse import SparseUnpacker
+
+        return SparseUnpacker(compression, layout, slots, shard, tensors)
+    from .packed_buckets import BucketUnpacker
+
+    return BucketUnpacker(compression, layout, shard, tensors)

@@ -1,0 +1,162 @@
+"""Compressed exchanges in virtual time: the real packed messages, or as many bytes where there are no values."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .. import config
+from ..compression import TOP_K, Compression, codec_of
+from ..exchange import Model, Payload, Result, Source, wire
+from ..exchange.layout import Layout
+from ..exchange.packing import packer_of
+from ..exchange.shards import PieceKeys
+from ..sparse.codec import HEADER
+from .exchange import SimulatedExchange
+from .pulling import Pull
+from .servers import Push, ServerNode, wire_bytes
+
+
+class CompressedSimulatedExchange(SimulatedExchange):
+    """Sends the weights' part of a payload packed, and takes the packed steps of the common weights."""
+
+    def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
+        """See `Exchange.begin`."""
+        result = super().begin(weights, statistics, model)
+        service, nodes = self._service, self.side.nodes
+        self.compression = Compression.parse(service.compression)
+        trained = [bucket for bucket in self.carried if not bucket.statistics]
+        self.packer = packer_of(
+            self.compression,
+            self.layout,
+            self.workers,
+            self.rank,
+            service.tensors,
+            {bucket.index: nodes[bucket.shard].weights(bucket).copy() for bucket in trained},
+            [node.ledger.step for node in nodes],
+        )
+        self._rooms: dict[int, np.ndarray] = {}
+        if self.side.model is not None:
+            real = Layout(*self.side.model, len(nodes), self.side.bucket_elements)
+            self.modelled = Modelled(real, self.workers, self.compression)
+        return result
+
+    def pull(self, statistics: bool, wake: Callable[[Any], None]) -> "CompressedPull":
+        """What leads this worker's weights to the common ones."""
+        return CompressedPull(self, self.channel, statistics, wake)
+
+    def open(self, node: ServerNode, key: int, size: int) -> int:
+        """The same key; the first value of one is kept without asking, the second one shows the server where."""
+        if not node.has(key):
+            header = np.zeros(size, np.float32)
+            wire.stamp(header, wire.NOTHING, self.rank, self.nonce, self.sequence, 0)
+            node.take([(key, header), (key, header)])
+        return key
+
+    def _pushes(self, payload: Payload) -> list[list[Push]]:
+        pushes = super()._pushes(replace(payload, values=None))
+        if self.side.model is None and payload.values is not None:
+            for shard, key, place in self.packer.write(payload.values, self._room):
+                wire.stamp(self._rooms[key], wire.PAYLOAD, self.rank, self.nonce, self.sequence, place)
+                pushes[shard].append((self.open(self.side.nodes[shard], key, self._rooms[key].size), self._rooms[key]))
+        return pushes
+
+    def _amount(self, node: ServerNode, statistics: bool, pushes: list[Push]) -> tuple[float, int]:
+        if self.side.model is not None:
+            return self.modelled.amount(node.shard, statistics, answer=False)
+        return wire_bytes(values for _, values in pushes), len(pushes)
+
+    def _room(self, key: int, size: int) -> np.ndarray:
+        """A new array for every payload: this one may still be on its way when the next one is made."""
+        self._rooms[key] = np.zeros(wire.HEADER_ELEMENTS + size, np.float32)
+        return self._rooms[key][wire.HEADER_ELEMENTS :]
+
+
+class CompressedPull(Pull):
+    """One pull of packed answers, and of the statistics."""
+
+    _exchange: CompressedSimulatedExchange
+
+    def begin(self, at: float, first: Callable[[], bool] | None = None) -> None:
+        """See `Pull.begin`."""
+        self._packed: list[tuple[int, list[np.ndarray], int]] = []
+        super().begin(at, first)
+
+    def write(self, model: Model) -> None:
+        """Put what has come where it belongs."""
+        super().write(model)
+        for shard, arrays, length in self._packed:
+            self._exchange.packer.read(shard, arrays, length, model)
+
+    def _cost(self, node: ServerNode) -> tuple[float, int]:
+        exchange = self._exchange
+        if exchange.side.model is not None:
+            return exchange.modelled.amount(node.shard, self._statistics, answer=True)
+        sizes = [size for _, size in self._wanted_arrays(node)]
+        if self._statistics:
+            sizes += [
+                each.stop - each.start for each in exchange.carried if each.statistics and each.shard == node.shard
+            ]
+        return float(sum(array_bytes(size) for size in sizes)), len(sizes)
+
+    def _collect(self, node: ServerNode) -> None:
+        exchange = self._exchange
+        for bucket in exchange.carried:
+            if bucket.statistics and self._statistics and bucket.shard == node.shard:
+                values = node.values(exchange.layout.key(bucket, self._channel))
+                self._answers.append((bucket, values[wire.HEADER_ELEMENTS :]))
+        arrays = [
+            node.stored(exchange.open(node, key, wire.HEADER_ELEMENTS + size)).copy()
+            for key, size in self._wanted_arrays(node)
+        ]
+        if exchange.side.model is None:
+            self._packed.append((node.shard, arrays, self._length(node)))
+
+    def _wanted_arrays(self, node: ServerNode) -> list[tuple[int, int]]:
+        if self._exchange.side.model is not None:
+            return []
+        return self._exchange.packer.wanted(node.shard, self._length(node))
+
+    def _length(self, node: ServerNode) -> int:
+        return int(node.ledger.answer[self._exchange.rank])
+
+
+def array_bytes(elements: int) -> float:
+    """Bytes of so many float32 values as one push or pull."""
+    return 4.0 * (wire.HEADER_ELEMENTS + elements) + config.SIMULATE_MESSAGE_BYTES
+
+
+@dataclass(frozen=True)
+class Modelled:
+    """How much goes over the wire where no values do.
+
+    With top-k these are upper limits: as if no two workers sent the same place, and with places spread evenly.
+
+    Attributes:
+        layout: of the network that is stood for.
+        workers: how many there are.
+        compression: which one.
+    """
+
+    layout: Layout
+    workers: int
+    compression: Compression
+
+    def amount(self, shard: int, statistics: bool, answer: bool) -> tuple[float, int]:
+        """Bytes and messages of a payload to a server, or of its answer."""
+        mine = [bucket for bucket in self.layout.buckets if bucket.shard == shard]
+        sizes = [bucket.stop - bucket.start for bucket in mine if bucket.statistics and statistics]
+        trained = [bucket.stop - bucket.start for bucket in mine if not bucket.statistics]
+        if self.compression.kind == TOP_K:
+            pieces = PieceKeys(self.layout, self.workers + 1)
+            sizes += [size for _, size in pieces.pieces(self._elements(sum(trained), answer))]
+        else:
+            sizes += [codec_of(self.compression, [size]).elements for size in trained]
+        return sum(array_bytes(size) for size in sizes), len(sizes)
+
+    def _elements(self, values: int, answer: bool) -> int:
+        """float32 values of a sparse message to, or from, a server that has so many."""
+        ratio = min(1.0, self.compression.ratio * (self.workers if answer else 1))
+        index = min(4.0, 1 / (1 - (1 - ratio) ** 255))  # a byte for a distance below 255, and one more for every 255
+        return -(-(HEADER.itemsize + int(values * min(4.0, ratio * (4 + index)))) // 4)

@@ -1,0 +1,144 @@
+"""Properties of compressed rounds: all workers hold the same bits, nothing is lost on either way."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from esync.exchange import SlotLostError, wire
+
+from .memory_workers import MemoryServers, MemoryWorker, round_of
+
+KINDS = ["fp16", "2bit", "topk:0.1", "topk:1"]
+quick = settings(max_examples=25, deadline=None)
+seeds = st.integers(0, 2**16)
+
+
+def normal(rng: np.random.Generator, size: int, scale: float = 1.0) -> np.ndarray:
+    return (scale * rng.standard_normal(size)).astype(np.float32)
+
+
+@quick
+@given(st.sampled_from(KINDS), st.integers(1, 4), st.integers(1, 3), st.lists(st.integers(1, 60), min_size=1), seeds)
+def test_all_workers_hold_the_same_bits_and_nothing_is_lost(
+    kind: str, workers: int, servers: int, tensors: list[int], seed: int
+) -> None:
+    rng, size = np.random.default_rng(seed), sum(tensors)
+    begun = normal(rng, size)
+    cluster = MemoryServers(kind, workers, tensors, begun, servers=servers)
+    crowd = [MemoryWorker(cluster, rank) for rank in range(workers)]
+    given_ = np.zeros((workers, size))
+    for _ in range(4):
+        updates = [normal(rng, size, 0.01) for _ in crowd]
+        given_ += updates
+        round_of(crowd, updates)
+        for each in crowd:
+            assert each.held.tobytes() == cluster.weights().tobytes()
+    kept = np.array([each.packer.rest for each in crowd], np.float64)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(cluster.exact(), begun + (given_ - kept).mean(axis=0), rtol=1e-5, atol=1e-6)
+    if kind.startswith("topk"):
+        assert cluster.exact().tobytes() == cluster.weights().tobytes()  # small tensors are sent whole
+
+
+@quick
+@given(st.integers(1, 4), st.integers(1, 3), seeds)
+def test_with_everything_sent_top_k_is_the_dense_exchange_to_the_last_bit(
+    workers: int, servers: int, seed: int
+) -> None:
+    rng, size = np.random.default_rng(seed), 2100
+    weights = normal(rng, size)
+    cluster = MemoryServers("topk:1", workers, [2000, 100], weights, servers=servers, bucket_elements=600)
+    crowd = [MemoryWorker(cluster, rank) for rank in range(workers)]
+    for _ in range(3):
+        updates = [normal(rng, size, 0.1) for _ in crowd]
+        round_of(crowd, updates, 0.7)
+        total = updates[0].copy()
+        for update in updates[1:]:
+            total += update
+        total /= workers
+        weights = weights + 0.7 * total
+        assert cluster.weights().tobytes() == weights.tobytes()
+
+
+def test_top_k_sends_the_sparse_mean_back_and_keeps_the_rest() -> None:
+    rng, tensors = np.random.default_rng(3), [5000, 3000, 40]
+    cluster = MemoryServers("topk:0.01", 3, tensors, np.zeros(8040, np.float32), bucket_elements=2500)
+    crowd = [MemoryWorker(cluster, rank) for rank in range(3)]
+    updates = [normal(rng, 8040) for _ in crowd]
+    round_of(crowd, updates)
+    changed = np.flatnonzero(cluster.weights())
+    assert 120 <= changed.size <= 3 * 80 + 40
+    for each, update in zip(crowd, updates, strict=True):
+        sent = update - each.packer.rest  # type: ignore[attr-defined]
+        assert np.count_nonzero(sent) == 50 + 30 + 40
+        np.testing.assert_array_equal(sent[sent != 0], update[sent != 0])
+
+
+def test_where_the_rule_moves_every_weight_the_answer_stays_small_and_the_rest_comes_later() -> None:
+    rng, size = np.random.default_rng(4), 4000
+    cluster = MemoryServers("topk:0.05", 2, [size], normal(rng, size), rule="sgd", bucket_elements=5000)
+    crowd = [MemoryWorker(cluster, rank) for rank in range(2)]
+    for _ in range(3):
+        for each in crowd:
+            each.send(normal(rng, size, 0.1))
+        lengths = {int(each.cluster.status()["answer"][each.rank]) for each in crowd}
+        assert lengths.pop() < 5 * 400 + 100
+        before = crowd[0].held.copy()
+        for each in crowd:
+            each.fetch()
+        assert np.count_nonzero(crowd[0].held != before) <= 400
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_worker_that_comes_back_holds_what_the_others_hold(kind: str) -> None:
+    """It died when one of two servers had used its payload, whose answer the newcomer must not use once more."""
+    rng, size = np.random.default_rng(5), 90
+    cluster = MemoryServers(kind, 2, [50, 40], normal(rng, size), servers=2)
+    first, second = (MemoryWorker(cluster, rank) for rank in range(2))
+    round_of([first, second], [normal(rng, size), normal(rng, size)])
+    first.send(normal(rng, size))
+    second.send(normal(rng, size), servers=[0])  # and dies
+    newcomer = MemoryWorker(cluster, 1, nonce=77, sequence=1)
+    newcomer.send(normal(rng, size))
+    for each in (first, newcomer):
+        each.fetch()
+    round_of([first, newcomer], [normal(rng, size), normal(rng, size)])
+    assert first.held.tobytes() == newcomer.held.tobytes() == cluster.weights().tobytes()
+
+
+def test_an_answer_that_was_missed_is_not_passed_over() -> None:
+    cluster = MemoryServers("fp16", 2, [9], np.zeros(9, np.float32))
+    first, second = (MemoryWorker(cluster, rank) for rank in range(2))
+    first.send(np.ones(9))
+    second.send(np.ones(9))
+    cluster.servers[0].drop(1)
+    first.fetch()
+    round_of([first], [np.ones(9)])
+    second.sequence = 1
+    with pytest.raises(SlotLostError, match="step 2"):
+        second.fetch()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_malformed_payload_ends_the_run_and_changes_nothing(kind: str) -> None:
+    cluster = MemoryServers(kind, 1, [9, 2000], np.ones(2009, np.float32), bucket_elements=3000)
+    (worker,) = [MemoryWorker(cluster, 0)]
+    worker.send(np.ones(2009), servers=[])
+    for shard, key, place in worker.packer.write(Zero(), lambda key, size: np.zeros(size, np.float32)):
+        size = dict(worker.packer.wanted(shard, 0)).get(key, 64)
+        array = np.full(wire.HEADER_ELEMENTS + size, np.nan, np.float32)
+        worker._open(shard, key, array.size)
+        wire.stamp(array, wire.PAYLOAD, 0, worker.nonce, worker.sequence, place)
+        cluster.push(shard, key, array)
+    worker.say(wire.COMMIT, 0, samples=1, buckets=1, learning_rate=1.0)
+    status = cluster.status()
+    assert status["aborted"]
+    assert b"nothing was done with it" in status["text"]
+    assert (cluster.weights() == 1).all()
+
+
+class Zero:
+    """Nothing, as a source."""
+
+    def read(self, start: int, stop: int, out: np.ndarray) -> None:
+        out[:] = 0
