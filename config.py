@@ -133,6 +133,17 @@ HEARTBEAT_EVERY = 0.5  # seconds between two heartbeats of a worker with --elast
 KEEP_ALIVE = (5, 2, 5)  # seconds of silence before the kernel asks after another machine, between questions; questions
 BUCKET_ELEMENTS = 999_992  # float32 values in one push or pull; just under 4 MB
 
+# --- collectives ----------------------------------------------------------------------------------------------
+COLLECTIVE = "ps"  # ps, ring, butterfly, binary-blocks, mpi, auto
+COLLECTIVE_BUCKET = 2_097_152  # bytes of the part that each rank sums up of a bucket …
+COLLECTIVE_BUCKET_MOST = 33_554_432  # … and of the largest bucket
+COLLECTIVE_WINDOW = 4  # buckets on their way at the same time
+COLLECTIVE_SPIN = 0.001  # seconds since something arrived during which the next look comes at once
+COLLECTIVE_FIRST_PAUSE = 0.0001  # seconds of the first pause after that; each is half as long again as the last …
+COLLECTIVE_PAUSE = 0.001  # … up to this while values are on their way …
+COLLECTIVE_WAIT_PAUSE = 0.01  # … and up to this while other workers compute
+COLLECTIVE_FAREWELL = 3.0  # seconds that the others have to take leave when the run has failed
+
 # --- launcher -------------------------------------------------------------------------------------------------
 LAUNCH_LINE_EVERY = 5.0  # seconds between two lines of progress where the output is no terminal
 LAUNCH_RESTARTS = 3  # replacements of one worker (or starts of a state server) before the job counts as failed

@@ -226,6 +226,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     from .engine import mx
     from .evaluate import EvaluationProcess
     from .exchange import JobAbortedError, SlotLostError
+    from .exchange.collective_start import check_start
     from .models import MODELS, build
     from .progress import VARIABLE, Reporter
     from .randomness import reseed
@@ -235,7 +236,10 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     from .world import RealWorld
 
     if options.mode != "local":
-        Cluster.from_environment()  # what is missing there is told before anything takes long
+        if options.collective == "ps":
+            Cluster.from_environment()  # what is missing there is told before anything takes long
+        else:
+            check_start(options.collective)
         if options.mode == "esync" and options.local_iterations is None:
             state_server_address(_state_server(options))
     data_dir = find_data_dir(options.data_dir, options.dataset)
@@ -245,7 +249,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     net = build(options.network, dataset.classes, context, options.seed, hybridize, dataset.channels)
     lease = options.lease if options.elastic else math.inf
     timeouts = options.start_timeout, options.round_timeout
-    world = RealWorld(options.step_time, watchdog, *timeouts, lease, options.straggle)
+    world = RealWorld(options.step_time, watchdog, *timeouts, lease, options.straggle, options.collective)
     checkpoints = choose_checkpoints(options)
     trainer = make_trainer(net, options, world, len(dataset.train_labels), checkpoints)
 
@@ -406,6 +410,7 @@ def run_facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]
         "global_lr": options.global_lr if options.mode in MEANS else None,
         "slowest_iterations": options.slowest_iterations if options.mode == "esync" else None,
         "query_mode": options.query_mode if options.mode == "esync" else None,
+        "collective": options.collective if options.mode != "local" else None,
         "parameters": trainer.replica.size,
         "model_bytes": 4 * trainer.replica.size,
         "started": time.time(),

@@ -25,6 +25,7 @@ class RealWorld:
         lease: seconds of silence after which the others go on without a worker; infinite: they wait for it, or for its
             replacement.
         spells: when this worker is a straggler on purpose.
+        collective: how vectors are summed over the workers: by a parameter server ("ps"), or as `collectives` says.
     """
 
     device: Device
@@ -37,6 +38,7 @@ class RealWorld:
         round_timeout: float = config.ROUND_TIMEOUT,
         lease: float = math.inf,
         spells: Sequence[Spell] = (),
+        collective: str = config.COLLECTIVE,
     ) -> None:
         device = RealDevice(step_time, spells)
         self.device, self._straggler = device, device.straggler
@@ -45,9 +47,14 @@ class RealWorld:
         self._start_timeout = start_timeout
         self._round_timeout = round_timeout
         self._lease = lease
+        self._collective = collective
 
     def exchange(self, service: Service) -> Exchange:
-        """Connect to MXNet's parameter servers, as the DMLC_* variables say."""
+        """Connect to MXNet's parameter servers, as the DMLC_* variables say; or to the other ranks of MPI."""
+        if self._collective != "ps":
+            from .exchange.collective_start import over_mpi
+
+            return over_mpi(service, self._collective, self.watchdog, self._start_timeout, self._round_timeout)
         from .exchange.kvstore_worker import KVStoreExchange
 
         kind = KVStoreExchange

@@ -12,6 +12,7 @@ from . import (
     checkpoints,
     cluster,
     compression,
+    collectives,
     coordination,
     data,
     delay,
@@ -56,6 +57,7 @@ GROUPS: tuple[Group, ...] = (
     stragglers,
     sparse,
     compression,
+    collectives,
     cluster,
 )
 #: Flags that make sense in some modes only; given in another one they are an error.

@@ -1,0 +1,40 @@
+"""Flags of the exchange without a server."""
+
+import argparse
+from collections.abc import Mapping
+
+from .. import config
+from ..collectives import COLLECTIVES
+
+MODES_OF: Mapping[str, tuple[str, ...]] = {}
+
+#: Modes in which all workers exchange together, so that no server is needed.
+SERVERLESS = ("esync", "sync")
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    group = parser.add_argument_group("collectives (modes esync and sync)")
+    group.add_argument(
+        "--collective",
+        choices=COLLECTIVES,
+        default=config.COLLECTIVE,
+        help="how updates are summed over the workers: ps, by parameter servers; ring, butterfly, binary-blocks or "
+        "mpi, without any server, over MPI (default: %(default)s)",
+    )
+
+
+def check(options: argparse.Namespace, typed: set[str]) -> None:
+    """What needs a server is refused."""
+    if options.collective == "ps":
+        return
+    if options.mode not in SERVERLESS:
+        raise ValueError(
+            f"--collective {options.collective} has no server, which --mode {options.mode} needs; it is for "
+            f"{' and '.join(SERVERLESS)}"
+        )
+    if options.elastic:
+        raise ValueError(
+            f"--collective {options.collective} has no server, which --elastic needs: every worker takes part in every "
+            "exchange"
+        )

@@ -1,0 +1,70 @@
+"""The common model where there is no server: every rank keeps it, and runs the same rule on the same mean."""
+
+from typing import Any
+
+import numpy as np
+
+from ..rules import STATE_VECTORS, Rule, Step, put_together, replace_by_mean, take_apart
+from . import Model
+from .layout import Bucket, Layout
+
+
+class CommonModel:
+    """Weights and statistics as the last exchange has left them, and what the rule remembers.
+
+    Args:
+        layout: how the model is cut; weights first, then statistics, in one vector of `values`.
+        rule: what is done to the weights (statistics are always replaced by their mean).
+        rule_name: its name in rules.RULES.
+    """
+
+    def __init__(self, layout: Layout, rule: Rule, rule_name: str) -> None:
+        self.layout = layout
+        self.values = np.zeros(layout.weights + layout.statistics, np.float32)
+        self._rule = rule
+        self._vectors = STATE_VECTORS.get(rule_name, 0)
+        self._states: dict[int, Any] = {}
+
+    def part(self, vector: np.ndarray, bucket: Bucket) -> np.ndarray:
+        """A bucket's values in a vector like `values`."""
+        offset = self.layout.weights if bucket.statistics else 0
+        return vector[offset + bucket.start : offset + bucket.stop]
+
+    def update(self, bucket: Bucket, mean: np.ndarray, message: Any) -> None:
+        """Run the rule on a bucket; `message` (wire.MESSAGE) carries its terms."""
+        weights = self.part(self.values, bucket)
+        step = Step(
+            learning_rate=float(message["learning_rate"]),
+            momentum=float(message["momentum"]),
+            weight_decay=float(message["weight_decay"]),
+        )
+        rule = replace_by_mean if bucket.statistics else self._rule
+        new, self._states[bucket.index] = rule(weights, mean, self._states.get(bucket.index), step)
+        np.copyto(weights, new)
+
+    def write(self, model: Model, statistics: bool) -> None:
+        """Hand the values out."""
+        weights = self.layout.weights
+        model.write(False, 0, self.values[:weights])
+        if statistics and self.layout.statistics:
+            model.write(True, 0, self.values[weights:])
+
+    def state(self) -> list[np.ndarray | None]:
+        """What the rule remembers; see `Exchange.rule_state`."""
+        vectors: list[np.ndarray | None] = []
+        buckets = [bucket for bucket in self.layout.buckets if not bucket.statistics]
+        for place in range(self._vectors):
+            parts = [
+                None if (state := self._states.get(bucket.index)) is None else take_apart(state)[place]
+                for bucket in buckets
+            ]
+            known = [part for part in parts if part is not None]
+            vectors.append(np.concatenate(known) if len(known) == len(buckets) else None)
+        return vectors
+
+    def restore(self, vectors: list[Any]) -> None:
+        """The inverse of `state`."""
+        for bucket in self.layout.buckets:
+            if not bucket.statistics:
+                parts = [None if each is None else each[bucket.start : bucket.stop].copy() for each in vectors]
+                self._states[bucket.index] = put_together(parts) if parts else None

@@ -1,0 +1,124 @@
+"""An exchange by a collective under way: the commits of all ranks, then their sum, bucket by bucket, and the rule."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .. import config
+from ..collectives.fibres import Fibres, Pauses
+from ..handles import NotDoneError
+from . import Model, Payload, Result, wire
+from .collective_control import Commits
+from .layout import Bucket
+
+if TYPE_CHECKING:
+    from .collective_worker import CollectiveExchange
+
+
+class PendingCollective:
+    """The handle of an exchange; every look at it lets it go on a little."""
+
+    def __init__(self, exchange: "CollectiveExchange", payload: Payload, model: Model) -> None:
+        assert payload.values is not None
+        self._exchange, self._model = exchange, model
+        self._sequence = exchange.sequence
+        self._statistics = payload.statistics is not None
+        self._begun = time.perf_counter()
+        self._waited = 0.0
+        self._sums = exchange.scratch()
+        exchange.fill(self._sums, payload.values, payload.statistics)
+        self._committed = time.perf_counter()
+        exchange.control.say(wire.COMMIT, self._sequence, exchange.engine.note, **payload.terms)
+        self._commits: Commits | None = None
+        self._fibres: Fibres | None = None
+        self._missing: list[int] = []
+        self._used = self._over = False
+        self._result: Result | None = None
+
+    def done(self) -> bool:
+        """Look once; raises JobAbortedError when the run has failed meanwhile."""
+        return self._over or self._advance() is None
+
+    def result(self) -> Result:
+        """Put the model into place."""
+        if self._result is None:
+            if not self.done():
+                raise NotDoneError("the other workers have not sent everything yet")
+            exchange = self._exchange
+            exchange.model.write(self._model, self._statistics)
+            transfer = max(0.0, time.perf_counter() - self._begun - self._waited)
+            self._result = exchange.report(self._waited, transfer, self._used)
+        return self._result
+
+    def wait(self) -> Result:
+        """Look again and again: with growing pauses while others compute, with short ones while values travel."""
+        with self._exchange.patience("the other workers' commits", "") as wait:
+            pauses = Pauses(config.COLLECTIVE_WAIT_PAUSE)
+            travelling = False
+            while not self._over:
+                happened = self._advance()
+                if happened is None:
+                    break
+                if not travelling and self._fibres is not None:
+                    travelling, pauses = True, Pauses(config.COLLECTIVE_PAUSE)
+                if happened:
+                    pauses.happened()
+                    continue
+                wait.what = self._awaited()
+                wait.check()
+                pauses.wait()
+        return self.result()
+
+    def _advance(self) -> bool | None:
+        """Go on as far as possible without waiting: whether something has happened; None when it is over."""
+        exchange = self._exchange
+        exchange.control.look()
+        if self._commits is None:
+            self._missing = exchange.control.missing(self._sequence)
+            if self._missing:
+                return False
+            self._waited = time.perf_counter() - self._committed
+            self._commits = exchange.control.take(self._sequence)
+            if self._commits.stop:
+                exchange.ledger.stop()
+            due: list[int] = []
+            for message in self._commits.messages.values():
+                due += exchange.ledger.commit(message, self._commits.clock)
+            if not due:  # the run was over before
+                self._over = True
+                return None
+            exchange.engine.agree(self._commits.notes)
+            self._travelling = time.perf_counter()
+            self._fibres = Fibres(self._makers())
+        assert self._fibres is not None
+        happened = self._fibres.advance()
+        if not self._fibres.over:
+            return happened
+        exchange.ledger.applied(sorted(self._commits.messages), self._commits.clock)
+        exchange.engine.took(self._sums.nbytes, time.perf_counter() - self._travelling)
+        self._used = self._over = True
+        return None
+
+    def _makers(self) -> list[Callable[[], Iterator[None]]]:
+        def maker(bucket: Bucket) -> Callable[[], Iterator[None]]:
+            return lambda: self._sum(bucket)
+
+        buckets = self._exchange.model.layout.buckets
+        return [maker(each) for each in buckets if self._statistics or not each.statistics]
+
+    def _sum(self, bucket: Bucket) -> Iterator[None]:
+        """The fibre of one bucket: the sum over the ranks, the mean, the rule."""
+        exchange, commits = self._exchange, self._commits
+        assert commits is not None
+        values = exchange.model.part(self._sums, bucket)
+        yield from exchange.engine.allreduce(values, bucket.index)
+        values /= np.float32(exchange.workers)
+        exchange.model.update(bucket, values, commits.messages[0])
+
+    def _awaited(self) -> str:
+        """What is waited for, for the user."""
+        if self._commits is None:
+            return f"the commit of worker {', '.join(map(str, self._missing))}"
+        return f"the sum over all workers ({self._exchange.engine.name})"

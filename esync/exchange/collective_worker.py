@@ -1,0 +1,264 @@
+"""The exchange without a server: every worker is told what all have sent, and does what a server would have done.
+
+All commits go to all ranks, the values are summed by a collective, and each rank keeps the same books (`ledger`), the
+same model and the same state of the rule. So the end of the run, stopping and checkpoints are decided alike everywhere.
+What needs somebody who outlives a worker is not possible: no replacement, no --elastic, no asynchronous modes.
+"""
+
+import json
+import secrets
+import time
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from .. import config
+from ..collectives.engine import Engine
+from ..collectives.fibres import Fibres, Pauses
+from ..collectives.gathering import gather_texts
+from ..rules import make_rule
+from ..watchdog import Watchdog
+from . import NO_OFFERS, Exchange, ExchangeError, JobAbortedError, Model, Payload, Result, Service, Source, wire
+from .collective_control import Control
+from .collective_model import CommonModel
+from .collective_pending import PendingCollective
+from .greeting import Greeting
+from .ledger import Ledger, Limits
+from .resumption import Books, Offers, Progress, choose
+
+
+class CollectiveExchange(Exchange):
+    """The exchange by a collective.
+
+    Args:
+        service: which rule every rank runs; synchronous.
+        engine: sums vectors over the ranks.
+        watchdog: speaks up when something takes long.
+        start_timeout: seconds to wait for the others to appear.
+        round_timeout: seconds to wait for the others in one exchange.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        engine: Engine,
+        watchdog: Watchdog,
+        start_timeout: float = config.START_TIMEOUT,
+        round_timeout: float = config.ROUND_TIMEOUT,
+    ) -> None:
+        if not service.synchronous or service.private or service.sparse:
+            raise ExchangeError(
+                f"--collective {engine.name} has no server, which this mode needs: it is for the modes esync and sync"
+            )
+        self._service, self.engine, self.watchdog = service, engine, watchdog
+        self._start_timeout, self._round_timeout = start_timeout, round_timeout
+        self.rank, self.workers = engine.transport.rank, engine.transport.size
+        self.replacement, self.exchanges = False, 0
+        self.job, self.resume_at = 0, -1
+        self.sequence = 0
+        self._nonce = secrets.randbits(62) + 1
+        self.control = Control(engine.transport, self._nonce)
+        self._scratch: np.ndarray | None = None
+        self._failed = self._closed = False
+
+    def join(
+        self,
+        weights: int,
+        statistics: int,
+        limits: Limits,
+        agreement: dict[str, Any],
+        offers: Offers = NO_OFFERS,
+    ) -> None:
+        """See `Exchange.join`."""
+        elements = self.engine.bucket_elements
+        greeting = Greeting.asking_for(
+            self._service,
+            rank=self.rank,
+            nonce=self._nonce,
+            slots=self.workers,
+            weights=weights,
+            statistics=statistics,
+            servers=1,
+            bucket_elements=elements,
+            limits=limits,
+            agreement={"collective": self.engine.name, **agreement},
+            offers=offers,
+        )
+        said = self._gather(json.dumps([greeting.encode(), time.monotonic()]), "the greeting of")
+        greetings = {rank: Greeting.decode(json.loads(said[rank])[0]) for rank in range(self.workers)}
+        self.ledger = Ledger(self.workers, True, limits)
+        self._offset = json.loads(said[0])[1]
+        for rank, each in greetings.items():
+            if differences := greetings[0].differences(each):
+                raise JobAbortedError(f"worker {rank} does not match worker 0: {'; '.join(differences)}")
+            self.ledger.join(rank, each.nonce, self._offset)
+        try:
+            self.resume_at = choose({rank: each.offers for rank, each in greetings.items()})
+        except ValueError as error:
+            raise JobAbortedError(str(error)) from None
+        self.job = self.ledger.job
+        self.model = CommonModel(
+            greeting.layout(), make_rule(self._service.rule, self._service.options), self._service.rule
+        )
+
+    def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
+        """See `Exchange.begin`; the sum of rank 0's model and nothing else."""
+        if self.rank == 0:
+            self.fill(self.model.values, weights, statistics)
+        with self.patience("the model of worker 0"):
+            self._share(self.model.values)
+        self.model.write(model, True)
+        self.engine.measure(self)
+        return self.report(0.0, 0.0, True)
+
+    def start(self, payload: Payload, model: Model) -> "PendingCollective":
+        """Tell the others that this payload is there; see `Exchange.start`."""
+        if payload.switch is not None or payload.together is False:
+            raise ExchangeError(f"--collective {self.engine.name} has no server, which switching to ASP needs")
+        assert payload.values is not None
+        self.sequence += 1
+        return PendingCollective(self, payload, model)
+
+    def heartbeat(self) -> None:
+        """See `Exchange.heartbeat`: a look at what has come, so that another worker's failure is noticed soon."""
+        self.control.look()
+
+    def stop(self) -> None:
+        """See `Exchange.stop`."""
+        self.control.say(wire.STOP, self.sequence)
+
+    def abort(self, reason: str) -> None:
+        """See `Exchange.abort`."""
+        self._failed = True
+        self.control.say(wire.ABORT, self.sequence, text=reason)
+        self._linger(lambda: self.control.silent)
+
+    def close(self) -> None:
+        """Leave together with the others: a process that ends before MPI has let it go takes the others with it."""
+        if self._closed:
+            return
+        self._closed = True
+        self.control.say(wire.LEAVE, self.sequence)
+        if self._failed:
+            self._linger(self._everybody_left)
+        else:
+            with self.patience("the goodbye of the other workers", "") as wait:
+                pauses = Pauses(config.COLLECTIVE_WAIT_PAUSE)
+                while not self._everybody_left():
+                    wait.what = f"the goodbye of {names(self.control.staying)}"
+                    wait.check()
+                    pauses.wait()
+        if self._everybody_left():
+            self.engine.close()
+
+    # --- checkpoints ------------------------------------------------------------------------------------------------
+
+    def resume(self, progress: Progress) -> None:
+        """See `Exchange.resume`; all ranks come here, and take the books and the rule's state from rank 0."""
+        self.exchanges = self.sequence = progress.exchanges
+        books = None if progress.books is None else asdict(progress.books)
+        held = [each is not None for each in progress.state]
+        said = self._gather(json.dumps([books, held, progress.exchanges]), "the checkpoint's books of")
+        books, held, self.sequence = json.loads(said[0])
+        self.exchanges = self.sequence
+        self.ledger.acknowledged[:] = self.sequence
+        self.ledger.resume(Books(**books), self._offset)
+        vectors: list[np.ndarray | None] = []
+        for place, there in enumerate(held):
+            vector = np.zeros(self.model.layout.weights, np.float32) if there else None
+            if vector is not None:
+                if self.rank == 0:
+                    np.copyto(vector, progress.state[place])
+                with self.patience("the checkpoint of worker 0"):
+                    self._share(vector)
+            vectors.append(vector)
+        self.model.restore(vectors)
+
+    def rule_state(self) -> list[np.ndarray | None]:
+        """See `Exchange.rule_state`."""
+        return self.model.state()
+
+    def version(self) -> int:
+        """See `Exchange.version`."""
+        return self.ledger.version
+
+    # --- what PendingCollective and the engine use -------------------------------------------------------------------
+
+    def report(self, wait: float, transfer: float, used: bool) -> Result:
+        """How things stand, as a result."""
+        ledger = self.ledger
+        return Result(
+            round=ledger.round,
+            version=ledger.version,
+            samples=ledger.samples,
+            wait=wait,
+            transfer=transfer,
+            finished=ledger.finished,
+            used=used,
+            elapsed=ledger.elapsed,
+            members=tuple(range(self.workers)),
+            step=ledger.step,
+        )
+
+    def scratch(self) -> np.ndarray:
+        """Room for a payload; there is one exchange at a time."""
+        if self._scratch is None:
+            self._scratch = np.zeros_like(self.model.values)
+        return self._scratch
+
+    def fill(self, vector: np.ndarray, weights: Source, statistics: Source | None) -> None:
+        """Read a payload into a vector like the model's."""
+        layout = self.model.layout
+        weights.read(0, layout.weights, vector[: layout.weights])
+        if statistics is not None and layout.statistics:
+            statistics.read(0, layout.statistics, vector[layout.weights :])
+
+    def patience(self, what: str, hint: str = "is every worker still running?") -> Any:
+        """Watch over a with statement that waits for the others."""
+        return self.watchdog.waiting(what, self._round_timeout, hint)
+
+    # --- helpers ---------------------------------------------------------------------------------------------------
+
+    def _share(self, vector: np.ndarray) -> None:
+        """Sum a vector over all ranks, in which all but rank 0 have zeros: they get rank 0's."""
+        self.engine.run(vector, Pauses(config.COLLECTIVE_PAUSE), self.control.look)
+
+    def _gather(self, text: str, what: str) -> dict[int, str]:
+        texts: dict[int, str] = {}
+        with self.watchdog.waiting(f"{what} all workers", self._start_timeout, "were all of them started?") as wait:
+
+            def check() -> None:
+                missing = sorted(set(range(self.workers)) - set(texts))
+                wait.what = f"{what} {names(missing)}"
+                wait.check()
+
+            Fibres([lambda: gather_texts(self.engine.transport, text, texts)]).run(
+                Pauses(config.COLLECTIVE_WAIT_PAUSE), check
+            )
+        return texts
+
+    def _everybody_left(self) -> bool:
+        try:
+            self.control.look()
+        except JobAbortedError:
+            self._failed = True  # said before the goodbye
+        return not self.control.staying and self.control.silent
+
+    def _linger(self, enough: Any) -> None:
+        """Give the others a moment to hear it, and to leave."""
+        end = time.monotonic() + config.COLLECTIVE_FAREWELL
+        pauses = Pauses(config.COLLECTIVE_WAIT_PAUSE)
+        while time.monotonic() < end:
+            try:
+                self.control.look()
+            except JobAbortedError:
+                continue
+            if enough():
+                return
+            pauses.wait()
+
+
+def names(ranks: list[int]) -> str:
+    """For the user."""
+    return f"worker {', '.join(map(str, ranks))}" if ranks else "nobody"
