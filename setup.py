@@ -30,19 +30,23 @@ GLUON = [
     'setuptools>=65,<90; python_version >= "3.12"',
 ]
 
+#: Collectives other than the parameter server. The wheel of MPICH brings mpiexec.
+MPI = ["mpi4py>=4,<5", "mpich>=4,<6"]
+
 #: MXNet's builds share one import name, so exactly one of them is chosen by an extra.
 EXTRAS = {
     "cpu": ["mxnet==1.9.1", *GLUON],
     "cu101": ["mxnet-cu101==1.9.1", *GLUON],
     "cu112": ["mxnet-cu112==1.9.1", *GLUON],
     "cu117": ["mxnet-cu117==1.9.1", *GLUON],
-    "mpi": ["mpi4py>=4,<5", "mpich>=4,<6"],  # collectives other than the parameter server
+    "mpi": MPI,
     "postgres": [
         "dj-database-url>=2.1,<4",  # reads DATABASE_URL, where the history is not to be a SQLite file
         "psycopg[binary]>=3.1,<4",  # Django's way to PostgreSQL
     ],
     "onnx": ["onnx>=1.17,<1.19"],  # the final model as ONNX; MXNet's exporter uses a module that 1.19 has dropped
     "dev": [
+        *MPI,  # 15 MB; without it the tests of the collectives over a real MPI are skipped
         "onnx>=1.17,<1.19",  # as above
         "onnxruntime>=1.17,<2",  # does what was exported compute the same?
         "pytest>=8,<10",  # the test runner

@@ -227,6 +227,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     from .evaluate import EvaluationProcess
     from .exchange import JobAbortedError, SlotLostError
     from .exchange.collective_start import check_start
+    from .exchange.collective_worker import CollectiveExchange
     from .models import MODELS, build
     from .progress import VARIABLE, Reporter
     from .randomness import reseed
@@ -303,6 +304,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
             round=trainer.round,
             elapsed=trainer.elapsed,
             reports=reports,
+            traffic=exchange if isinstance(exchange := trainer.algorithm.exchange, CollectiveExchange) else None,
             curves=make_curves(
                 options,
                 trainer.rank,

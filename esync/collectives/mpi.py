@@ -64,6 +64,10 @@ class MPITransport:
         while not request.Test():
             yield
 
+    def abort(self) -> None:
+        """End all ranks now, because this one has failed."""
+        self._mpi.COMM_WORLD.Abort(1)
+
     def close(self) -> None:
         """Take leave of MPI, together with all ranks; without it, mpiexec takes the end of a process for a crash."""
         self._world.Free()

@@ -60,6 +60,7 @@ class CollectiveExchange(Exchange):
         self._nonce = secrets.randbits(62) + 1
         self.control = Control(engine.transport, self._nonce)
         self._scratch: np.ndarray | None = None
+        self._taken = (0, 0)
         self._failed = self._closed = False
 
     def join(
@@ -119,6 +120,15 @@ class CollectiveExchange(Exchange):
         assert payload.values is not None
         self.sequence += 1
         return PendingCollective(self, payload, model)
+
+    def take(self) -> tuple[int, int]:
+        """Bytes sent and received since the last call; see `rounds.Traffic`.
+
+        They are what MPI was given to carry: between processes of one machine it is no network that carries them.
+        """
+        transport, before = self.engine.transport, self._taken
+        self._taken = getattr(transport, "sent", 0), getattr(transport, "received", 0)
+        return self._taken[0] - before[0], self._taken[1] - before[1]
 
     def heartbeat(self) -> None:
         """See `Exchange.heartbeat`: a look at what has come, so that another worker's failure is noticed soon."""

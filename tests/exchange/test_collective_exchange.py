@@ -1,0 +1,200 @@
+"""The exchange without a server, over memory: several workers as threads of this process."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from esync import config
+from esync.collectives.engine import Engine
+from esync.collectives.memory import Hub
+from esync.exchange import ExchangeError, JobAbortedError, Payload, Service
+from esync.exchange.collective_worker import CollectiveExchange
+from esync.exchange.ledger import Limits
+from esync.exchange.resumption import Books, Offer, Offers, Progress
+from esync.rules import Step, momentum_sgd, sgd
+from esync.watchdog import WaitTimeoutError, Watchdog
+
+WEIGHTS, STATISTICS = 23, 5
+
+
+class Vector:
+    """A source, and a model."""
+
+    def __init__(self, values: np.ndarray, statistics: np.ndarray | None = None) -> None:
+        self.values = values.astype(np.float32)
+        self.statistics = np.zeros(STATISTICS, np.float32) if statistics is None else statistics.astype(np.float32)
+
+    def read(self, start: int, stop: int, out: np.ndarray) -> None:
+        out[:] = self.values[start:stop]
+
+    def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
+        (self.statistics if statistics else self.values)[start : start + values.size] = values
+
+    def add(self, step: Any) -> None:
+        raise NotImplementedError
+
+
+def noise(*seed: int, size: int = WEIGHTS) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(size).astype(np.float32)
+
+
+def run(workers: int, body: Callable[[CollectiveExchange], Any], name: str = "ring", **service: Any) -> list[Any]:
+    """What `body` returns, or raises, on each of the workers."""
+    hub = Hub(workers)
+    results: list[Any] = [None] * workers
+
+    def work(rank: int) -> None:
+        terms = {"rule": "sgd", "synchronous": True, **service}
+        try:
+            engine = Engine(name, hub.transports[rank])
+            results[rank] = body(CollectiveExchange(Service(**terms), engine, Watchdog(), 20, 20))
+        except Exception as error:
+            results[rank] = error
+
+    threads = [threading.Thread(target=work, args=[rank], daemon=True) for rank in range(workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    return results
+
+
+def met(
+    exchange: CollectiveExchange, limits: Limits | None = None, offers: Offers | None = None, **agreed: Any
+) -> Vector:
+    """A worker that has joined and has the common model."""
+    exchange.join(WEIGHTS, STATISTICS, limits or Limits(), agreed, *([offers] if offers else []))
+    if exchange.resume_at >= 0:
+        books = Books(7, 21, 100, 5.0, 7) if exchange.rank == 0 else None
+        state = [noise(99)] if exchange.rank == 0 else []
+        exchange.resume(Progress(7 if exchange.rank == 0 else 0, books, state))
+    model = Vector(noise(exchange.rank), noise(exchange.rank, 1, size=STATISTICS))
+    exchange.begin(Vector(model.values), Vector(model.statistics), model)
+    return model
+
+
+def payload(rank: int, number: int, **terms: Any) -> Payload:
+    values, statistics = Vector(noise(rank, number, 2)), Vector(noise(rank, number, 3, size=STATISTICS))
+    return Payload(values, statistics, 10 + rank, **{"learning_rate": 0.1, **terms})
+
+
+@pytest.fixture(autouse=True)
+def small_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "COLLECTIVE_BUCKET", 16)
+    monkeypatch.setattr(config, "COLLECTIVE_FAREWELL", 0.5)
+
+
+@pytest.mark.parametrize(("workers", "name"), [(1, "ring"), (2, "butterfly"), (3, "binary-blocks"), (5, "ring")])
+def test_the_rule_runs_on_the_mean_with_the_same_bits_everywhere(workers: int, name: str) -> None:
+    def body(exchange: CollectiveExchange) -> Any:
+        model = met(exchange, Limits(rounds=3))
+        results = []
+        while not results or not results[-1].finished:
+            number = len(results) + 1
+            results.append(exchange.start(payload(exchange.rank, number, momentum=0.9), model).wait())
+        exchange.close()
+        return model, results, exchange.rule_state()
+
+    outcomes = run(workers, body, name)
+    weights, velocity = noise(0), None
+    for number in range(1, 4):
+        mean = np.mean([noise(rank, number, 2) for rank in range(workers)], axis=0)
+        weights, velocity = sgd(weights, mean, velocity, Step(0.1, 0.9))
+    statistics = np.mean([noise(rank, 3, 3, size=STATISTICS) for rank in range(workers)], axis=0)
+    for model, results, state in outcomes:
+        np.testing.assert_allclose(model.values, weights, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(model.statistics, statistics, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(state[0], velocity, rtol=1e-5, atol=1e-6)
+        assert [result.round for result in results] == [1, 2, 3]
+        assert results[-1].samples == 3 * sum(10 + rank for rank in range(workers))
+        assert {result.elapsed for result in results} == {result.elapsed for result in outcomes[0][1]}
+        assert model.values.tobytes() == outcomes[0][0].values.tobytes()
+
+
+def test_stop_ends_the_run_on_all_workers_after_the_round_under_way() -> None:
+    def body(exchange: CollectiveExchange) -> Any:
+        model = met(exchange)
+        rounds = 0
+        while True:
+            if exchange.rank == 2 and rounds == 2:
+                exchange.stop()
+            result = exchange.start(payload(exchange.rank, rounds), model).wait()
+            rounds += 1
+            if result.finished:
+                break
+        exchange.close()
+        return rounds
+
+    assert run(3, body) == [3, 3, 3]
+
+
+def test_a_failure_reaches_all_workers_with_its_reason() -> None:
+    def body(exchange: CollectiveExchange) -> Any:
+        model = met(exchange)
+        exchange.start(payload(exchange.rank, 1), model).wait()
+        if exchange.rank == 1:
+            exchange.abort("worker 1: out of luck")
+            exchange.close()
+            return None
+        try:
+            return exchange.start(payload(exchange.rank, 2), model).wait()
+        finally:
+            exchange.close()
+
+    outcomes = run(3, body)
+    assert outcomes[1] is None
+    for outcome in (outcomes[0], outcomes[2]):
+        assert isinstance(outcome, JobAbortedError)
+        assert "out of luck" in str(outcome)
+
+
+def test_a_worker_that_leaves_early_and_one_that_hangs_are_named() -> None:
+    def leaving(exchange: CollectiveExchange) -> Any:
+        model = met(exchange)
+        if exchange.rank == 1:
+            return exchange.control.say(4, 0)  # wire.LEAVE
+        return exchange.start(payload(exchange.rank, 1), model).wait()
+
+    outcomes = run(3, leaving)
+    assert isinstance(outcomes[0], ExchangeError)
+    assert "worker 1 has left" in str(outcomes[0])
+
+    def hanging(exchange: CollectiveExchange) -> Any:
+        model = met(exchange)
+        if exchange.rank == 1:
+            return None
+        exchange._round_timeout = 0.2
+        return exchange.start(payload(exchange.rank, 1), model).wait()
+
+    outcomes = run(3, hanging)
+    assert isinstance(outcomes[0], WaitTimeoutError)
+    assert "the commit of worker 1" in str(outcomes[0])
+
+
+def test_workers_that_do_not_match_say_in_what() -> None:
+    outcomes = run(2, lambda exchange: met(exchange, network="lenet" if exchange.rank else "resnet"))
+    assert all(
+        isinstance(each, JobAbortedError) and "network lenet instead of resnet" in str(each) for each in outcomes
+    )
+    outcomes = run(2, met, synchronous=False)
+    assert all("has no server" in str(each) for each in outcomes)
+
+
+def test_a_checkpoint_brings_books_and_momentum_back_on_all_workers() -> None:
+    def body(exchange: CollectiveExchange) -> Any:
+        model = met(exchange, offers=Offers(True, [Offer(7, 1, 1, (0,))] if exchange.rank == 0 else []))
+        result = exchange.start(payload(exchange.rank, 1, momentum=0.5), model).wait()
+        exchange.close()
+        return exchange.resume_at, result, model
+
+    outcomes = run(3, body, rule="momentum_sgd")
+    mean = np.mean([noise(rank, 1, 2) for rank in range(3)], axis=0)
+    weights, _ = momentum_sgd(noise(0), mean, noise(99), Step(0.1, 0.5))
+    for resume_at, result, model in outcomes:
+        assert resume_at == 7
+        assert (result.round, result.samples) == (8, 100 + 10 + 11 + 12)
+        np.testing.assert_allclose(model.values, weights, rtol=1e-5, atol=1e-6)
