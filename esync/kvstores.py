@@ -45,7 +45,7 @@ def _transport() -> MPITransport:
     return transport
 
 
-class CollectiveStore(mx.kv.KVStoreBase):  # type: ignore[misc]
+class CollectiveStore(mx.kv.KVStoreBase):
     """Sums over the ranks of MPI; the registered classes differ in `name` only."""
 
     name = "ring"

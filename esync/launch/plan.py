@@ -54,6 +54,8 @@ def plan(
         options = flags.parse(flags.to_arguments(settings))
     except flags.FlagError as error:
         raise DescriptionError(f"train: {error}") from None
+    if options.collective != "ps":
+        raise DescriptionError(f"train: launch starts no --collective {options.collective} yet; use mpiexec")
     workers: Sequence[Worker] = description.workers
     remarks, services, cluster = [], [], {}
     if options.mode == "local":
