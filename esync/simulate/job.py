@@ -82,7 +82,7 @@ def run(job: Job) -> Done:
         if getattr(options, name, False):
             raise DescriptionError(f"{job.file}: train: {flags.flag(name)} is not modelled yet; leave it out")
     if options.collective != "ps":
-        raise DescriptionError(f"{job.file}: train: --collective {options.collective} is not modelled yet; leave it out")
+        raise DescriptionError(f"{job.file}: train: --collective is not modelled yet; leave it out")
     ends = options.rounds, options.epochs, options.max_time, options.target_accuracy, options.train_steps
     if not any(ends):
         raise DescriptionError(f"{job.file}: train: nothing ends this run; give --rounds, --epochs or --max-time")
