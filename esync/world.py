@@ -54,7 +54,8 @@ class RealWorld:
         if self._collective != "ps":
             from .exchange.collective_start import over_mpi
 
-            return over_mpi(service, self._collective, self.watchdog, self._start_timeout, self._round_timeout)
+            timeouts = self._start_timeout, self._round_timeout
+            return over_mpi(service, self._collective, self.watchdog, *timeouts, self._hold)
         from .exchange.kvstore_worker import KVStoreExchange
 
         kind = KVStoreExchange

@@ -1,6 +1,7 @@
 """From the environment to a collective: is this process one of an MPI job, and does that fit what else is said?"""
 
 import os
+from collections.abc import Callable
 
 from .. import config
 from ..collectives.engine import Engine
@@ -31,8 +32,9 @@ def over_mpi(
     watchdog: Watchdog,
     start_timeout: float = config.START_TIMEOUT,
     round_timeout: float = config.ROUND_TIMEOUT,
+    hold: Callable[[], None] = lambda: None,
 ) -> Exchange:
-    """Meet the other ranks.
+    """Meet the other ranks; the arguments are those of `CollectiveExchange`.
 
     Raises:
         EnvironmentProblemError: no MPI has started this process, or not as many as DMLC_NUM_WORKER says.
@@ -46,4 +48,4 @@ def over_mpi(
         raise EnvironmentProblemError(
             f"DMLC_NUM_WORKER is {said}, but MPI has started {transport.size} worker(s): they should be the same"
         )
-    return CollectiveExchange(service, Engine(collective, transport), watchdog, start_timeout, round_timeout)
+    return CollectiveExchange(service, Engine(collective, transport), watchdog, start_timeout, round_timeout, hold)

@@ -8,6 +8,7 @@ What needs somebody who outlives a worker is not possible: no replacement, no --
 import json
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -37,6 +38,7 @@ class CollectiveExchange(Exchange):
         watchdog: speaks up when something takes long.
         start_timeout: seconds to wait for the others to appear.
         round_timeout: seconds to wait for the others in one exchange.
+        hold: called before a payload is sent; a straggler on purpose waits in it.
     """
 
     def __init__(
@@ -46,12 +48,13 @@ class CollectiveExchange(Exchange):
         watchdog: Watchdog,
         start_timeout: float = config.START_TIMEOUT,
         round_timeout: float = config.ROUND_TIMEOUT,
+        hold: Callable[[], None] = lambda: None,
     ) -> None:
         if not service.synchronous or service.private or service.sparse:
             raise ExchangeError(
                 f"--collective {engine.name} has no server, which this mode needs: it is for the modes esync and sync"
             )
-        self._service, self.engine, self.watchdog = service, engine, watchdog
+        self._service, self.engine, self.watchdog, self.hold = service, engine, watchdog, hold
         self._start_timeout, self._round_timeout = start_timeout, round_timeout
         self.rank, self.workers = engine.transport.rank, engine.transport.size
         self.replacement, self.exchanges = False, 0

@@ -18,7 +18,7 @@ DATA = Path(__file__).parents[2] / "data"
 
 @pytest.mark.parametrize(
     "words",
-    ["-m async", "-m sync-switch", "-m dgs", "-m esync --elastic"],
+    ["-m async", "-m sync-switch --epochs 1", "-m dgs", "-m esync --elastic"],
 )
 def test_what_needs_a_server_is_refused_by_name(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as error:
