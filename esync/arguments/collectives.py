@@ -5,16 +5,17 @@ from collections.abc import Mapping
 
 from .. import config
 from ..collectives import COLLECTIVES
+from .modes import MEANS
 
 MODES_OF: Mapping[str, tuple[str, ...]] = {}
 
 #: Modes in which all workers exchange together, so that no server is needed.
-SERVERLESS = ("esync", "sync")
+SERVERLESS = (*MEANS, "sync")
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
-    group = parser.add_argument_group("collectives (modes esync and sync)")
+    group = parser.add_argument_group("collectives (modes " + ", ".join(SERVERLESS) + ")")
     group.add_argument(
         "--collective",
         choices=COLLECTIVES,
@@ -31,7 +32,7 @@ def check(options: argparse.Namespace, typed: set[str]) -> None:
     if options.mode not in SERVERLESS:
         raise ValueError(
             f"--collective {options.collective} has no server, which --mode {options.mode} needs; it is for "
-            f"{' and '.join(SERVERLESS)}"
+            f"{', '.join(SERVERLESS)}"
         )
     if options.elastic:
         raise ValueError(

@@ -9,6 +9,7 @@ import numpy as np
 from .. import config
 from ..collectives.fibres import Fibres, Pauses
 from ..handles import NotDoneError
+from ..weighting import divisor, factor
 from . import Model, Payload, Result, wire
 from .collective_control import Commits
 from .layout import Bucket
@@ -113,9 +114,13 @@ class PendingCollective:
         """The fibre of one bucket: the sum over the ranks, the mean, the rule."""
         exchange, commits = self._exchange, self._commits
         assert commits is not None
+        weighting = exchange.weightings[bucket.statistics]
+        samples = {rank: int(message["samples"]) for rank, message in commits.messages.items()}
         values = exchange.model.part(self._sums, bucket)
+        if (own := factor(weighting, samples[exchange.rank])) != 1:
+            values *= np.float32(own)
         yield from exchange.engine.allreduce(values, bucket.index)
-        values /= np.float32(exchange.workers)
+        values /= np.float32(divisor(weighting, list(samples.values())))
         exchange.model.update(bucket, values, commits.messages[0])
 
     def _awaited(self) -> str:

@@ -20,6 +20,7 @@ from ..collectives.fibres import Fibres, Pauses
 from ..collectives.gathering import gather_texts
 from ..rules import make_rule
 from ..watchdog import Watchdog
+from ..weighting import check, of_statistics
 from . import NO_OFFERS, Exchange, ExchangeError, JobAbortedError, Model, Payload, Result, Service, Source, wire
 from .collective_control import Control
 from .collective_model import CommonModel
@@ -52,7 +53,7 @@ class CollectiveExchange(Exchange):
     ) -> None:
         if not service.synchronous or service.private or service.sparse:
             raise ExchangeError(
-                f"--collective {engine.name} has no server, which this mode needs: it is for the modes esync and sync"
+                f"--collective {engine.name} has no server, which this mode needs: it is for modes whose workers exchange together"
             )
         self._service, self.engine, self.watchdog, self.hold = service, engine, watchdog, hold
         self._start_timeout, self._round_timeout = start_timeout, round_timeout
@@ -102,6 +103,7 @@ class CollectiveExchange(Exchange):
         except ValueError as error:
             raise JobAbortedError(str(error)) from None
         self.job = self.ledger.job
+        self.weightings = check(self._service.weighting), of_statistics(self._service.weighting)
         self.model = CommonModel(
             greeting.layout(), make_rule(self._service.rule, self._service.options), self._service.rule
         )

@@ -115,6 +115,20 @@ def test_the_rule_runs_on_the_mean_with_the_same_bits_everywhere(workers: int, n
         assert model.values.tobytes() == outcomes[0][0].values.tobytes()
 
 
+def test_workers_count_by_their_samples() -> None:
+    def body(exchange: CollectiveExchange) -> Any:
+        model = met(exchange)
+        exchange.start(payload(exchange.rank, 1, learning_rate=1.0), model).wait()
+        exchange.close()
+        return model.values
+
+    outcomes = run(3, body, rule="add_mean_update", weighting="samples")
+    updates = [noise(rank, 1, 2) for rank in range(3)]
+    np.testing.assert_allclose(
+        outcomes[1], noise(0) + np.average(updates, axis=0, weights=[10, 11, 12]), rtol=1e-5, atol=1e-6
+    )
+
+
 def test_stop_ends_the_run_on_all_workers_after_the_round_under_way() -> None:
     def body(exchange: CollectiveExchange) -> Any:
         model = met(exchange)
