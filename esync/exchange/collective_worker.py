@@ -53,7 +53,7 @@ class CollectiveExchange(Exchange):
     ) -> None:
         if not service.synchronous or service.private or service.sparse:
             raise ExchangeError(
-                f"--collective {engine.name} has no server, which this mode needs: it is for modes whose workers exchange together"
+                f"--collective {engine.name} has no server, which modes need that do not exchange together"
             )
         self._service, self.engine, self.watchdog, self.hold = service, engine, watchdog, hold
         self._start_timeout, self._round_timeout = start_timeout, round_timeout
