@@ -142,6 +142,12 @@ COLLECTIVE_SPIN = 0.001  # seconds since something arrived during which the next
 COLLECTIVE_FIRST_PAUSE = 0.0001  # seconds of the first pause after that; each is half as long again as the last …
 COLLECTIVE_PAUSE = 0.001  # … up to this while values are on their way …
 COLLECTIVE_WAIT_PAUSE = 0.01  # … and up to this while other workers compute
+COLLECTIVE_PROBE = 1_048_576  # bytes that measure the bandwidth at the start, with --collective auto …
+COLLECTIVE_PROBES = 5  # … that many times
+COLLECTIVE_NEAR = 2.0  # collectives predicted to take at most so many times as long as the best are tried
+COLLECTIVE_TRIALS = 3  # exchanges of each trial, of which the fastest counts
+COLLECTIVE_SMOOTHING = 0.2  # weight of the newest exchange in the smoothed time
+COLLECTIVE_WORSE = 1.5  # times its measured time that the chosen one may come to take before all are tried again
 COLLECTIVE_FAREWELL = 3.0  # seconds that the others have to take leave when the run has failed
 
 # --- launcher -------------------------------------------------------------------------------------------------

@@ -16,4 +16,4 @@ __all__ = ["COLLECTIVES", "SCHEDULES", "Move", "Schedule", "Step"]
 #: This project's own ones, by their names on the command line.
 SCHEDULES: dict[str, Schedule] = {"ring": ring, "butterfly": butterfly, "binary-blocks": binary_blocks}
 #: What --collective takes: the parameter server, those, MPI's own, and the choice of the fastest.
-COLLECTIVES = ("ps", *SCHEDULES, "mpi")
+COLLECTIVES = ("ps", *SCHEDULES, "mpi", "auto")

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 
 from .. import config
+from ..collectives.auto import AutoEngine
 from ..collectives.engine import Engine
 from ..collectives.mpi import MPITransport, started_by_mpi
 from ..environment import EnvironmentProblemError
@@ -48,4 +49,5 @@ def over_mpi(
         raise EnvironmentProblemError(
             f"DMLC_NUM_WORKER is {said}, but MPI has started {transport.size} worker(s): they should be the same"
         )
-    return CollectiveExchange(service, Engine(collective, transport), watchdog, start_timeout, round_timeout, hold)
+    engine = AutoEngine(transport) if collective == "auto" else Engine(collective, transport)
+    return CollectiveExchange(service, engine, watchdog, start_timeout, round_timeout, hold)

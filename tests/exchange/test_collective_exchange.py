@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from esync import config
+from esync.collectives.auto import AutoEngine
 from esync.collectives.engine import Engine
 from esync.collectives.memory import Hub
 from esync.exchange import ExchangeError, JobAbortedError, Payload, Service
@@ -49,7 +50,8 @@ def run(workers: int, body: Callable[[CollectiveExchange], Any], name: str = "ri
     def work(rank: int) -> None:
         terms = {"rule": "sgd", "synchronous": True, **service}
         try:
-            engine = Engine(name, hub.transports[rank])
+            transport = hub.transports[rank]
+            engine = AutoEngine(transport, own=False) if name == "auto" else Engine(name, transport)
             results[rank] = body(CollectiveExchange(Service(**terms), engine, Watchdog(), 20, 20))
         except Exception as error:
             results[rank] = error
@@ -113,6 +115,21 @@ def test_the_rule_runs_on_the_mean_with_the_same_bits_everywhere(workers: int, n
         assert results[-1].samples == 3 * sum(10 + rank for rank in range(workers))
         assert {result.elapsed for result in results} == {result.elapsed for result in outcomes[0][1]}
         assert model.values.tobytes() == outcomes[0][0].values.tobytes()
+
+
+def test_auto_may_change_in_every_exchange_and_all_ranks_change_together() -> None:
+    def body(exchange: CollectiveExchange) -> Any:
+        model = met(exchange, Limits(rounds=12))
+        used = []
+        while not used or not exchange.ledger.finished:
+            exchange.start(payload(exchange.rank, len(used)), model).wait()
+            used.append(exchange.engine.current)
+        exchange.close()
+        return used, model.values.tobytes()
+
+    outcomes = run(3, body, "auto")
+    assert outcomes[0] == outcomes[1] == outcomes[2]
+    assert len(outcomes[0][0]) == 12
 
 
 def test_workers_count_by_their_samples() -> None:
