@@ -1,6 +1,8 @@
 """MPI as the transport, by mpi4py; and MPI's own allreduce."""
 
+import contextlib
 import os
+import socket
 from typing import Any
 
 import numpy as np
@@ -72,6 +74,7 @@ class MPITransport:
         """Take leave of MPI, together with all ranks; without it, mpiexec takes the end of a process for a crash."""
         self._world.Free()
         self._mpi.Finalize()
+        _tell_process_manager()
 
 
 class MPIRequest:
@@ -83,6 +86,25 @@ class MPIRequest:
     def done(self) -> bool:
         """Let MPI go on, and look."""
         return bool(self._request.Test())
+
+
+def _tell_process_manager() -> None:
+    """Say to MPICH's mpiexec what MPICH itself says only in an exit handler of C (PMI-1, "finalize").
+
+    Programs of this package end without exit handlers, because MXNet's wait for processes that may be gone. For those
+    that do run, a socket that answers by itself takes the place of the one to mpiexec, which has hung up by then.
+    """
+    number = os.environ.get("PMI_FD", "")
+    if not number.isdecimal():
+        return
+    with contextlib.suppress(OSError):
+        os.write(int(number), b"cmd=finalize\n")
+        answer = os.read(int(number), 1024)
+        ours, theirs = socket.socketpair()
+        ours.send(answer)
+        os.dup2(theirs.fileno(), int(number))
+        theirs.close()
+        ours.detach()  # stays open as long as the process
 
 
 def started_by_mpi() -> bool:

@@ -1,0 +1,142 @@
+"""A collective in virtual time: the messages of its schedule over the modelled network, without their values.
+
+Every rank begins its steps as the real one does: a step's messages leave together, and the next step begins when all of
+them are through and what came has been added up. Several buckets are on their way at the same time.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from .. import config
+from ..collectives import SCHEDULES, Move, Step
+from ..collectives.cost import LIKE_MPI
+from .engine import Engine
+from .network import Network
+
+#: The steps of all ranks on one bucket.
+_schedules = lru_cache(maxsize=64)(
+    lambda name, ranks, values: [SCHEDULES[name](rank, ranks, values) for rank in range(ranks)]
+)
+
+
+class Allreduce:
+    """One sum over all ranks.
+
+    Args:
+        engine: whose time.
+        network: between the hosts.
+        hosts: rank → where it runs.
+        name: of the collective.
+        buckets: float32 values of each, in order.
+        finished: called, from an event, with each rank that has the sum of all buckets.
+        owners: rank → to whom its messages belong, see `network.Transfer`.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        network: Network,
+        hosts: Sequence[str],
+        name: str,
+        buckets: Sequence[int],
+        finished: Callable[[int], None],
+        owners: Sequence[object] | None = None,
+    ) -> None:
+        self.engine, self.network, self.hosts = engine, network, hosts
+        self.owners = owners or [None] * len(hosts)
+        self._name = LIKE_MPI if name == "mpi" else name
+        self._buckets, self._finished = [size for size in buckets if size], finished
+        self._next = [0] * len(hosts)
+        self._running = [0] * len(hosts)
+        self._bucket_runs: dict[tuple[int, int], _Run] = {}
+        self.arrived: Counter[tuple[int, int, int]] = Counter()  # bucket, from, to
+        self.core_free = [0.0] * len(hosts)
+        self.sent = [0.0] * len(hosts)
+        self.received = [0.0] * len(hosts)
+
+    def begin(self, rank: int, at: float) -> None:
+        """This rank may begin at that time."""
+        self.engine.call_at(at, self._go_on, rank)
+
+    def _go_on(self, rank: int) -> None:
+        while self._running[rank] < config.COLLECTIVE_WINDOW and self._next[rank] < len(self._buckets):
+            bucket = self._next[rank]
+            self._next[rank] += 1
+            self._running[rank] += 1
+            steps = _schedules(self._name, len(self.hosts), self._buckets[bucket])[rank]
+            run = self._bucket_runs[bucket, rank] = _Run(self, bucket, rank, steps)
+            run.begin_step()
+        if not self._running[rank]:
+            self._finished(rank)
+
+    def bucket_done(self, bucket: int, rank: int) -> None:
+        """A rank has the sum of a bucket."""
+        del self._bucket_runs[bucket, rank]
+        self._running[rank] -= 1
+        self._go_on(rank)
+
+    def came(self, bucket: int, source: int, target: int, kept: bool) -> None:
+        """A message has come; its sender has waited for that where it was kept."""
+        self.arrived[bucket, source, target] += 1
+        for rank in (source, target) if kept else (target,):
+            run = self._bucket_runs.get((bucket, rank))
+            if run is not None:
+                run.look(rank == source)
+
+
+class _Run:
+    """One rank's way through the steps of one bucket."""
+
+    __slots__ = ("_at", "_leaving", "_reduce", "_steps", "bucket", "rank", "waiting")
+
+    def __init__(self, reduce: Allreduce, bucket: int, rank: int, steps: list[Step]) -> None:
+        self._reduce, self.bucket, self.rank, self._steps = reduce, bucket, rank, steps
+        self._at, self._leaving, self.waiting = 0, 0, False
+
+    def begin_step(self) -> None:
+        reduce, rank = self._reduce, self.rank
+        while self._at < len(self._steps) and not (self._steps[self._at].sends or self._steps[self._at].receives):
+            self._at += 1
+        if self._at == len(self._steps):
+            reduce.bucket_done(self.bucket, rank)
+            return
+        step = self._steps[self._at]
+        self._leaving, self.waiting = sum(self._kept(move) for move in step.sends), True
+        at = reduce.engine.time + config.SIMULATE_MPI_MESSAGE_TIME
+        for move in step.sends:
+            size = 4.0 * move.size + config.SIMULATE_MPI_MESSAGE_BYTES
+            reduce.sent[rank] += size
+            reduce.received[move.peer] += size
+            ends = reduce.hosts[rank], reduce.hosts[move.peer]
+            reduce.network.send(*ends, size, self._arrival(move), reduce.owners[rank], at)
+        self.look(False)
+
+    @staticmethod
+    def _kept(move: Move) -> bool:
+        """Whether the values must stay where they are until they have gone; MPI copies those of a small message."""
+        return 4 * move.size > config.SIMULATE_MPI_EAGER
+
+    def _arrival(self, move: Move) -> Callable[[], None]:
+        return lambda: self._reduce.came(self.bucket, self.rank, move.peer, self._kept(move))
+
+    def look(self, left: bool) -> None:
+        """A message of this rank has left, or one has come, or the step has just begun."""
+        self._leaving -= left
+        if not self.waiting or self._leaving:
+            return
+        reduce, step, arrived = self._reduce, self._steps[self._at], self._reduce.arrived
+        ways = [(self.bucket, move.peer, self.rank) for move in step.receives]
+        if not all(arrived[way] for way in ways):
+            return
+        for way in ways:
+            arrived[way] -= 1
+        self.waiting = False
+        self._at += 1
+        if step.adds and step.receives:
+            seconds = 4 * sum(move.size for move in step.receives) * config.SIMULATE_ADDING
+            end = max(reduce.engine.time, reduce.core_free[self.rank]) + seconds
+            reduce.core_free[self.rank] = end
+            reduce.engine.call_at(end, self.begin_step)
+        else:
+            self.begin_step()
