@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 #: Seconds that the main thread has to end by itself, before the process is ended for it.
 GRACE = 3.0
 TICK = 0.25
+#: Seconds that MPICH's mpiexec has to read what a process has printed last: it does not look any more after its end.
+READING = 0.3
 
 
 class WaitTimeoutError(ExpectedError):
@@ -176,4 +178,6 @@ def leave(code: int) -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):  # whoever was reading is gone
             stream.flush()
+    if "PMI_FD" in os.environ:
+        time.sleep(READING)
     os._exit(code)

@@ -14,7 +14,7 @@ from esync.collectives.mpi import MPITransport
 from esync.exchange import Payload, Service
 from esync.exchange.collective_worker import CollectiveExchange
 from esync.exchange.ledger import Limits
-from esync.watchdog import Watchdog
+from esync.watchdog import Watchdog, leave
 
 
 class Vector:
@@ -96,6 +96,6 @@ if __name__ == "__main__":
             transport.close()
     except BaseException as error:
         print(f"rank {transport.rank}: {type(error).__name__}: {error}", flush=True)
-        os._exit(1)
+        leave(1)
     print("fine", flush=True)
-    os._exit(0)
+    leave(0)
