@@ -11,8 +11,8 @@ from .. import __version__
 from . import (
     checkpoints,
     cluster,
-    compression,
     collectives,
+    compression,
     coordination,
     data,
     delay,

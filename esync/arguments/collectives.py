@@ -34,6 +34,8 @@ def check(options: argparse.Namespace, typed: set[str]) -> None:
             f"--collective {options.collective} has no server, which --mode {options.mode} needs; it is for "
             f"{', '.join(SERVERLESS)}"
         )
+    if options.compression != config.COMPRESSION:
+        raise ValueError(f"--collective {options.collective} has no server, which --compression needs")
     if options.elastic:
         raise ValueError(
             f"--collective {options.collective} has no server, which --elastic needs: every worker takes part in every "

@@ -51,7 +51,7 @@ class CollectiveExchange(Exchange):
         round_timeout: float = config.ROUND_TIMEOUT,
         hold: Callable[[], None] = lambda: None,
     ) -> None:
-        if not service.synchronous or service.private or service.sparse:
+        if not service.synchronous or service.private or service.sparse or service.compression != config.COMPRESSION:
             raise ExchangeError(
                 f"--collective {engine.name} has no server, which modes need that do not exchange together"
             )

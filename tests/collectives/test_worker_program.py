@@ -18,13 +18,13 @@ DATA = Path(__file__).parents[2] / "data"
 
 @pytest.mark.parametrize(
     "words",
-    ["-m async", "-m sync-switch --epochs 1", "-m dgs", "-m esync --elastic"],
+    ["-m async", "-m sync-switch --epochs 1", "-m dgs", "-m esync --elastic", "-m sync --compression fp16"],
 )
 def test_what_needs_a_server_is_refused_by_name(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as error:
         parse(build_parser("worker", ""), [*words.split(), "--collective", "ring"])
     assert error.value.code == 2
-    assert re.search("--collective ring has no server, which --(mode|elastic)", capsys.readouterr().err)
+    assert re.search("--collective ring has no server, which --(mode|elastic|compression)", capsys.readouterr().err)
 
 
 def test_a_worker_that_mpi_has_not_started_says_how_to(monkeypatch: pytest.MonkeyPatch) -> None:
