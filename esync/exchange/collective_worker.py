@@ -18,6 +18,7 @@ from .. import config
 from ..collectives.engine import Engine
 from ..collectives.fibres import Fibres, Pauses
 from ..collectives.gathering import gather_texts
+from ..compression import NONE
 from ..rules import make_rule
 from ..watchdog import Watchdog
 from ..weighting import check, of_statistics
@@ -51,7 +52,7 @@ class CollectiveExchange(Exchange):
         round_timeout: float = config.ROUND_TIMEOUT,
         hold: Callable[[], None] = lambda: None,
     ) -> None:
-        if not service.synchronous or service.private or service.sparse or service.compression != config.COMPRESSION:
+        if not service.synchronous or service.private or service.sparse or service.compression != NONE:
             raise ExchangeError(
                 f"--collective {engine.name} has no server, which modes need that do not exchange together"
             )
