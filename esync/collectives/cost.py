@@ -33,7 +33,7 @@ class Costs:
     per_byte: float
     adding: float
     servers: int = 0
-    poll: float = 0.005
+    poll: float = 0.001
 
     def words(self) -> str:
         """For the user."""

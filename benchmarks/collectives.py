@@ -1,0 +1,291 @@
+"""What do the collectives cost? `python benchmarks/collectives.py [real] [simulated] [--json FILE]`.
+
+real: two processes on this machine, 4 MB to 400 MB. The bare sum by every collective and by MPI's own allreduce as it
+is; and whole exchanges (read, sum, rule, write) by every collective, by --collective auto and by a parameter server.
+Bare sums take turns, so that a busy machine is busy for all of them; the median of the rounds counts.
+
+simulated: 3 to 64 workers, 4 kB to 400 MB, 1 Gbit/s and 0.2 ms, one port each, beside the cost model's prediction; and
+what --collective auto would use after its trials, against the best.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import loopback
+import numpy as np
+from results_file import write_figures
+
+from esync import config
+from esync.collectives import SCHEDULES
+from esync.collectives.choice import Choice
+from esync.collectives.cost import Costs, predict
+from esync.collectives.engine import Engine, bucket_bytes
+from esync.collectives.fibres import Pauses
+
+OWN = tuple(SCHEDULES)
+SIZES = (4_000_000, 40_000_000, 400_000_000)
+ROUNDS = {4_000_000: 40, 40_000_000: 15, 400_000_000: 5}
+OF_MPI, OF_BEST = 1.3, 1.2  # targets
+GIGABIT = 1e9 / 8 * config.SIMULATE_GOODPUT
+LATENCY = 2e-4
+
+
+class Vector:
+    """A source, and a model, of so many values."""
+
+    def __init__(self, size: int) -> None:
+        self.values = np.ones(size, np.float32)
+
+    def read(self, start: int, stop: int, out: np.ndarray) -> None:
+        """See `exchange.Source`."""
+        out[:] = self.values[start:stop]
+
+    def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
+        """See `exchange.Model`."""
+        self.values[start : start + values.size] = values
+
+    def add(self, step: Any) -> None:
+        """Not used."""
+        raise NotImplementedError
+
+
+# --- real: what each process does -----------------------------------------------------------------------------------
+
+
+def bare(size: int) -> None:
+    """A rank: prints, on rank 0, the seconds of every sum by every collective, as JSON."""
+    from esync.collectives.mpi import MPITransport
+
+    transport = MPITransport()
+    world, mpi = transport._world, transport._mpi
+    values = np.zeros(size // 4, np.float32)
+    other = np.empty_like(values)
+
+    def sums(engine: Engine) -> Callable[[], None]:
+        return lambda: engine.run(values, Pauses(config.COLLECTIVE_PAUSE))
+
+    ways = {name: sums(Engine(name, transport)) for name in (*OWN, "mpi")}
+    ways["MPI_Allreduce"] = lambda: world.Allreduce(values, other)
+    ways["MPI_Allreduce in place"] = lambda: world.Allreduce(mpi.IN_PLACE, values)
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(ROUNDS[size] + 1):
+        for name, way in ways.items():
+            world.Barrier()
+            begun = time.perf_counter()
+            way()
+            lasted = world.allreduce(time.perf_counter() - begun, mpi.MAX)
+            if number:
+                seconds[name].append(lasted)
+    if transport.rank == 0:
+        print(json.dumps(seconds), flush=True)
+    transport.close()
+
+
+def whole(name: str, size: int) -> None:
+    """A worker: prints, on rank 0, the seconds of every exchange, as JSON."""
+    from esync.exchange import Payload, Service
+    from esync.exchange.ledger import Limits
+    from esync.watchdog import Watchdog
+
+    service = Service("add_mean_update", True)
+    if name == "ps":
+        from esync.environment import Cluster
+        from esync.exchange.kvstore_worker import KVStoreExchange
+
+        exchange: Any = KVStoreExchange(service, Cluster.from_environment(), Watchdog())
+    else:
+        from esync.exchange.collective_start import over_mpi
+
+        exchange = over_mpi(service, name, Watchdog())
+    warm_up = 10 if name == "auto" else 2
+    model, payload = Vector(size // 4), Payload(Vector(size // 4), None, 1, 1.0)
+    exchange.join(size // 4, 0, Limits(rounds=ROUNDS[size] + warm_up), {})
+    exchange.begin(model, model, model)
+    seconds = []
+    finished = False
+    while not finished:
+        result = exchange.start(payload, model).wait()
+        seconds.append(result.transfer)  # less what this one has waited for the other
+        finished = result.finished
+    exchange.close()
+    if exchange.rank == 0:
+        print(json.dumps(seconds[warm_up:]), flush=True)
+
+
+def run_ranks(words: list[str]) -> Any:
+    """What rank 0 has printed."""
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    command = [str(mpiexec) if mpiexec.exists() else "mpiexec", "-n", "2", sys.executable, __file__, *words]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True, timeout=300)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def run_servers(size: int) -> Any:
+    """The same with a scheduler, a parameter server and two workers."""
+    environment = loopback.environment(2)
+    command = [sys.executable, __file__, "--whole", "ps", "--size", str(size)]
+    roles = [("scheduler", [sys.executable, "-m", "esync.scheduler"])]
+    roles += [("server", [sys.executable, "-m", "esync.server", "-c", "1"]), ("worker", command), ("worker", command)]
+    processes = [
+        subprocess.Popen(words, env={**environment, "DMLC_ROLE": role}, stdout=subprocess.PIPE, text=True)
+        for role, words in roles
+    ]
+    try:
+        said = [process.communicate(timeout=300)[0] for process in processes[2:]]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    return json.loads(next(text for text in said if text.strip()).splitlines()[-1])
+
+
+def real(sizes: list[int], server_up_to: int) -> dict[str, Any]:
+    """All of it; prints as it goes."""
+    figures: dict[str, Any] = {}
+    for size in sizes:
+        sums = {name: statistics.median(each) for name, each in run_ranks(["--bare", "--size", str(size)]).items()}
+        best = min(seconds for name, seconds in sums.items() if "mpi" in name.lower())
+        names = [*OWN, "mpi", "auto"]
+        exchanges = {name: statistics.median(run_ranks(["--whole", name, "--size", str(size)])) for name in names}
+        if size <= server_up_to:
+            exchanges["ps"] = statistics.median(run_servers(size))
+        ratio = exchanges["auto"] / min(exchanges.values())
+        figures[str(size)] = {"sums": sums, "exchanges": exchanges, "auto_of_best": ratio}
+        print(f"{size / 1e6:g} MB, 2 ranks on this machine; bare sums:")
+        for name, seconds in sums.items():
+            of_mpi = f"  {seconds / best:.2f} x MPI's best (target {OF_MPI})" if name in OWN else ""
+            print(f"  {name:24s} {1e3 * seconds:9.2f} ms{of_mpi}")
+        print("whole exchanges:")
+        for name, seconds in exchanges.items():
+            print(f"  {name:24s} {1e3 * seconds:9.2f} ms")
+        print(f"  auto: {ratio:.2f} x the best (target {OF_BEST})", flush=True)
+    return figures
+
+
+# --- simulated --------------------------------------------------------------------------------------------------------
+
+
+def simulated_collective(name: str, ranks: int, size: int) -> float:
+    """Seconds of virtual time."""
+    from esync.simulate.allreduce import Allreduce
+    from esync.simulate.engine import Engine as VirtualTime
+    from esync.simulate.network import Link, Network
+
+    engine = VirtualTime()
+    network = Network(engine, lambda host: Link(GIGABIT, LATENCY / 2), [])
+    most, done = bucket_bytes(ranks), []
+    buckets = [min(most, size - at) // 4 for at in range(0, size, most)]
+    hosts = [f"host-{rank}" for rank in range(ranks)]
+    reduce = Allreduce(engine, network, hosts, name, buckets, lambda rank: done.append(engine.time))
+    for rank in range(ranks):
+        reduce.begin(rank, 0.0)
+    engine.run()
+    return max(done)
+
+
+def simulated_server(ranks: int, size: int) -> float:
+    """The same with one parameter server, by the simulator's own exchange."""
+    from esync.algorithms.ssgd import SSGD
+    from esync.exchange.ledger import Limits
+    from esync.launch import flags
+    from esync.simulate.cluster import ClusterModel
+    from esync.simulate.coordination import StateServerModel
+    from esync.simulate.devices import DeviceModel
+    from esync.simulate.network import Link
+    from esync.simulate.servers import ServerModel
+    from esync.simulate.simulation import Simulation
+    from esync.simulate.timing import TimedIteration, TimedTrainer
+    from esync.simulate.world import WorkerModel
+
+    class Numerics:
+        samples, evaluates, wire = 60_000, False, (size // 4, 0)
+
+        def start(self, rank: int, world: Any) -> Any:
+            return TimedTrainer(SSGD(), world, Limits(rounds=2), 1e-3), TimedIteration(1)
+
+    workers = tuple(WorkerModel(rank, f"host-{rank}", "gpu0", DeviceModel(1e-3)) for rank in range(ranks))
+    cluster = ClusterModel(
+        workers, (ServerModel("server"),), StateServerModel("server"), lambda host: Link(GIGABIT, LATENCY / 2), 0.0
+    )
+    options = flags.parse(["--mode", "sync", "--rounds", "2"])
+    simulation = Simulation(cluster, options, Numerics())
+    simulation.run()
+    return max(sums.transfers / sums.rounds for sums in simulation.workers)
+
+
+def simulated(ranks: list[int], sizes: list[int]) -> list[dict[str, Any]]:
+    """All of it; prints as it goes."""
+    costs = Costs(LATENCY + config.SIMULATE_MPI_MESSAGE_TIME, 1 / GIGABIT, config.SIMULATE_ADDING, servers=1)
+    rows = []
+    for count in ranks:
+        for size in sizes:
+            taken = {name: simulated_collective(name, count, size) for name in (*OWN, "mpi")}
+            predicted = {name: predict(name, count, size, costs) for name in (*OWN, "mpi", "ps")}
+            choice = Choice({name: predicted[name] for name in taken})
+            first = choice.current
+            while not choice.settled:
+                choice.took(taken[choice.current])
+            taken["ps"] = simulated_server(count, size)
+            best = min(taken.values())
+            row = {
+                "workers": count,
+                "bytes": size,
+                "seconds": taken,
+                "predicted": predicted,
+                "auto": choice.current,
+                "auto_first": first,
+                "auto_of_best": taken[choice.current] / best,
+                "auto_first_of_best": taken[first] / best,
+            }
+            rows.append(row)
+            each = "  ".join(f"{name} {taken[name]:.4g} ({predicted[name]:.4g})" for name in taken)
+            print(
+                f"{count:3d} workers {size / 1e6:8g} MB: {each}; auto {choice.current} {row['auto_of_best']:.2f}",
+                flush=True,
+            )
+    return rows
+
+
+def main() -> None:
+    """Measure."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", choices=("real", "simulated", []), help="default: both")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), help="bytes, of the real ones")
+    parser.add_argument("--server-up-to", type=int, default=SIZES[-1], help="bytes of the largest model with a server")
+    parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--whole", help=argparse.SUPPRESS)
+    parser.add_argument("--size", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.bare:
+        bare(options.size)
+    elif options.whole:
+        whole(options.whole, options.size)
+    else:
+        figures: dict[str, Any] = {"command": "python benchmarks/collectives.py " + " ".join(sys.argv[1:])}
+        parts = options.parts or ["real", "simulated"]
+        if "simulated" in parts:
+            figures["simulated"] = simulated(
+                [3, 6, 8, 13, 16, 32, 64], [4_000, 400_000, 4_000_000, 40_000_000, 400_000_000]
+            )
+        if "real" in parts:
+            figures["real"] = real(options.sizes, options.server_up_to)
+        if options.json:
+            write_figures(options.json, figures)
+    if options.bare or options.whole:
+        from esync.watchdog import leave
+
+        leave(0)
+
+
+if __name__ == "__main__":
+    main()
