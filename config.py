@@ -39,6 +39,13 @@ BSP_SHARE = 0.125  # of the samples that BSP uses, where no steps are given
 SEARCH_BETA = 0.01  # accuracy that a share of BSP may cost in the search
 SEARCH_REPEATS = 5  # runs of each share in the search
 SEARCH_SETTINGS = 4  # shares that the search tries: 50, 25, 12.5, 6.25 % where all are accepted
+ONLINE_POLICY = "elastic"  # or greedy, none: what is done about stragglers while it is synchronous
+STRAGGLER_WINDOW = 10  # steps whose throughput is looked at
+STRAGGLER_STRIDE = 5  # steps from one look to the next
+STRAGGLER_RAISE_AFTER = 3  # looks in a row after which a slow worker counts as a straggler …
+STRAGGLER_CLEAR_AFTER = 3  # … and no longer does when it is slow no more
+STRAGGLER_SIGMAS = 1.0  # standard deviations of the workers' throughputs below their mean
+STRAGGLER_FLOOR = 0.9  # share of that mean that its throughput has to be below, too
 LOSS_EVERY = 10  # rounds of rank 0 from one row of loss.csv to the next
 
 # --- sparse exchanges (DGS, gradient dropping, DGC) ---------------------------------------------------------------

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import __version__, config, priority, program, progress
-from .arguments import MEANS, build_parser, parse, switch_schedule
+from .arguments import MEANS, build_parser, parse, switch_schedule, watching
 from .environment import ROLES, Cluster, state_server_address
 from .errors import ExpectedError
 from .watchdog import Watchdog
@@ -100,7 +100,14 @@ def choose_algorithm(options: argparse.Namespace) -> "Algorithm":
         means = options.outer_momentum, options.weighting, options.compression
         return kind(options.local_iterations, options.global_lr, *means)
     if options.mode == "sync-switch":
-        return SyncSwitch(switch_schedule(options), options.batch_size, options.lr_decay)
+        return SyncSwitch(
+            switch_schedule(options),
+            options.batch_size,
+            options.lr_decay,
+            watching(options),
+            _state_server(options),
+            options.job,
+        )
     if options.mode == "async" and options.use_dcasgd:
         return DCASGD(options.dcasgd_lambda, options.dcasgd_adaptive)
     if options.mode == "sync":
@@ -134,6 +141,13 @@ def make_curves(options: argparse.Namespace, rank: int, logs: Any, started: floa
     from .curves import Curves
 
     return Curves(logs, started, step) if options.mode == "sync-switch" and rank == 0 else None
+
+
+def asks_state_server(options: argparse.Namespace) -> bool:
+    """Whether the algorithm needs a state server, and begins the job there."""
+    if options.mode == "esync":
+        return options.local_iterations is None
+    return watching(options) is not None
 
 
 def _state_server(options: argparse.Namespace) -> str | None:
@@ -201,6 +215,7 @@ def make_trainer(
     if options.mode == "sync-switch":
         agreement |= {"batch size": options.batch_size, "schedule": str(switch_schedule(options))}
         agreement["decay of the learning rate"] = str(options.lr_decay)
+        agreement["online policy"] = str(watching(options))
     try:
         return Trainer(
             net.collect_params(),
@@ -241,7 +256,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
             Cluster.from_environment()  # what is missing there is told before anything takes long
         else:
             check_start(options.collective)
-        if options.mode == "esync" and options.local_iterations is None:
+        if asks_state_server(options):
             state_server_address(_state_server(options))
     data_dir = find_data_dir(options.data_dir, options.dataset)
     dataset = load(options.dataset, data_dir)
@@ -381,9 +396,8 @@ def make_reports(options: argparse.Namespace, trainer: "Trainer", device: str) -
     if not given and not os.environ.get("ESYNC_STATE_SERVER"):
         return None
     host, port = state_server_address(given)
-    asks = options.mode == "esync" and options.local_iterations is None
     first = trainer.rank == 0
-    begin = trainer.workers if first and not asks and not trainer.replacement else None
+    begin = trainer.workers if first and not asks_state_server(options) and not trainer.replacement else None
     return Reports(host, port, options.job, trainer.rank, device, begin, ends=first)
 
 

@@ -175,7 +175,7 @@ class ScriptedCoordination:
         self.round, self.round_trip = 1, round_trip
         self.script, self.log, self.device = script, log, device
 
-    def init(self, num_workers: int, epsilon: float | None, slowest_iterations: int = 1) -> None:
+    def init(self, num_workers: int, epsilon: float | None, slowest_iterations: int = 1, watching: Any = None) -> None:
         self.log.append(("init", num_workers, epsilon, slowest_iterations))
 
     def ask(self, iteration: int, capability: float) -> Slow:

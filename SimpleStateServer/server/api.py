@@ -7,6 +7,7 @@ from pydantic import BaseModel, ValidationError
 
 from esync import config
 from esync.coordination.coordinator import InvalidError
+from esync.coordination.online import Watching
 
 from . import answers, live, schema
 from .answers import Answer, NotFoundError, UnavailableError
@@ -22,7 +23,9 @@ RUN = re.compile(r"[0-9a-f]{32}")
 def begin(service: Service, call: Call) -> Answer:
     """Begin a job."""
     wanted = _body(schema.Begin, call)
-    job = service.jobs.begin(call.job, wanted.num_workers, wanted.epsilon, wanted.slowest_iterations, wanted.run)
+    watching = None if wanted.watching is None else Watching.of(wanted.watching.model_dump())
+    terms = wanted.num_workers, wanted.epsilon, wanted.slowest_iterations
+    job = service.jobs.begin(call.job, *terms, wanted.run, watching)
     return answers.model(schema.JobSummary(**live.summary(live.Moment(job))))
 
 
@@ -34,6 +37,14 @@ def query(service: Service, call: Call) -> Answer:
         asked.rank, asked.round, asked.iteration, asked.capability, job.clock.at(call.arrived), asked.round_trip
     )
     return answers.data({"ready": decision.ready, "lease": decision.lease})
+
+
+def steps(service: Service, call: Call) -> Answer:
+    """Take how long a worker's steps have taken; answer what the policy against stragglers wants."""
+    told = _body(schema.Steps, call)
+    job = service.jobs.get(call.job)
+    directive = job.tell(told.rank, told.since, told.steps, told.seconds, job.clock.at(call.arrived))
+    return answers.data({"apart": directive.apart, "asynchronous": directive.asynchronous})
 
 
 def reset(service: Service, call: Call) -> Answer:

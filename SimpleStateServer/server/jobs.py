@@ -12,6 +12,7 @@ from typing import Any
 
 from esync import config
 from esync.coordination.coordinator import ConflictError, Coordinator, Decision, InvalidError, RefusedError
+from esync.coordination.online import Directive, Watch
 
 from . import journal
 from .clock import Clock
@@ -32,6 +33,7 @@ class Job:
         clock: of this job.
         key: tells this run from others of the same name.
         started: seconds since 1970.
+        watch: looks for stragglers; None where nobody wants that.
 
     Attributes:
         heard: per rank, when it was heard last; None before that.
@@ -51,8 +53,9 @@ class Job:
         clock: Clock | None = None,
         key: str = "",
         started: float | None = None,
+        watch: Watch | None = None,
     ) -> None:
-        self.name, self.coordinator, self.run = name, coordinator, run
+        self.name, self.coordinator, self.run, self.watch = name, coordinator, run, watch
         self.key = key or uuid.uuid4().hex
         self.started = time.time() if started is None else started
         self.clock = clock or Clock()
@@ -107,6 +110,26 @@ class Job:
                 self._round = round
                 self._name_slowest()
 
+    def tell(self, rank: int, since: int, steps: int, seconds: float, now: float) -> Directive:
+        """Take how long a worker's steps have taken; see `Watch.tell`.
+
+        Raises:
+            InvalidError: unknown rank.
+            ConflictError: this job looks for no stragglers.
+        """
+        with self._lock:
+            if self.watch is None:
+                raise ConflictError(f"job {self.name!r} was begun without looking for stragglers")
+            self._check_rank(rank)
+            before = self.watch.stragglers
+            directive = self.watch.tell(rank, since, steps, seconds)
+            self._took("s", rank, now, since, steps, seconds)
+            for slow in sorted(self.watch.stragglers - before):
+                self._tell("straggler", f"it is slow (policy {self.watch.watching.policy})", slow)
+            for well in sorted(before - self.watch.stragglers):
+                self._tell("recovered", "it is as fast as the others again", well)
+            return directive
+
     def report(self, report: Report, now: float, at: float | None = None) -> None:
         """Take a worker's account of a finished round. `at` is when it came, in seconds since 1970.
 
@@ -115,10 +138,7 @@ class Job:
         """
         at = time.time() if at is None else at
         with self._lock:
-            if report.rank >= self.coordinator.num_workers:
-                raise InvalidError(
-                    f"unknown rank {report.rank}: this job has the ranks 0 to {self.coordinator.num_workers - 1}"
-                )
+            self._check_rank(report.rank)
             self.reports[report.rank] = report
             self._took("p", report.rank, now, at, report.model_dump(exclude={"rank"}))
             if self._history is not None:
@@ -201,6 +221,8 @@ class Job:
         job.reports = {fields["rank"]: Report(**fields) for fields in head["reports"]}
         job.ended, job.reason = head["ended"], head["reason"]
         job.slowest, job._round = head["slowest"], head["round"]
+        if head.get("watch") is not None:  # journals of earlier versions have none
+            job.watch = Watch.from_state(head["watch"])
         job._replaying = True
         for entry in contents.entries:
             job._replay(entry)
@@ -237,7 +259,12 @@ class Job:
             "reason": self.reason,
             "slowest": self.slowest,
             "round": self._round,
+            "watch": None if self.watch is None else self.watch.state(),
         }
+
+    def _check_rank(self, rank: int) -> None:
+        if rank >= self.coordinator.num_workers:
+            raise InvalidError(f"unknown rank {rank}: this job has the ranks 0 to {self.coordinator.num_workers - 1}")
 
     def _took(self, kind: str, rank: int | None, now: float, *details: Any) -> None:
         if rank is not None:
@@ -258,6 +285,9 @@ class Job:
             elif kind == "r":
                 round, te, rejoin, members = details
                 self.reset(rank, round, now, te, rejoin, members)
+            elif kind == "s":
+                since, steps, seconds = details
+                self.tell(rank, since, steps, seconds, now)
             elif kind == "p":
                 at, fields = details
                 self.report(Report(rank=rank, **fields), now, at)

@@ -8,6 +8,7 @@ from threading import RLock
 
 from esync import config
 from esync.coordination.coordinator import ConflictError, Coordinator, InvalidError
+from esync.coordination.online import Watch, Watching
 
 from .history import History
 from .jobs import Job, must_exist
@@ -58,9 +59,18 @@ class Jobs:
             self._jobs[job.name] = job
         self.sweep()
 
-    def begin(self, name: str, num_workers: int, epsilon: float | None, slowest_iterations: int, run: str = "") -> Job:
+    def begin(
+        self,
+        name: str,
+        num_workers: int,
+        epsilon: float | None,
+        slowest_iterations: int,
+        run: str = "",
+        watching: Watching | None = None,
+    ) -> Job:
         """Begin a training under this name, unless another one is going on there; see `Coordinator` for the arguments.
 
+        `watching`: look for stragglers.
         A repeated call of the same run (its answer may have been lost) changes nothing.
 
         Raises:
@@ -82,7 +92,8 @@ class Jobs:
                     )
             else:
                 self._make_room()
-            job = Job(name, coordinator, run, history=self._history)
+            watch = None if watching is None else Watch(num_workers, watching)
+            job = Job(name, coordinator, run, history=self._history, watch=watch)
             job.begin(self._folder / f"{name}{SUFFIX}" if self._folder else None)
             if present is not None:
                 if present.ended is None:

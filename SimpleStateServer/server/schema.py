@@ -35,6 +35,18 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+class Watching(Body):
+    """A policy against stragglers, and when a worker is one (mode sync-switch)."""
+
+    policy: Literal["elastic", "greedy"]
+    window: Positive = Field(config.STRAGGLER_WINDOW, description="steps whose throughput is looked at")
+    stride: Positive = Field(config.STRAGGLER_STRIDE, description="steps from one look to the next")
+    raise_after: Positive = Field(config.STRAGGLER_RAISE_AFTER, description="slow looks in a row that make a straggler")
+    clear_after: Positive = Field(config.STRAGGLER_CLEAR_AFTER, description="looks in a row after which it is none")
+    sigmas: Seconds = Field(config.STRAGGLER_SIGMAS, description="standard deviations below the mean throughput")
+    floor: Share = Field(config.STRAGGLER_FLOOR, gt=0, description="share of the mean throughput")
+
+
 class Begin(Body):
     """Begins a job, or, with the same `run`, finds it begun already."""
 
@@ -42,6 +54,23 @@ class Begin(Body):
     epsilon: Seconds | None = Field(None, description="seconds that guard READY; null: chosen from what is measured")
     slowest_iterations: Positive = config.SLOWEST_ITERATIONS
     run: str = Field("", max_length=64, pattern=r"^[ -~]*$", description="a text that only this training uses")
+    watching: Watching | None = Field(None, description="look for stragglers; null: nobody tells steps")
+
+
+class Steps(Body):
+    """How long a worker's newest steps have taken, without waiting for the others."""
+
+    rank: Rank
+    since: Count = Field(description="steps that this process had told before; 0 in the first message of a process")
+    steps: Positive = Field(description="told with this message")
+    seconds: Duration = Field(description="of these steps together")
+
+
+class Directive(BaseModel):
+    """What the policy wants now, while the schedule says synchronous."""
+
+    apart: list[int] = Field(description="ranks that the rounds are not to wait for")
+    asynchronous: bool = Field(description="train asynchronously meanwhile")
 
 
 class Query(Body):

@@ -144,9 +144,11 @@ class Algorithm(ABC):
         exchanged: whether the last step ended in an exchange.
         abandoned: whether the last step left its gradients unused, because an exchange was due.
         result: how the last exchange went.
+        left_out: ranks that the last exchange did without, though they are there.
     """
 
     name: str
+    left_out: tuple[int, ...] = ()
     server_sgd = False
     has_momentum = True
     in_checkpoints = True

@@ -8,8 +8,13 @@ from .base import Algorithm, Surroundings
 
 
 class EveryIteration(Algorithm):
-    """Exchange the mean gradient of every batch."""
+    """Exchange the mean gradient of every batch.
 
+    Attributes:
+        own_seconds: that the last step took, without waiting for the other workers.
+    """
+
+    own_seconds = 0.0
     server_sgd = True
     exchange_phase = GLOBAL_AGGREGATE
 
@@ -28,13 +33,14 @@ class EveryIteration(Algorithm):
         if self.exchange is None:
             raise RuntimeError("the algorithm has not been started")
         with self.recorder.phase(COMPUTE):
-            self.device.end_iteration()
+            seconds = self.device.end_iteration()
         with self.recorder.phase(GLOBAL_AGGREGATE):
             replica = self.replica
             replica.open()
             result = self.exchange.start(self._payload(batch_size), replica).wait()
             replica.close()
         self.local_iterations = 1
+        self.own_seconds = seconds + result.transfer
         self._count(result)
 
     def _payload(self, batch_size: int) -> Payload:

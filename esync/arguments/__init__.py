@@ -26,6 +26,7 @@ from . import (
 )
 from .coordination import FOR_THE_STATE_SERVER
 from .modes import MEANS, MODES, NETWORKS, SPARSE, Group
+from .stragglers import watching
 from .switching import switch_schedule
 from .values import count
 
@@ -41,6 +42,7 @@ __all__ = [
     "given",
     "parse",
     "switch_schedule",
+    "watching",
 ]
 
 #: In the order of --help.

@@ -8,8 +8,8 @@ from .modes import MEANS
 from .values import count, epsilon, job, port
 
 MODES_OF: Mapping[str, tuple[str, ...]] = {
-    "state_server_ip": ("esync",),
-    "state_server_port": ("esync",),
+    "state_server_ip": ("esync", "sync-switch"),
+    "state_server_port": ("esync", "sync-switch"),
     "local_iterations": MEANS,
     "epsilon": ("esync",),
     "slowest_iterations": ("esync",),
@@ -22,7 +22,7 @@ FOR_THE_STATE_SERVER = frozenset(MODES_OF) - {"local_iterations"}
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
-    coordination = parser.add_argument_group("coordination (mode esync)")
+    coordination = parser.add_argument_group("coordination (modes esync and sync-switch)")
     add = coordination.add_argument
     add("-ip", "--state-server-ip", default=config.STATE_SERVER_IP, help="address of the state server")
     add(

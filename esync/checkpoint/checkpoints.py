@@ -102,7 +102,7 @@ class Checkpoints:
     def save_if_due(self) -> bool:
         """Write a checkpoint where the last step has ended a round that should have one; whether it has."""
         trainer = self._trainer
-        if not trainer.exchanged:
+        if not trainer.exchanged or 0 in trainer.algorithm.left_out:  # nobody would write the model
             return False
         if self._crowded:  # all workers have come here since the last one was written: it is there for all of them
             self._store.keep(self._keep)
@@ -254,7 +254,7 @@ class Checkpoints:
             writers[SERVER_FILE] = lambda path: _save_arrays(path, vectors)
         facts["vectors"] = len(state)
         if trainer.algorithm.synchronous:
-            facts["needs"] = list(trainer.members)
+            facts["needs"] = [rank for rank in trainer.members if rank not in trainer.algorithm.left_out]
             if exchange.version() != self._result().version:  # the others have not waited for this worker
                 log.warning("no checkpoint of round %d: the job has gone on meanwhile", self._result().round)
                 return False

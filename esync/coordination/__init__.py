@@ -9,8 +9,9 @@ from typing import Protocol
 
 from ..handles import Handle
 from .decision import Decision
+from .online import Directive, Watching
 
-__all__ = ["Coordination", "Decision"]
+__all__ = ["Coordination", "Decision", "Directive", "Watching"]
 
 
 class Coordination(Protocol):
@@ -30,11 +31,17 @@ class Coordination(Protocol):
     @property
     def round_trip(self) -> float: ...  # noqa: D102 - see the class
 
-    def init(self, num_workers: int, epsilon: float | None, slowest_iterations: int = 1) -> None:
+    def init(
+        self,
+        num_workers: int,
+        epsilon: float | None,
+        slowest_iterations: int = 1,
+        watching: Watching | None = None,
+    ) -> None:
         """Begin a training with `num_workers` workers (rank 0 only, before any worker asks).
 
         `epsilon` is in seconds, None leaves it to the coordinator; `slowest_iterations` is how many iterations the
-        slowest worker does in each round.
+        slowest worker does in each round; `watching` asks it to look for stragglers.
         """
         ...
 
@@ -56,6 +63,10 @@ class Coordination(Protocol):
             rejoin: this worker has taken over the slot of a dead one: what that one has said about this round is void.
             members: the ranks that take part in the rounds from now on, where some are dead; None: nothing has changed.
         """
+        ...
+
+    def tell(self, since: int, steps: int, seconds: float) -> Handle[Directive]:
+        """Tell how long this worker's steps take, where the job looks for stragglers; see `online.Watch.tell`."""
         ...
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from .. import config
 from ..handles import Completed, Handle
 from .caller import Caller, StateServerError
 from .decision import Decision
+from .online import Directive, Watching
 
 __all__ = ["StateServerClient", "StateServerError"]
 
@@ -53,19 +54,25 @@ class StateServerClient:
         return self._round_trip or 0.0
 
     def init(
-        self, num_workers: int, epsilon: float | None, slowest_iterations: int = config.SLOWEST_ITERATIONS
+        self,
+        num_workers: int,
+        epsilon: float | None,
+        slowest_iterations: int = config.SLOWEST_ITERATIONS,
+        watching: Watching | None = None,
     ) -> None:
         """Begin a training (see `Coordination.init`). While another one is going on there, this waits for its end.
 
         Raises:
             StateServerError: no answer, or a refusal, for longer than the patience lasts.
         """
-        wanted = {
+        wanted: dict[str, Any] = {
             "num_workers": num_workers,
             "epsilon": epsilon,
             "slowest_iterations": slowest_iterations,
             "run": self._run,
         }
+        if watching is not None:
+            wanted["watching"] = watching.flat
         self._caller.call(self._path, wanted)
 
     def ask(self, iteration: int, capability: float) -> Handle[Decision]:
@@ -105,6 +112,20 @@ class StateServerClient:
             told["members"] = list(members)
         self._caller.call(f"{self._path}/reset", told)
         self.round = round
+
+    def tell(self, since: int, steps: int, seconds: float) -> Handle[Directive]:
+        """Tell how long steps took (see `Coordination.tell`); waits for the answer.
+
+        Raises:
+            StateServerError: no answer for longer than the patience lasts, or a refusal.
+        """
+        told = {"rank": self.rank, "since": since, "steps": steps, "seconds": seconds}
+        answer = self._caller.call(f"{self._path}/steps", told)
+        try:
+            apart = tuple(int(rank) for rank in answer["apart"])
+            return Completed(Directive(apart, bool(answer["asynchronous"])))
+        except (KeyError, TypeError, ValueError):
+            raise self._caller.unexpected(answer) from None
 
     def close(self) -> None:
         """Close the connection."""

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 from ..handles import Handle, NotDoneError
 from .client import StateServerClient
 from .decision import Decision
+from .online import Directive, Watching
 
 T = TypeVar("T")
 
@@ -65,9 +66,15 @@ class DelayedClient:
         """See `Coordination`."""
         return self._client.round_trip
 
-    def init(self, num_workers: int, epsilon: float | None, slowest_iterations: int = 1) -> None:
+    def init(
+        self,
+        num_workers: int,
+        epsilon: float | None,
+        slowest_iterations: int = 1,
+        watching: Watching | None = None,
+    ) -> None:
         """See `Coordination`; this one is waited for: other workers rely on it."""
-        self._start(lambda: self._client.init(num_workers, epsilon, slowest_iterations)).wait()
+        self._start(lambda: self._client.init(num_workers, epsilon, slowest_iterations, watching)).wait()
 
     def ask(self, iteration: int, capability: float) -> Handle[Decision]:
         """See `Coordination`; the handle is done when the answer has arrived."""
@@ -83,6 +90,10 @@ class DelayedClient:
         """See `Coordination`."""
         self.round = round
         self._start(lambda: self._client.reset(round, rejoin, members))
+
+    def tell(self, since: int, steps: int, seconds: float) -> Handle[Directive]:
+        """See `Coordination`; the handle is done when the answer has arrived."""
+        return self._start(lambda: self._client.tell(since, steps, seconds).wait())
 
     def close(self) -> None:
         """Give up what is under way."""

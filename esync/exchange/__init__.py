@@ -6,6 +6,7 @@ network. What is exchanged is two flat float32 vectors, the weights (or gradient
 sides see them piece by piece, so that no second copy of a model is needed.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -78,8 +79,10 @@ class Payload:
         samples: training samples that went into it.
         learning_rate: for the rule on the other side, as are momentum and weight_decay.
         together: whether it is used with those of all workers (True) or at once (False); None: as the service says.
-        switch: of rank 0: whether the next ones are to be used together or at once; None: as before. It holds from the
-            end of the round on, for all workers.
+        switch: of the leader, the first of those that rounds wait for: whether the next ones are to be used together or
+            at once; None: as before. It holds from the end of the round on, for all workers.
+        aside: it is not used, only acknowledged, because its worker is apart (see `Result.apart`).
+        apart: of the leader: the ranks that rounds are not to wait for from the end of this one on; None: as before.
         step: what is to be subtracted from the weights, where the service is sparse.
     """
 
@@ -92,6 +95,8 @@ class Payload:
     step: Sparse | None = None
     together: bool | None = None
     switch: bool | None = None
+    aside: bool = False
+    apart: Sequence[int] | None = None
 
     @property
     def terms(self) -> dict[str, Any]:
@@ -102,8 +107,9 @@ class Payload:
             "momentum": self.momentum,
             "weight_decay": self.weight_decay,
             "samples": self.samples,
-            "use": uses[self.together],
+            "use": wire.ASIDE if self.aside else uses[self.together],
             "switch": uses[self.switch],
+            "text": wire.encode_ranks(self.apart),
         }
 
 
@@ -118,11 +124,13 @@ class Result:
         wait: seconds from this worker's commit to the last one of its round, by the server's clock.
         transfer: seconds that the whole exchange took, less the wait.
         finished: whether the run is over.
-        used: whether the payload went into the weights; False where it came after the end of an asynchronous run.
+        used: whether the payload went into the weights; False where it was put aside, or came after the end of an
+            asynchronous run.
         elapsed: seconds of the run.
         members: ranks that take part in the rounds; all of them, unless dead ones are left out.
         step: times that the weights had changed by then: once per round, or once per payload used at once.
         synchronous: whether the next payloads should be used together; None where that never changes.
+        apart: ranks that are there, but that rounds do not wait for (on some server at least).
     """
 
     round: int
@@ -136,6 +144,7 @@ class Result:
     members: tuple[int, ...] = ()
     step: int = 0
     synchronous: bool | None = None
+    apart: tuple[int, ...] = ()
 
     @property
     def books(self) -> Books:

@@ -88,8 +88,9 @@ class Departures:
 
     def _held_up_by(self, rank: int) -> bool:
         """Whether others wait for this worker."""
-        pending = self._server.ledger.pending
-        return self._server.ledger.synchronous and bool(pending) and rank not in pending
+        ledger = self._server.ledger
+        waited_for = ledger.synchronous and bool(ledger.counted[rank])
+        return waited_for and bool(ledger.pending) and rank not in ledger.pending
 
     def _drop(self, rank: int, reason: str) -> None:
         log.warning("worker %d is left out from now on: %s", rank, reason)

@@ -7,7 +7,7 @@ size is all it takes.
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -111,7 +111,7 @@ class KVStoreExchange(Exchange):
             self._buckets.pull(model, channel=0, statistics=True)
             if self._service.private:
                 self._buckets.open_channel(self._channel)
-        return self.report(min(self.line.statuses(), key=lambda status: int(status["round"])), 0.0, 0.0)
+        return self.report(sorted(self.line.statuses(), key=lambda status: int(status["round"])), 0.0, 0.0)
 
     def start(self, payload: Payload, model: Model) -> "PendingExchange":
         """Push the payload and its commit; see `Exchange.start`."""
@@ -168,8 +168,14 @@ class KVStoreExchange(Exchange):
 
     # --- what PendingExchange uses -----------------------------------------------------------------------------
 
-    def report(self, status: Any, wait: float, transfer: float) -> Result:
-        """What a status (of server 0, which decides when the run ends) says, as a result."""
+    def report(self, statuses: Sequence[Any], wait: float, transfer: float) -> Result:
+        """What the statuses say, as a result: the first of them (of server 0, which decides when the run ends).
+
+        A worker is apart as long as one of them says so: only when no server does any more, all have ended the round
+        after which it is waited for again.
+        """
+        status = statuses[0]
+        apart = np.any([each["apart"] for each in statuses], axis=0)
         stop_at, round_ = int(status["stop_at"]), int(status["round"])
         return Result(
             round=round_,
@@ -183,6 +189,7 @@ class KVStoreExchange(Exchange):
             members=tuple(np.flatnonzero(status["member"]).tolist()),
             step=int(status["step"]),
             synchronous=bool(status["synchronous"]),
+            apart=tuple(np.flatnonzero(apart).tolist()),
         )
 
     def pull(self, model: Model, statistics: bool) -> None:

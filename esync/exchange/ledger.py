@@ -72,6 +72,7 @@ class Ledger:
         self.job = 0
         self.arrivals = np.zeros(self.slots, np.int32)
         self.member = np.zeros(self.slots, bool)
+        self.apart = np.zeros(self.slots, bool)  # members that rounds do not wait for
         self.acknowledged = np.zeros(self.slots, np.int64)
         self.used = np.zeros(self.slots, bool)
         self.wait = np.zeros(self.slots)
@@ -97,6 +98,11 @@ class Ledger:
     def finished(self) -> bool:
         """Whether the run has come to its end (not whether it went well)."""
         return bool(self.failure) or (self.stop_at is not None and self.round >= self.stop_at)
+
+    @property
+    def counted(self) -> np.ndarray:
+        """Slot → whether rounds wait for its worker."""
+        return self.member & ~self.apart
 
     @property
     def deserted(self) -> bool:
@@ -140,20 +146,22 @@ class Ledger:
 
         Returns:
             The ranks whose commits are to be applied now, in this order: all of the round once the last member has
-            committed (synchronous), this one (asynchronous), nobody yet, or nobody because the run is over.
+            committed (synchronous), this one (asynchronous), nobody yet, or nobody because the commit is only to be
+            acknowledged or the run is over.
         """
         rank = int(message["rank"])
         self.pending[rank] = Pending(message, now)
-        if self.finished:
+        if self.finished or message["use"] == wire.ASIDE:
             self._acknowledge([rank], now, used=False)
             return []
         return self.due() if self.together(message) else [rank]
 
     def due(self) -> list[int]:
         """The ranks whose commits are to be applied together now; empty while a member is missing."""
-        if len(self.pending) < np.count_nonzero(self.member):
+        counted = self.counted
+        if len(self.pending) < np.count_nonzero(counted):
             return []  # most of the time; the rest costs more the more workers there are
-        members = set(np.flatnonzero(self.member).tolist())
+        members = set(np.flatnonzero(counted).tolist())
         return sorted(self.pending) if self.pending and members <= set(self.pending) else []
 
     def together(self, message: Any) -> bool:
@@ -164,9 +172,11 @@ class Ledger:
     def applied(self, ranks: list[int], now: float) -> None:
         """These commits have gone into the weights: acknowledge them, count the round, see whether the run ends.
 
-        Where rank 0 has asked for it, the next ones are used in another way: nobody has been told of the end of this
-        round yet, so all workers learn both at the same time.
+        Where the leader, the first of those that rounds wait for, has asked for it, the next ones are used in another
+        way or wait for others: nobody has been told of the end of this round yet, so all workers learn both at the same
+        time.
         """
+        leader = int(np.argmax(self.counted))
         messages = [self.pending[rank].message for rank in ranks]
         self.version += len(ranks)
         self.samples += sum(int(message["samples"]) for message in messages)
@@ -178,8 +188,8 @@ class Ledger:
             self.step += len(ranks)
         self.round = self._together + self._at_once // self.slots
         for message in messages:
-            if message["rank"] == 0 and message["switch"] != wire.AS_AGREED:
-                self.synchronous = bool(message["switch"] == wire.TOGETHER)
+            if message["rank"] == leader:
+                self._follow(message)
         self._acknowledge(ranks, now, used=True)
         self._check_limits()
 
@@ -209,8 +219,21 @@ class Ledger:
         record["acknowledged"], record["used"], record["wait"] = self.acknowledged, self.used, self.wait
         record["answer"] = self.answer
         record["nonce"], record["arrivals"], record["member"] = self.nonce, self.arrivals, self.member
+        record["apart"] = self.member & self.apart
         record["committed"][list(self.pending)] = 1
         return record
+
+    def _follow(self, message: Any) -> None:
+        """Take over what the leader's commit wants from now on."""
+        if message["switch"] != wire.AS_AGREED:
+            self.synchronous = bool(message["switch"] == wire.TOGETHER)
+        ranks = wire.decode_ranks(message["text"])
+        if not self.synchronous:
+            self.apart[:] = False
+        elif ranks is not None and self.together(message):
+            apart = np.isin(np.arange(self.slots), list(ranks))
+            if (self.member & ~apart).any():  # else nobody would lead
+                self.apart = apart
 
     def _acknowledge(self, ranks: list[int], now: float, used: bool) -> None:
         last = max(self.pending[rank].arrived for rank in ranks)

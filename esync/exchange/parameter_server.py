@@ -224,12 +224,12 @@ class ParameterServer:
             self._inbox.discard(rank)
             return
         due = self.ledger.commit(message, self._clock())
-        if self.ledger.finished:
+        if self.ledger.finished or message["use"] == wire.ASIDE:
             self._inbox.discard(rank)
         elif self.ledger.together(message):
             payload = self._inbox.take(rank)
             self._weigh(rank, payload, int(message["samples"]))
-            self._sum.put(rank, payload, self.ledger.member)
+            self._sum.put(rank, payload, self.ledger.counted)
         self._apply(due)
         self._publish_status()
 

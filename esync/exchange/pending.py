@@ -49,7 +49,7 @@ class PendingExchange:
             self._exchange.pull(self._model, self._statistics)
             wait = max(float(status["wait"][self._exchange.rank]) for status in self._statuses)
             transfer = max(0.0, time.perf_counter() - self._begun - wait)
-            self._result = self._exchange.report(self._statuses[0], wait, transfer)
+            self._result = self._exchange.report(self._statuses, wait, transfer)
         return self._result
 
     def wait(self) -> Result:
@@ -66,5 +66,6 @@ class PendingExchange:
 
     def _missing(self) -> str:
         """Who has not committed in this round, for the user."""
-        late = np.flatnonzero(self._latest["member"] & ~self._latest["committed"].astype(bool)).tolist()
+        status = self._latest
+        late = np.flatnonzero((status["member"] != 0) & (status["apart"] == 0) & (status["committed"] == 0)).tolist()
         return f"worker {', '.join(map(str, late))}" if late else "all workers to be used by the server"

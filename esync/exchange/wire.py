@@ -5,12 +5,13 @@ arrays with a small header in front. Messages and the status are packed records 
 key store only ever copies them, so every bit pattern survives).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 #: Changes whenever a worker and a server of different versions would misunderstand each other.
-PROTOCOL = 4
+PROTOCOL = 5
 
 #: float32 values that the header takes in front of every bucket.
 HEADER_ELEMENTS = 8
@@ -33,6 +34,7 @@ STATE = 8  # in the mailbox: what the rule remembers, on its way to a checkpoint
 AS_AGREED = 0  # as the greeting says, which holds for the whole run
 TOGETHER = 1  # with those of all members, as one round
 AT_ONCE = 2  # alone, as soon as it is complete
+ASIDE = 3  # not at all, only acknowledged: its worker is one that the rounds do not wait for
 
 HEADER = np.dtype(
     [("kind", "<i4"), ("rank", "<i4"), ("nonce", "<i8"), ("sequence", "<i8"), ("bucket", "<i4"), ("place", "<i4")]
@@ -50,9 +52,9 @@ MESSAGE = np.dtype(
         ("samples", "<i8"),  # that went into this payload
         ("buckets", "<i4"),  # of this payload on this server; FETCH: the index of the bucket
         ("place", "<i4"),  # FETCH: which of the vectors that the rule remembers, from 0
-        ("use", "<i4"),  # how this commit is used: AS_AGREED, TOGETHER, AT_ONCE
-        ("switch", "<i4"),  # of rank 0: how commits are to be used from now on; AS_AGREED: as before
-        ("text", f"S{TEXT_BYTES}"),
+        ("use", "<i4"),  # how this commit is used: AS_AGREED, TOGETHER, AT_ONCE, ASIDE
+        ("switch", "<i4"),  # of the leader: how commits are to be used from now on; AS_AGREED: as before
+        ("text", f"S{TEXT_BYTES}"),  # of the leader's commit: whom rounds do not wait for from now on, see encode_ranks
     ]
 )
 
@@ -79,6 +81,7 @@ def status_type(slots: int) -> np.dtype:
             ("nonce", "<i8", (slots,)),  # who holds the slot; 0: nobody
             ("arrivals", "<i4", (slots,)),  # how many workers have held it so far
             ("member", "<i4", (slots,)),  # 1: counted in the round under way
+            ("apart", "<i4", (slots,)),  # 1: is there, but rounds do not wait for it
             ("committed", "<i4", (slots,)),  # 1: has committed in the round under way
         ]
     )
@@ -118,10 +121,23 @@ def message(kind: int, **fields: Any) -> np.ndarray:
     record = np.zeros((), MESSAGE)
     record["kind"] = kind
     for name, value in fields.items():
-        record[name] = encode_text(value) if name == "text" else value
+        record[name] = encode_text(value) if isinstance(value, str) else value
     return record
 
 
 def encode_text(text: str) -> bytes:
     """UTF-8, cut at a whole character so that it fits into a record; "?" for what UTF-8 cannot hold (file names)."""
     return text.encode(errors="replace")[:TEXT_BYTES].decode(errors="ignore").encode()
+
+
+def encode_ranks(ranks: Sequence[int] | None) -> bytes:
+    """Ranks as a message's text, as many as fit; None, which says nothing, is an empty text."""
+    if ranks is None:
+        return b""
+    text = ",".join(map(str, ranks)).encode() or b"-"
+    return text if len(text) <= TEXT_BYTES else text[:TEXT_BYTES].rpartition(b",")[0]
+
+
+def decode_ranks(text: bytes) -> frozenset[int] | None:
+    """Read what `encode_ranks` wrote."""
+    return None if not text else frozenset(int(rank) for rank in text.split(b",") if rank != b"-")

@@ -66,8 +66,10 @@ def plan(
     if options.mode != "local":
         cluster = _cluster(description, ground)
         services = _services(description, ground, cluster, settings)
-        if options.mode == "esync" and options.local_iterations is None:
-            address = _state_server_address(description, ground)
+        if options.mode == "sync-switch" and options.online_policy is None and description.state_server is None:
+            remarks.append("no state_server in the description: nobody looks for stragglers")
+        elif _asks_state_server(options):
+            address = _state_server_address(description, ground, options.mode)
             services.append(_state_server(description, ground, address, mode_folder(options), token))
             remarks.append("dashboard: http://{state_server_ip}:{state_server_port}/dashboard/".format(**address))
             settings |= address
@@ -123,13 +125,20 @@ def _services(
     return specs
 
 
-def _state_server_address(description: Description, ground: Ground) -> flags.Settings:
+def _asks_state_server(options: argparse.Namespace) -> bool:
+    """Whether the workers will need one."""
+    if options.mode == "esync":
+        return options.local_iterations is None
+    return bool(options.mode == "sync-switch" and options.online_policy != "none")
+
+
+def _state_server_address(description: Description, ground: Ground, mode: str) -> flags.Settings:
     """The workers' flags that say where the state server is."""
     section = description.state_server
     if section is None:
+        other = "fix the number of local iterations with local_iterations" if mode == "esync" else "do without a policy"
         raise DescriptionError(
-            "state_server: it is missing, and mode esync asks it; add state_server: {host: localhost}, or fix the "
-            "number of local iterations with local_iterations"
+            f"state_server: it is missing, and mode {mode} asks it; add state_server: {{host: localhost}}, or {other}"
         )
     port = _port(ground, section, int(config.STATE_SERVER_PORT))
     return {"state_server_ip": ground.address(section.host), "state_server_port": port}

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from .. import config
 from ..coordination import Coordination, Decision
 from ..coordination.coordinator import Coordinator
+from ..coordination.online import Directive, Watch, Watching
 from ..handles import Completed, Handle, NotDoneError
 from .engine import Engine
 from .network import Network
@@ -33,11 +34,13 @@ class StateServer:
 
     Attributes:
         questions: how many were asked.
+        watch: looks for stragglers, where the job wants it.
     """
 
     def __init__(self, engine: Engine, model: StateServerModel) -> None:
         self.model = model
         self.questions = 0
+        self.watch: Watch | None = None
         self._engine = engine
         self._coordinator: Coordinator | None = None
         self._free = 0.0
@@ -49,9 +52,10 @@ class StateServer:
             raise RuntimeError("no job has been begun on the state server")
         return self._coordinator
 
-    def init(self, num_workers: int, epsilon: float | None, slowest_iterations: int) -> None:
+    def init(self, num_workers: int, epsilon: float | None, slowest_iterations: int, watching: Watching | None) -> None:
         """Begin a job."""
         self._coordinator = Coordinator(num_workers, epsilon, slowest_iterations)
+        self.watch = None if watching is None else Watch(num_workers, watching)
 
     def handled(self) -> float:
         """When a call that has just arrived will have been handled."""
@@ -93,10 +97,14 @@ class SimulatedCoordination(Coordination):
         return self._round_trip or 0.0
 
     def init(
-        self, num_workers: int, epsilon: float | None, slowest_iterations: int = config.SLOWEST_ITERATIONS
+        self,
+        num_workers: int,
+        epsilon: float | None,
+        slowest_iterations: int = config.SLOWEST_ITERATIONS,
+        watching: Watching | None = None,
     ) -> None:
         """See `Coordination.init`."""
-        self._call(lambda now: self._server.init(num_workers, epsilon, slowest_iterations))
+        self._call(lambda now: self._server.init(num_workers, epsilon, slowest_iterations, watching))
 
     def ask(self, iteration: int, capability: float) -> Handle[Decision]:
         """See `Coordination.ask`; the handle is done."""
@@ -123,6 +131,18 @@ class SimulatedCoordination(Coordination):
             more["members"] = members
         self._call(lambda now: self._server.coordinator.reset(self._rank, round, now, **more))
         self.round = round
+
+    def tell(self, since: int, steps: int, seconds: float) -> Handle[Directive]:
+        """See `Coordination.tell`; the handle is done."""
+
+        def answer(now: float) -> Directive:
+            self._server.questions += 1
+            watch = self._server.watch
+            if watch is None:
+                raise RuntimeError("nobody has asked the state server to look for stragglers")
+            return watch.tell(self._rank, since, steps, seconds)
+
+        return Completed(self._call(answer))
 
     def close(self) -> None:
         """Nothing is open."""
@@ -166,10 +186,14 @@ class DelayedCoordination(Coordination):
         return self.client.round_trip
 
     def init(
-        self, num_workers: int, epsilon: float | None, slowest_iterations: int = config.SLOWEST_ITERATIONS
+        self,
+        num_workers: int,
+        epsilon: float | None,
+        slowest_iterations: int = config.SLOWEST_ITERATIONS,
+        watching: Watching | None = None,
     ) -> None:
         """See `Coordination`; waited for, because other workers rely on it."""
-        self._start(lambda: self.client.init(num_workers, epsilon, slowest_iterations)).wait()
+        self._start(lambda: self.client.init(num_workers, epsilon, slowest_iterations, watching)).wait()
 
     def ask(self, iteration: int, capability: float) -> Handle[Decision]:
         """See `Coordination`; the handle is done when the answer has arrived."""
@@ -185,6 +209,10 @@ class DelayedCoordination(Coordination):
         """See `Coordination`."""
         self.round = round
         self._start(lambda: self.client.reset(round, rejoin, members))
+
+    def tell(self, since: int, steps: int, seconds: float) -> Handle[Directive]:
+        """See `Coordination`; the handle is done when the answer has arrived."""
+        return self._start(lambda: self.client.tell(since, steps, seconds).wait())
 
     def close(self) -> None:
         """No more questions."""

@@ -213,10 +213,18 @@ class SimulatedExchange(Exchange):
             "elapsed": ledger.elapsed,
             "step": ledger.step,
             "synchronous": ledger.synchronous,
+            "apart": self._apart(),
             "members": self.side.everyone
             if np.count_nonzero(ledger.member) == ledger.slots
             else tuple(np.flatnonzero(ledger.member).tolist()),
         }
+
+    def _apart(self) -> tuple[int, ...]:
+        """The ranks that rounds do not wait for, on some server at least."""
+        ledgers = [node.ledger for node in self.side.nodes]
+        if not any(ledger.apart.any() for ledger in ledgers):
+            return ()
+        return tuple(np.flatnonzero(np.any([ledger.apart for ledger in ledgers], axis=0)).tolist())
 
     def pull(self, statistics: bool, wake: Callable[[Any], None]) -> Pull:
         """A pull of this worker's model that has not begun yet."""

@@ -87,6 +87,8 @@ def run(job: Job) -> Done:
     if not any(ends):
         raise DescriptionError(f"{job.file}: train: nothing ends this run; give --rounds, --epochs or --max-time")
     try:
+        if options.online_policy is None and description.state_server is not None:
+            options.online_policy = config.ONLINE_POLICY  # as launch, whose workers know where the state server is
         cluster = model(description, job.file.parent, only_first=options.mode == "local")
     except DescriptionError as error:
         raise DescriptionError(f"{job.file}: {error}") from None

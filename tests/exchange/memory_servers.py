@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -133,6 +134,7 @@ class MemoryServers:
         nonce: int | None = None,
         use: int = wire.AS_AGREED,
         switch: int = wire.AS_AGREED,
+        text: bytes = b"",
     ) -> list[Push]:
         """The commit, for every server."""
         pushes = []
@@ -146,6 +148,7 @@ class MemoryServers:
                 "buckets": len(mine),
                 "use": use,
                 "switch": switch,
+                "text": text,
             }
             pushes.append(self.message(shard, wire.COMMIT, rank, nonce, sequence=sequence, **fields))
         return pushes
@@ -161,7 +164,7 @@ class MemoryServers:
             self.deliver(self.message(shard, kind, rank, **fields))
 
     def payload(
-        self, rank: int, sequence: int, values: np.ndarray, statistics: np.ndarray | None = None, **fields: float
+        self, rank: int, sequence: int, values: np.ndarray, statistics: np.ndarray | None = None, **fields: Any
     ) -> list[Push]:
         """Buckets and commit."""
         has = statistics is not None
@@ -171,7 +174,7 @@ class MemoryServers:
         ]
 
     def send(
-        self, rank: int, sequence: int, values: np.ndarray, statistics: np.ndarray | None = None, **fields: float
+        self, rank: int, sequence: int, values: np.ndarray, statistics: np.ndarray | None = None, **fields: Any
     ) -> None:
         """A whole payload, in the usual order."""
         self.deliver(*self.payload(rank, sequence, values, statistics, **fields))

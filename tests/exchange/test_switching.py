@@ -132,3 +132,64 @@ def test_a_run_that_goes_on_knows_how_commits_are_used():
     assert ledger.commit(wire.message(wire.COMMIT, rank=1, sequence=1), 11.0) == [1]
     ledger.applied([1], 11.0)
     assert (ledger.round, ledger.step, ledger.version) == (6, 10, 12)
+
+
+def test_rounds_go_on_without_a_worker_from_the_end_of_the_leaders_round_on():
+    cluster = MemoryServers(3, np.zeros(4), servers=2)
+    for rank in (1, 2, 0):
+        apart = wire.encode_ranks([1]) if rank == 0 else b""
+        assert not cluster.status()["apart"].any()
+        cluster.send(rank, 1, np.ones(4), use=wire.TOGETHER, text=apart)
+    for shard in range(2):
+        assert cluster.status(shard)["apart"].tolist() == [0, 1, 0]
+        assert cluster.status(shard)["member"].tolist() == [1, 1, 1]
+    cluster.send(1, 2, np.full(4, 100.0), use=wire.ASIDE)  # acknowledged at once, and not used
+    status = cluster.status(1)
+    assert (status["acknowledged"][1], status["used"][1], status["version"]) == (2, 0, 3)
+    for rank in (2, 0):
+        cluster.send(rank, 2, np.full(4, 2.0), use=wire.TOGETHER)
+    assert (cluster.weights() == -(1.0 + 2.0)).all()  # the mean of two
+    assert cluster.status()["round"] == 2
+    assert cluster.status()["samples"] == 3 + 2
+
+
+def test_a_worker_that_was_apart_is_waited_for_again():
+    cluster = MemoryServers(2, np.zeros(2))
+    for rank, text in ((0, b"1"), (1, b"")):
+        cluster.send(rank, 1, np.ones(2), use=wire.TOGETHER, text=text)
+    cluster.send(0, 2, np.ones(2), use=wire.TOGETHER, text=wire.encode_ranks(()))
+    assert not cluster.status()["apart"].any()
+    cluster.send(0, 3, np.ones(2), use=wire.TOGETHER)
+    assert cluster.status()["round"] == 2
+    cluster.send(1, 2, np.ones(2), use=wire.TOGETHER)
+    assert cluster.status()["round"] == 3
+
+
+def test_whoever_leads_may_switch_and_then_nobody_is_apart():
+    cluster = MemoryServers(3, np.zeros(2))
+    for rank in range(3):
+        cluster.send(rank, 1, np.ones(2), use=wire.TOGETHER, text=b"0" * (rank == 0))
+    assert cluster.status()["apart"].tolist() == [1, 0, 0]
+    cluster.send(0, 2, np.ones(2), use=wire.ASIDE, switch=wire.AT_ONCE, text=b"1,2")  # it does not lead any more
+    for rank in (2, 1):
+        cluster.send(rank, 2, np.ones(2), use=wire.TOGETHER, switch=wire.AT_ONCE * (rank == 1))
+    assert not cluster.status()["synchronous"]
+    assert not cluster.status()["apart"].any()
+    cluster.send(0, 3, np.ones(2), use=wire.AT_ONCE)
+    assert cluster.status()["used"][0]
+
+
+def test_somebody_always_leads():
+    cluster = MemoryServers(2, np.zeros(2))
+    for rank in (0, 1):
+        cluster.send(rank, 1, np.ones(2), use=wire.TOGETHER, text=b"0,1")
+    assert not cluster.status()["apart"].any()
+
+
+@pytest.mark.parametrize("ranks", [None, (), (3,), (0, 17, 4), range(1000)])
+def test_ranks_travel_as_text(ranks):
+    text = wire.unpack(
+        wire.pack(wire.message(wire.COMMIT, text=wire.encode_ranks(ranks)), wire.message_elements(4)), wire.MESSAGE
+    )["text"]
+    read = wire.decode_ranks(bytes(text))
+    assert read is None if ranks is None else read <= set(ranks) and len(read) >= min(len(ranks), 100)

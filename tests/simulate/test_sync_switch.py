@@ -1,9 +1,15 @@
 """Sync-Switch on a modelled cluster, without gradients: when it switches, and what that does to waiting."""
 
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+
 import pytest
 
 from esync.launch import flags
+from esync.simulate.network import Link
 from esync.simulate.simulation import Simulation, Timing
+from esync.straggle import Spell
 
 from .modelling import cluster
 
@@ -64,3 +70,104 @@ def test_a_worker_that_crashes_is_replaced_in_either_phase():
         simulation = Simulation(modelled, options, Timing(options, 1000))
         simulation.run()
         assert books(simulation).samples == 5 * 30 + 55 * 10
+
+
+def straggling(policy, spells, *words, slow=(2, 5), watch=None, servers=2):
+    """Eight equal workers with 10 % jitter, two of which are stragglers now and then; a finished run."""
+    options = flags.parse(["--mode=sync-switch", "-n=lenet", "--batch-size=10", f"--online-policy={policy}", *words])
+    modelled = cluster(*[0.1] * 8, servers=servers, jitter=0.1, link=Link(1e9, 1e-4))
+    workers = tuple(
+        replace(worker, device=replace(worker.device, spells=spells)) if worker.rank in slow else worker
+        for worker in modelled.workers
+    )
+    simulation = Simulation(replace(modelled, workers=workers), options, Timing(options, 24_000), watch=watch)
+    simulation.run()
+    return simulation
+
+
+#: Four times, as in the published scenario 2; a step takes three times as long then.
+TRANSIENT = {
+    kind: tuple(Spell(kind, delay, at, 10.0) for at in (4.0, 20.0, 36.0, 52.0))
+    for kind, delay in (("compute", 0.2), ("network", 0.07))
+}
+
+
+@cache
+def undisturbed_run(*words):
+    return straggling("elastic", (), *words)
+
+
+@pytest.mark.parametrize("kind", TRANSIENT)
+def test_elastic_takes_less_time_than_doing_nothing_and_the_same_samples(kind):
+    seen = []
+
+    def watch(simulation, trainer):
+        if trainer.rank == 1:
+            seen.append((simulation.engine.now, trainer.algorithm.result.apart))
+
+    words = ("--epochs=1.5", "--bsp-share=1")
+    nothing = straggling("none", TRANSIENT[kind], *words)
+    elastic = straggling("elastic", TRANSIENT[kind], *words, watch=watch)
+    undisturbed = undisturbed_run(*words)
+    times = [each.workers[0].ended for each in (undisturbed, elastic, nothing)]
+    assert times == sorted(times)
+    assert times[2] - times[1] > 0.1 * (times[2] - times[0])
+    ever = {apart for _, apart in seen}
+    assert {rank for apart in ever for rank in apart} == {2, 5}
+    assert (2, 5) in ever
+    assert seen[-1][1] == ()
+    for simulation in (nothing, elastic, undisturbed):
+        assert 36_000 <= books(simulation).samples < 36_080
+    assert not undisturbed.state_server.watch.stragglers
+    # What was put aside is not counted anywhere.
+    assert sum(worker.rounds for worker in elastic.workers) == books(elastic).version
+
+
+def test_greedy_goes_asynchronous_and_back_and_ends_where_it_should():
+    ways = []
+
+    def watch(simulation, trainer):
+        if trainer.rank == 0:
+            ways.append(trainer.algorithm.synchronous)
+
+    simulation = straggling("greedy", TRANSIENT["compute"], "--epochs=1", "--bsp-share=0.9", watch=watch)
+    changes = [now for before, now in pairwise(ways) if before != now]
+    assert len(changes) >= 5  # there and back for most of the spells, and the last segment
+    assert not changes[-1]
+    assert 24_000 <= books(simulation).samples < 24_080
+
+
+def test_the_leader_may_be_the_straggler_and_all_come_back_for_the_asynchronous_phase():
+    spells = (Spell("compute", 0.3, 3.0, 1000.0),)
+    simulation = straggling("elastic", spells, "--epochs=0.6", "--bsp-share=0.5", slow=(0,))
+    assert books(simulation).samples >= 14_400
+    assert not books(simulation).apart.any()
+    slow, other = simulation.workers[0].rounds, simulation.workers[1].rounds
+    assert other > 90  # went on at its own pace
+    assert slow < 0.6 * other
+    usual = straggling("none", spells, "--epochs=0.6", "--bsp-share=0.5", slow=(0,))
+    assert simulation.workers[1].ended < 0.7 * usual.workers[1].ended
+
+
+def test_a_straggler_that_crashes_comes_back_apart():
+    modelled = cluster(*[0.1] * 5, servers=2, crashes=[(3, 11.0, 0.5)])
+    slow = replace(modelled.workers[3].device, spells=(Spell("compute", 0.3, 2.0, 15.0),))
+    workers = (*modelled.workers[:3], replace(modelled.workers[3], device=slow), modelled.workers[4])
+    ended = {}
+    for policy in ("elastic", "none"):
+        words = ["--mode=sync-switch", "--batch-size=10", f"--online-policy={policy}", "--bsp-share=1", "--epochs=1"]
+        options = flags.parse(words)
+        apart = []
+
+        def watch(simulation, trainer, apart=apart):
+            apart.append((simulation.engine.now, trainer.algorithm.result.apart))
+
+        simulation = Simulation(replace(modelled, workers=workers), options, Timing(options, 10_000), watch=watch)
+        simulation.run()
+        assert books(simulation).samples >= 10_000
+        assert len(simulation.workers[3].worlds) == 2
+        ended[policy] = simulation.workers[0].ended
+        if policy == "elastic":
+            assert {ranks for at, ranks in apart if 10.5 < at < 14.0} == {(3,)}  # its replacement, too
+            assert apart[-1][1] == ()
+    assert ended["elastic"] < ended["none"]

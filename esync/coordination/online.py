@@ -1,0 +1,126 @@
+"""What Sync-Switch does about stragglers while it is synchronous: policies, run by the state server or a simulated one.
+
+Plain Python without clocks: the workers tell their own seconds, and the answer to each of them is the directive that
+holds now. Rank 0 (or whoever leads the rounds) passes it on to the parameter servers with its commits.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from .. import config
+from .stragglers import Detection, Detector
+
+
+@dataclass(frozen=True)
+class Directive:
+    """What a policy wants, as long as the schedule says synchronous.
+
+    Attributes:
+        apart: ranks whose commits the rounds are not to wait for.
+        asynchronous: train asynchronously meanwhile.
+    """
+
+    apart: tuple[int, ...] = ()
+    asynchronous: bool = False
+
+
+def elastic(stragglers: Collection[int], workers: int) -> Directive:
+    """The others go on without the stragglers; more than half of the workers always stay (paper, §5, policy 2)."""
+    return Directive(apart=tuple(sorted(stragglers)[: (workers - 1) // 2]))
+
+
+def greedy(stragglers: Collection[int], workers: int) -> Directive:
+    """Asynchronous as long as there is a straggler (paper, §5, policy 1)."""
+    return Directive(asynchronous=bool(stragglers))
+
+
+#: Name on the command line → what it makes of the stragglers among so many workers.
+POLICIES: dict[str, Callable[[Collection[int], int], Directive]] = {"elastic": elastic, "greedy": greedy}
+
+
+@dataclass(frozen=True)
+class Watching:
+    """What a job asks for.
+
+    Attributes:
+        policy: a key of POLICIES.
+        detection: when a worker counts as a straggler.
+    """
+
+    policy: str = config.ONLINE_POLICY
+    detection: Detection = field(default_factory=Detection)
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> "Watching":
+        """From what `flat` has made of it."""
+        return cls(fields["policy"], Detection(**{name: fields[name] for name in fields if name != "policy"}))
+
+    @property
+    def flat(self) -> dict[str, Any]:
+        """As JSON can hold it, without levels."""
+        return {"policy": self.policy, **asdict(self.detection)}
+
+
+class Watch:
+    """Keeps the detector of one job, and the directive that follows from it.
+
+    Args:
+        workers: how many there are.
+        watching: what the job asks for.
+
+    Attributes:
+        directive: what holds now.
+    """
+
+    def __init__(self, workers: int, watching: Watching) -> None:
+        self.watching = watching
+        self.directive = Directive()
+        self._workers = workers
+        self._told = [0] * workers  # steps that each worker's process has told
+        self._detector = Detector(workers, watching.detection)
+
+    @property
+    def stragglers(self) -> frozenset[int]:
+        """Their ranks."""
+        return self._detector.stragglers
+
+    def tell(self, rank: int, since: int, steps: int, seconds: float) -> Directive:
+        """Take a worker's word, and answer it.
+
+        Args:
+            rank: who tells.
+            since: steps that its process had told before: a message that comes twice counts once, and one from the
+                beginning is another process's.
+            steps: how many more it has done.
+            seconds: of its own that they took together, without waiting for others.
+        """
+        if since == 0 and self._told[rank]:
+            self._detector.forget(rank)
+            self._told[rank] = 0
+        if since == self._told[rank]:
+            self._told[rank] += steps
+            self._detector.tell(rank, steps, seconds)
+            waited_for = [other for other in range(self._workers) if other not in self.directive.apart]
+            if self._detector.look(waited_for):
+                self.directive = POLICIES[self.watching.policy](self._detector.stragglers, self._workers)
+        return self.directive
+
+    def state(self) -> dict[str, Any]:
+        """Everything that decides about later answers, as JSON can hold it."""
+        return {
+            "workers": self._workers,
+            "watching": self.watching.flat,
+            "told": self._told,
+            "directive": asdict(self.directive),
+            "detector": self._detector.state(),
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> "Watch":
+        """One that answers as the one would that `state` was taken from."""
+        self = cls(state["workers"], Watching.of(state["watching"]))
+        self._told = list(state["told"])
+        self.directive = Directive(tuple(state["directive"]["apart"]), state["directive"]["asynchronous"])
+        self._detector.restore(state["detector"])
+        return self

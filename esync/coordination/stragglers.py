@@ -1,0 +1,120 @@
+"""Who is a straggler? The paper's rule of throughputs (Sync-Switch, §5), as plain code over what the workers tell.
+
+A worker is suspect in one look when the throughput of its last steps is below the mean of all workers minus their
+standard deviation, and below a share of the mean; it is a straggler after several looks in a row, and none any more
+after several in a row in which it was not suspect. What counts is a worker's own time, without waiting for the others:
+in synchronous training all take the same time with it.
+"""
+
+from collections import deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from statistics import fmean, pstdev
+from typing import Any
+
+from .. import config
+
+
+@dataclass(frozen=True)
+class Detection:
+    """When a worker counts as a straggler.
+
+    Attributes:
+        window: steps whose throughput is looked at.
+        stride: steps from one look to the next. With half a window a single slow step is seen by two looks.
+        raise_after: looks in a row in which a worker has to be suspect.
+        clear_after: looks in a row in which it has not to be.
+        sigmas: standard deviations of all workers below their mean.
+        floor: share of the mean; without it the smallest differences between equal workers would count.
+    """
+
+    window: int = config.STRAGGLER_WINDOW
+    stride: int = config.STRAGGLER_STRIDE
+    raise_after: int = config.STRAGGLER_RAISE_AFTER
+    clear_after: int = config.STRAGGLER_CLEAR_AFTER
+    sigmas: float = config.STRAGGLER_SIGMAS
+    floor: float = config.STRAGGLER_FLOOR
+
+    def __post_init__(self) -> None:
+        for name in ("window", "stride", "raise_after", "clear_after"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} should be 1 or more, not {getattr(self, name)}")
+        if self.sigmas < 0 or not 0 < self.floor <= 1:
+            raise ValueError(f"sigmas {self.sigmas} should be 0 or more, and floor {self.floor} above 0, at most 1")
+
+
+class Detector:
+    """Looks at the throughputs of equal workers whenever enough of them has been told.
+
+    Args:
+        workers: how many there are.
+        detection: when one counts as a straggler.
+
+    Attributes:
+        stragglers: their ranks.
+        speeds: rank → steps per second in its last window, of those that have told a whole one.
+    """
+
+    def __init__(self, workers: int, detection: Detection) -> None:
+        self._detection = detection
+        self._seconds: list[deque[float]] = [deque(maxlen=detection.window) for _ in range(workers)]
+        self._fresh = [0] * workers  # steps since the last look
+        self._suspect, self._clear = [0] * workers, [0] * workers  # looks in a row
+        self.stragglers: frozenset[int] = frozenset()
+        self.speeds: dict[int, float] = {}
+
+    def tell(self, rank: int, steps: int, seconds: float) -> None:
+        """A worker has done so many steps more, which have taken that time of its own together."""
+        self._seconds[rank].extend([seconds / steps] * min(steps, self._detection.window))
+        self._fresh[rank] += steps
+
+    def forget(self, rank: int) -> None:
+        """Another process has taken over this slot: what is known of its throughput is void."""
+        self._seconds[rank].clear()
+        self._fresh[rank] = 0
+
+    def look(self, waited_for: Collection[int]) -> bool:
+        """Look, if it is time to; whether somebody has become a straggler or is none any more.
+
+        It is time when all that the steps wait for have told a stride of steps, and a whole window. Of the others, who
+        train at their own pace, one that has told nothing new is suspect.
+        """
+        window, stride = self._detection.window, self._detection.stride
+        if any(self._fresh[rank] < stride or len(self._seconds[rank]) < window for rank in waited_for):
+            return False
+        known = [rank for rank, seconds in enumerate(self._seconds) if len(seconds) == window]
+        self.speeds = {rank: window / max(sum(self._seconds[rank]), 1e-9) for rank in known}
+        mean, deviation = fmean(self.speeds.values()), pstdev(self.speeds.values())
+        limit = min(mean - self._detection.sigmas * deviation, self._detection.floor * mean)
+        limit -= 1e-9 * mean  # rounding should not decide where half of the workers are equally slow
+        for rank, speed in self.speeds.items():
+            suspect = speed < limit or not self._fresh[rank]
+            self._suspect[rank] = self._suspect[rank] + 1 if suspect else 0
+            self._clear[rank] = 0 if suspect else self._clear[rank] + 1
+        self._fresh = [0] * len(self._fresh)
+        before = self.stragglers
+        self.stragglers = frozenset(rank for rank in range(len(self._fresh)) if self._counts(rank, rank in before))
+        return self.stragglers != before
+
+    def _counts(self, rank: int, before: bool) -> bool:
+        """Whether a worker counts as a straggler now."""
+        if before:
+            return self._clear[rank] < self._detection.clear_after
+        return self._suspect[rank] >= self._detection.raise_after
+
+    def state(self) -> dict[str, Any]:
+        """Everything that decides about later looks, as JSON can hold it."""
+        return {
+            "seconds": [list(each) for each in self._seconds],
+            "fresh": self._fresh,
+            "suspect": self._suspect,
+            "clear": self._clear,
+            "stragglers": sorted(self.stragglers),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state."""
+        for seconds, known in zip(self._seconds, state["seconds"], strict=True):
+            seconds.extend(known)
+        self._fresh, self._suspect = list(state["fresh"]), list(state["suspect"])
+        self._clear, self.stragglers = list(state["clear"]), frozenset(state["stragglers"])

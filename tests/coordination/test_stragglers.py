@@ -1,0 +1,141 @@
+"""Who is a straggler, and what the policies make of it: pure code, fed with the seconds that workers tell."""
+
+import json
+
+import numpy as np
+import pytest
+
+from esync.coordination.online import Directive, Watch, Watching, elastic, greedy
+from esync.coordination.stragglers import Detection, Detector
+
+WORKERS, STEP = 8, 0.1
+
+
+def steps(detector, random, count, slower=None, jitter=0.1, apart=()):
+    """So many synchronous steps with jitter; the step after which each straggler was named, and all that ever were."""
+    slower = slower or {}
+    named = {}
+    for step in range(1, count + 1):
+        for rank in range(WORKERS):
+            seconds = STEP * max(0.1, random.normal(1, jitter)) + slower.get(rank, 0.0)
+            detector.tell(rank, 1, seconds)
+        detector.look([rank for rank in range(WORKERS) if rank not in apart])
+        for rank in detector.stragglers:
+            named.setdefault(rank, step)
+    return named
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_no_false_alarm_in_a_thousand_undisturbed_steps(seed):
+    assert not steps(Detector(WORKERS, Detection()), np.random.default_rng(seed), 1000)
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("delay", [0.04, 0.09, 0.5])
+def test_the_right_workers_are_named_within_two_windows_and_cleared_after_it(seed, delay):
+    random, detection = np.random.default_rng(seed), Detection()
+    detector = Detector(WORKERS, detection)
+    assert not steps(detector, random, 40 + seed)  # the disturbance begins anywhere between two looks
+    named = steps(detector, random, 2 * detection.window, {1: delay, 6: delay})
+    assert set(named) == {1, 6}
+    assert set(steps(detector, random, 50, {1: delay, 6: delay})) == {1, 6}
+    steps(detector, random, detection.window + detection.stride * detection.clear_after)
+    assert not detector.stragglers
+
+
+def test_one_slow_step_is_no_straggler():
+    detector = Detector(WORKERS, Detection())
+    for place in range(10):
+        for step in range(30):
+            for rank in range(WORKERS):
+                detector.tell(rank, 1, 10.0 if rank == 3 and step == place else STEP)
+            detector.look(range(WORKERS))
+            assert not detector.stragglers
+
+
+def test_half_of_the_workers_are_no_stragglers_and_nor_are_small_differences():
+    # m equal stragglers among n are below mean - deviation where n - m > √(m (n - m)), so where m < n / 2.
+    for slow, delay, expected in ((3, 0.1, 3), (4, 0.1, 0), (3, 0.005, 0)):
+        detector = Detector(WORKERS, Detection())
+        for _ in range(50):
+            for rank in range(WORKERS):
+                detector.tell(rank, 1, STEP + delay * (rank < slow))
+            detector.look(range(WORKERS))
+        assert len(detector.stragglers) == expected
+
+
+def test_steps_that_are_told_together_count_as_many():
+    one, several = (Detector(2, Detection(window=4, stride=2)) for _ in range(2))
+    for _ in range(6):
+        for rank in (0, 1):
+            one.tell(rank, 1, 0.5)
+    for rank in (0, 1):
+        several.tell(rank, 6, 3.0)
+    assert one.look((0, 1)) == several.look((0, 1)) is False
+    assert one.speeds == several.speeds == {0: 2.0, 1: 2.0}
+
+
+def test_who_trains_apart_and_says_nothing_stays_a_straggler():
+    detector, random = Detector(WORKERS, Detection()), np.random.default_rng(0)
+    steps(detector, random, 60, {2: 1.0})
+    for _ in range(60):
+        for rank in range(WORKERS):
+            if rank != 2:
+                detector.tell(rank, 1, STEP)
+        detector.look([rank for rank in range(WORKERS) if rank != 2])
+    assert detector.stragglers == {2}
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"window": 0}, {"stride": 0}, {"sigmas": -1.0}, {"floor": 0.0}, {"floor": 1.5}, {"clear_after": 0}]
+)
+def test_settings_that_make_no_sense_are_refused(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Detection(**wrong)
+
+
+def test_policies():
+    assert elastic({5, 2}, 8) == Directive(apart=(2, 5))
+    assert len(elastic(range(8), 8).apart) == 3  # more than half stay
+    assert elastic({0}, 2) == greedy(set(), 2) == Directive()
+    assert greedy({3}, 8) == Directive(asynchronous=True)
+
+
+def feed(watch, count, slow=(), since=None):
+    told = since if since is not None else [0] * WORKERS
+    for _ in range(count):
+        for rank in range(WORKERS):
+            watch.tell(rank, told[rank], 1, STEP * (1 + 2 * (rank in slow)))
+            told[rank] += 1
+    return told
+
+
+@pytest.mark.parametrize(
+    ("policy", "during"), [("elastic", Directive(apart=(1, 4))), ("greedy", Directive(asynchronous=True))]
+)
+def test_a_watch_goes_on_from_its_state_as_if_nothing_had_happened(policy, during):
+    watch = Watch(WORKERS, Watching(policy))
+    told = feed(watch, 33, slow=(1, 4))
+    assert watch.directive == during
+    told = feed(watch, 7, since=told)
+    other = Watch.from_state(json.loads(json.dumps(watch.state())))
+    assert other.directive == during
+    for step in range(30):
+        before = list(told)
+        assert feed(watch, 1, since=told) == feed(other, 1, since=before)
+        assert watch.directive == other.directive, step
+    assert watch.directive == Directive()
+    assert watch.state() == other.state()
+
+
+def test_what_is_told_twice_counts_once_and_a_new_process_begins_anew():
+    once, twice = (Watch(2, Watching(detection=Detection(window=4, stride=2))) for _ in range(2))
+    for since in range(8):
+        for rank in (0, 1):
+            once.tell(rank, since, 1, 1.0)
+            for _ in range(2):
+                twice.tell(rank, since, 1, 1.0)
+    assert once.state() == twice.state()
+    once.tell(1, 0, 1, 5.0)
+    assert once.state()["detector"]["seconds"][1] == [5.0]
+    assert once.state()["told"] == [8, 1]

@@ -1,0 +1,78 @@
+"""The state server looks for stragglers: over HTTP, and across its own restarts."""
+
+import random
+
+import pytest
+from calling import post, send
+
+from esync.coordination.client import StateServerClient
+from esync.coordination.online import Directive, Watch, Watching
+from esync.coordination.stragglers import Detection
+from SimpleStateServer.server import journal
+from SimpleStateServer.server.registry import Jobs
+
+WATCHING = Watching("elastic", Detection(window=4, stride=2, raise_after=2, clear_after=2))
+WORKERS = 4
+
+
+def test_workers_tell_and_learn_whom_to_go_on_without(url):
+    clients = [StateServerClient("127.0.0.1", url.rsplit(":", 1)[1], rank=rank, job="slow") for rank in range(WORKERS)]
+    clients[0].init(WORKERS, None, watching=WATCHING)
+    answers = []
+    for step in range(24):
+        for rank, client in enumerate(clients):
+            seconds = 0.3 if rank == 2 and step < 12 else 0.1
+            answers.append(client.tell(step, 1, seconds).wait())
+    for client in clients:
+        client.close()
+    assert Directive(apart=(2,)) in answers
+    assert answers[0] == answers[-1] == Directive()
+    assert len(set(answers)) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "text"),
+    [
+        ({"steps": 0}, 400, "steps"),
+        ({"seconds": -1.0}, 400, "seconds"),
+        ({"since": None}, 400, "since"),
+        ({"rank": WORKERS}, 400, "unknown rank 4"),
+        ({"color": "red"}, 400, "color"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(url, changes, status, text):
+    job = f"{url}/api/v1/jobs/strict"
+    assert post(job, {"num_workers": WORKERS, "watching": WATCHING.flat})[0] == 200
+    answered, content, _ = post(f"{job}/steps", {"rank": 0, "since": 0, "steps": 1, "seconds": 0.1, **changes})
+    assert (answered, text in content["error"]) == (status, True), content
+
+
+def test_a_job_that_was_begun_without_it_refuses_steps(mine):
+    answered, content, _ = post(f"{mine}/steps", {"rank": 0, "since": 0, "steps": 1, "seconds": 0.1})
+    assert answered == 409
+    assert "without looking for stragglers" in content["error"]
+
+
+@pytest.mark.parametrize("wrong", [{"policy": "magic"}, {"policy": "elastic", "floor": 0.0}, {"window": 3}])
+def test_a_policy_that_makes_no_sense_is_refused(url, wrong):
+    assert post(f"{url}/api/v1/jobs/wrong", {"num_workers": 2, "watching": wrong})[0] == 400
+    assert send(f"{url}/api/v1/jobs/wrong")[0] == 404
+
+
+@pytest.mark.parametrize("limit", [1_500, 10**9])
+def test_restarts_change_no_decision(tmp_path, monkeypatch, limit):
+    monkeypatch.setattr(journal.Journal.__init__, "__defaults__", (limit,))
+    draw, undisturbed = random.Random(limit), Watch(WORKERS, WATCHING)
+    jobs = Jobs(tmp_path)
+    jobs.begin("a", WORKERS, None, 1, "run", WATCHING)
+    seen = set()
+    for step in range(120):
+        for rank in range(WORKERS):
+            if draw.random() < 0.1:
+                jobs = Jobs(tmp_path)
+                jobs.restore()
+            seconds = draw.uniform(0.08, 0.12) + 0.2 * (rank == step // 40)
+            answer = jobs.get("a").tell(rank, step, 1, seconds, now=float(step))
+            assert answer == undisturbed.tell(rank, step, 1, seconds)
+            seen.add(answer.apart)
+    assert {(), (0,), (1,), (2,)} <= seen
