@@ -187,7 +187,10 @@ def test_the_description(url):
         "/api/v1/runs",
         "/api/v1/openapi.json",
         "/api/v1/jobs/{job}",
-        *(f"/api/v1/jobs/{{job}}/{call}" for call in ("query", "reset", "report", "end", "rounds", "events", "curves")),
+        *(
+            f"/api/v1/jobs/{{job}}/{call}"
+            for call in ("query", "steps", "reset", "report", "end", "rounds", "events", "curves")
+        ),
     }
     names = [one["operationId"] for path in described["paths"].values() for one in path.values()]
     assert len(names) == len(set(names))
