@@ -57,7 +57,10 @@ def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, dict[str, Any
     options = parser.parse_args(words)
     if options.dry_run and options.json:
         parser.error("--json tells how a job went; with --dry-run there is none")
-    typed = arguments.given(parser, words) & set(flags.DEFAULTS) - {"quiet"}
+    given = arguments.given(parser, words)
+    if "max_restarts" in given and options.max_restarts and options.collective != "ps":
+        parser.error(f"--collective {options.collective} has no server, which --max-restarts needs")
+    typed = given & set(flags.DEFAULTS) - {"quiet"}
     return options, {name: getattr(options, name) for name in sorted(typed)}
 
 
@@ -121,7 +124,8 @@ def _run(job: Plan, agents: Agents, options: argparse.Namespace) -> int:
         with closing(screen):
             for remark in job.remarks:
                 screen.say(remark)
-            outcome = Supervisor(job, folders.processes, screen, options.max_restarts).run()
+            restarts = options.max_restarts if job.options.collective == "ps" else 0  # nobody can take a rank's place
+            outcome = Supervisor(job, folders.processes, screen, restarts).run()
             missing = gather(job, agents, folders.nonce, screen.say)
         figures = report.read_figures(job) if outcome.ok and not missing else None
         if options.json:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import config
+from ..collectives.process_manager import READY
 from ..progress import VARIABLE as PROGRESS_VARIABLE
 from ..worker import FOLDER_VARIABLE
 from . import flags
@@ -54,8 +55,6 @@ def plan(
         options = flags.parse(flags.to_arguments(settings))
     except flags.FlagError as error:
         raise DescriptionError(f"train: {error}") from None
-    if options.collective != "ps":
-        raise DescriptionError(f"train: launch starts no --collective {options.collective} yet; use mpiexec")
     workers: Sequence[Worker] = description.workers
     remarks, services, cluster = [], [], {}
     if options.mode == "local":
@@ -70,6 +69,16 @@ def plan(
             remarks.append("no state_server in the description: nobody looks for stragglers")
         elif _asks_state_server(options):
             address = _state_server_address(description, ground, options.mode)
+        if options.collective == "ps":
+            cluster = _cluster(description, ground)
+            services = _services(description, ground, cluster, settings)
+        else:
+            cluster = _ranks(description, ground)
+            services = [_process_manager(description, ground, cluster)]
+            if description.servers:
+                remarks.append(f"no parameter servers: the workers exchange by {options.collective}")
+        if options.mode == "esync" and options.local_iterations is None:
+            address = _state_server_address(description, ground)
             services.append(_state_server(description, ground, address, mode_folder(options), token))
             remarks.append("dashboard: http://{state_server_ip}:{state_server_port}/dashboard/".format(**address))
             settings |= address
@@ -101,6 +110,22 @@ def _cluster(description: Description, ground: Ground) -> dict[str, str]:
         "DMLC_NUM_SERVER": str(len(description.servers)),
         "DMLC_NUM_WORKER": str(len(description.workers)),
     }
+
+
+def _ranks(description: Description, ground: Ground) -> dict[str, str]:
+    """What the ranks of a collective have to know: where they meet, and how many they are."""
+    host = description.scheduler.host
+    port = _port(ground, description.scheduler, config.SCHEDULER_PORT)
+    return {"PMI_PORT": f"{ground.address(host)}:{port}", "DMLC_NUM_WORKER": str(len(description.workers))}
+
+
+def _process_manager(description: Description, ground: Ground, cluster: Mapping[str, str]) -> ProcessSpec:
+    """Where the ranks of a collective meet; it takes the scheduler's place."""
+    host, port = description.scheduler.host, int(cluster["PMI_PORT"].rpartition(":")[2])
+    words = ["--ranks", cluster["DMLC_NUM_WORKER"], "--host", ground.listen_address, "--port", str(port)]
+    command = _python(ground, host, "esync.collectives.process_manager", words)
+    environment = _environment(ground, host, {})
+    return ProcessSpec("process-manager", "scheduler", ground.hosts[host], command, environment, ready=READY, port=port)
 
 
 def _services(
@@ -173,7 +198,9 @@ def _workers(
     specs = []
     for index, (worker, device) in enumerate(zip(workers, device_folders(workers), strict=True)):
         chosen: dict[str, str] = {}
-        if cluster:
+        if "PMI_PORT" in cluster:
+            chosen |= {**cluster, "PMI_ID": str(index)}
+        elif cluster:
             own = {**ground.interface(worker.host), **ground.port_variable(worker.host)}
             chosen |= {"DMLC_ROLE": "worker", **cluster, **own}
         chosen |= {**ground.threads(worker.host, worker.threads), PROGRESS_VARIABLE: "json", FOLDER_VARIABLE: device}

@@ -38,6 +38,20 @@ def options_of(spec: ProcessSpec) -> Any:
     return arguments.parse(arguments.build_parser("worker", ""), spec.command[3:])
 
 
+def test_a_job_with_a_collective_has_a_process_manager_instead_of_servers():
+    job = make(launching.description([0.1, 0.2], rounds=7, collective="ring", local_iterations=2))
+    manager, *workers = job.processes
+    assert manager.name == "process-manager"
+    assert manager.command[1:5] == ("-m", "esync.collectives.process_manager", "--ranks", "2")
+    assert [worker.environment["PMI_ID"] for worker in workers] == ["0", "1"]
+    for worker in workers:
+        assert worker.environment["PMI_PORT"] == f"127.0.0.1:{manager.port}"
+        assert worker.environment["DMLC_NUM_WORKER"] == "2"
+        assert "DMLC_ROLE" not in worker.environment
+        assert options_of(worker).collective == "ring"
+    assert job.remarks == ("no parameter servers: the workers exchange by ring",)
+
+
 def test_a_whole_esync_job():
     content = launching.description([0.1, 0.2, 0.3], local_lr=0.5, rounds=7)
     content["servers"].append({"host": "right", "device": "gpu1"})
