@@ -81,8 +81,6 @@ def run(job: Job) -> Done:
     for name in ("elastic", "redistribute"):
         if getattr(options, name, False):
             raise DescriptionError(f"{job.file}: train: {flags.flag(name)} is not modelled yet; leave it out")
-    if options.collective != "ps":
-        raise DescriptionError(f"{job.file}: train: --collective is not modelled yet; leave it out")
     ends = options.rounds, options.epochs, options.max_time, options.target_accuracy, options.train_steps
     if not any(ends):
         raise DescriptionError(f"{job.file}: train: nothing ends this run; give --rounds, --epochs or --max-time")
@@ -92,6 +90,10 @@ def run(job: Job) -> Done:
         cluster = model(description, job.file.parent, only_first=options.mode == "local")
     except DescriptionError as error:
         raise DescriptionError(f"{job.file}: {error}") from None
+    if options.collective != "ps" and any(worker.crashes for worker in cluster.workers):
+        raise DescriptionError(
+            f"{job.file}: --collective {options.collective}: a crash would end the job; leave it out"
+        )
     logs = len(cluster.workers) <= config.SIMULATE_LOGGED_WORKERS if job.logs is None else job.logs
     folder = mode_folder(options) if logs else None
     numerics = _numerics(job, options, len(cluster.workers))

@@ -9,12 +9,14 @@ from typing import Any, Protocol
 from .. import config
 from ..arguments import SPARSE
 from ..errors import ExpectedError
+from ..exchange.ledger import Ledger
 from ..progress import Reporter
 from ..roundlog import RoundLog
 from ..rounds import RoundKeeper
 from ..training import DivergedError, train
 from ..worker import choose_algorithm, make_curves, make_limits, run_facts
 from .cluster import ClusterModel
+from .collective import CollectiveSide
 from .coordination import StateServer
 from .engine import Engine, Task
 from .evaluation import SimulatedExaminer
@@ -117,6 +119,11 @@ class Simulation:
         self.side = ServerSide(
             self.engine, self.network, nodes, len(self.cluster.workers), self.numerics.wire, self.bucket_elements
         )
+        self.collective: CollectiveSide | None = None
+        if self.options.collective != "ps":
+            places = [worker.host for worker in self.cluster.workers]
+            name = self.options.collective
+            self.collective = CollectiveSide(self.engine, self.network, places, name, self.numerics.wire)
         self.state_server = StateServer(self.engine, self.cluster.state_server)
         self.workers = [WorkerTally(worker) for worker in self.cluster.workers]
         self._keepers: dict[int, RoundKeeper] = {}
@@ -124,14 +131,21 @@ class Simulation:
     @property
     def rounds(self) -> int:
         """Rounds completed, as server 0 counts them (mode local: as the worker does)."""
-        return self.side.nodes[0].ledger.round if self.side.here else self.workers[0].rounds
+        return self.workers[0].rounds if self._books is None else self._books.round
 
     @property
     def samples(self) -> int:
         """Of all workers, in those rounds."""
-        if self.side.here:
-            return self.side.nodes[0].ledger.samples
+        if self._books is not None:
+            return self._books.samples
         return self.workers[0].iterations * self.options.batch_size
+
+    @property
+    def _books(self) -> Ledger | None:
+        """Of server 0, or of all ranks of a collective; None where nobody exchanges."""
+        if self.collective is not None:
+            return self.collective.ledger
+        return self.side.nodes[0].ledger if self.side.here else None
 
     def run(self) -> None:
         """Run it to its end.
@@ -156,6 +170,7 @@ class Simulation:
         world = SimulatedWorld(
             self.engine, self.side, self.state_server, worker, self.options.seed, life, self.leases, recorded
         )
+        world.collective = self.collective
         sums.worlds.append(world)
         task = self.engine.spawn(f"worker {worker.rank} ({worker.name})", lambda: self._live(sums, world), delay)
         if life < len(worker.crashes):

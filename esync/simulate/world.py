@@ -10,6 +10,7 @@ from ..coordination import Coordination
 from ..device import Device
 from ..exchange import Service
 from ..measure import Recorder
+from .collective import CollectiveSide, SimulatedCollective
 from .coordination import DelayedCoordination, SimulatedCoordination, StateServer
 from .devices import DeviceModel, SimulatedDevice
 from .engine import Engine, Task
@@ -80,7 +81,10 @@ class SimulatedWorld:
         connections: to the servers, with the bytes that went over them.
         questions: to the state server.
         helpers: tasks of this worker besides its own.
+        collective: what all workers have in common where they exchange without a server.
     """
+
+    collective: CollectiveSide | None = None
 
     def __init__(
         self,
@@ -96,15 +100,20 @@ class SimulatedWorld:
         self.simulated = SimulatedDevice(engine, worker.device, (seed, worker.rank, life))
         self.device: Device = self.simulated
         self.recorder = (Recorder if recorded else NoRecorder)(self.device.now)
-        self.connections: list[SimulatedExchange] = []
+        self.connections: list[SimulatedExchange | SimulatedCollective] = []
         self.questions: list[SimulatedCoordination] = []
         self.helpers: list[Task] = []
         self._taken = (0, 0)
         self._engine, self._side, self._state_server = engine, side, state_server
         self._worker, self._leases = worker, leases
 
-    def exchange(self, service: Service) -> SimulatedExchange:
-        """Connect to the modelled servers."""
+    def exchange(self, service: Service) -> SimulatedExchange | SimulatedCollective:
+        """Connect to the modelled servers, or to the other workers."""
+        straggler = self.simulated.straggler
+        if self.collective is not None:
+            line = SimulatedCollective(service, self.collective, self._worker.rank, straggler)
+            self.connections.append(line)
+            return line
         kind = SimulatedExchange
         if service.sparse:
             from .sparse import SparseSimulatedExchange
@@ -114,7 +123,6 @@ class SimulatedWorld:
             from .compressed import CompressedSimulatedExchange
 
             kind = CompressedSimulatedExchange
-        straggler = self.simulated.straggler
         exchange = kind(service, self._side, self._worker.host, self._worker.rank, self, straggler)
         self.connections.append(exchange)
         return exchange
@@ -142,5 +150,8 @@ class SimulatedWorld:
     @property
     def traffic(self) -> tuple[int, int]:
         """Bytes sent and received so far."""
-        lines: list[SimulatedExchange | SimulatedCoordination] = [*self.connections, *self.questions]
+        lines: list[SimulatedExchange | SimulatedCollective | SimulatedCoordination] = [
+            *self.connections,
+            *self.questions,
+        ]
         return round(sum(each.sent for each in lines)), round(sum(each.received for each in lines))

@@ -1,0 +1,300 @@
+"""The exchange by a collective in virtual time: the real books, model and rule; messages over the modelled network.
+
+All ranks of a simulation keep one set of books and one model, because theirs are the same at any time. The sum is the
+one of the schedule that was chosen, walked in memory, so that it has the bits of the real one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .. import config
+from ..collectives import SCHEDULES
+from ..collectives.allreduce import allreduce
+from ..collectives.choice import Choice
+from ..collectives.cost import LIKE_MPI, Costs, predictions
+from ..collectives.engine import bucket_bytes
+from ..collectives.memory import Hub, take_turns
+from ..exchange import NO_OFFERS, Exchange, JobAbortedError, Model, Payload, Result, Service, Source, wire
+from ..exchange.collective_model import CommonModel
+from ..exchange.layout import Layout
+from ..exchange.ledger import Ledger, Limits
+from ..exchange.resumption import Offers
+from ..handles import NotDoneError
+from ..rules import make_rule
+from ..straggle import NETWORK, Straggler
+from ..weighting import check, divisor, factor, of_statistics
+from .allreduce import Allreduce
+from .engine import Engine
+from .network import Network
+
+
+@dataclass(eq=False)
+class CollectiveSide:
+    """What all workers have in common.
+
+    Args:
+        engine: whose time.
+        network: between the hosts.
+        hosts: rank → where it runs.
+        name: of the collective, or auto.
+        model: weights and statistics of the model whose bytes go over the wire, where no values do.
+    """
+
+    engine: Engine
+    network: Network
+    hosts: Sequence[str]
+    name: str
+    model: tuple[int, int] | None = None
+    here: set[int] = field(default_factory=set)
+    ledger: Ledger | None = None
+
+    def __post_init__(self) -> None:
+        self.slots = len(self.hosts)
+        self.everyone_here = self.engine.event()
+        self.waiting: dict[int, PendingSum] = {}
+        self.exchanges: dict[int, SimulatedCollective] = {}
+        self.choice: Choice | None = None
+        self._stop = False
+
+    def meet(self, rank: int, service: Service, sizes: tuple[int, int], limits: Limits) -> None:
+        """A worker introduces itself; the first one sets everything up."""
+        if self.ledger is None:
+            self.ledger = Ledger(self.slots, True, limits)
+            self.layout = Layout(*sizes, 1, bucket_bytes(self.slots) // 4)
+            self.common = CommonModel(self.layout, make_rule(service.rule, service.options), service.rule)
+            self.weightings = check(service.weighting), of_statistics(service.weighting)
+            if self.name == "auto":
+                self.choice = Choice(predictions(self.slots, 4 * sum(self.model or sizes), self._costs()))
+        self.ledger.join(rank, rank + 1, self.engine.now)
+
+    def stop(self) -> None:
+        """Some worker asks for the end; it counts with the next commits, as in `collective_control`."""
+        self._stop = True
+
+    def commit(self, pending: "PendingSum", message: Any) -> None:
+        """A worker has committed; with the last one, the sum begins."""
+        assert self.ledger is not None
+        engine, ledger = self.engine, self.ledger
+        self.waiting[pending.rank] = pending
+        due = ledger.commit(message, engine.now)
+        if len(self.waiting) < self.slots and not ledger.finished:
+            return
+        round_, self.waiting = self.waiting, {}
+        if not due:
+            for each in round_.values():
+                each.over(engine.now, used=False)
+            return
+        if self._stop:
+            ledger.stop()
+            self._stop = False
+        self._add([round_[rank] for rank in sorted(round_)])
+        ledger.applied(due, engine.now)
+        self._travel(round_)
+
+    def _add(self, pending: list["PendingSum"]) -> None:
+        """Do what the ranks will do with the values, now: nobody sees it before his own messages have come."""
+        if self.model is not None:
+            return
+        samples = [int(each.message["samples"]) for each in pending]
+        name = self._current()
+        for bucket in self.layout.buckets:
+            weighting = self.weightings[bucket.statistics]
+            parts = [self.common.part(each.values, bucket) for each in pending]
+            for part, own in zip(parts, samples, strict=True):
+                if (weight := factor(weighting, own)) != 1:
+                    part *= np.float32(weight)
+            hub = Hub(self.slots)
+            schedule = SCHEDULES[LIKE_MPI if name == "mpi" else name]
+            take_turns([allreduce(schedule, part, hub.transports[rank], 0) for rank, part in enumerate(parts)])
+            mean = parts[0] / np.float32(divisor(weighting, samples))
+            self.common.update(bucket, mean, pending[0].message)
+
+    def _travel(self, round_: dict[int, "PendingSum"]) -> None:
+        """Let the messages of all ranks travel."""
+        engine, begun = self.engine, self.engine.now
+        last = max(round_, key=lambda rank: round_[rank].committed)
+        sizes = self.model or (self.layout.weights, self.layout.statistics)
+        buckets = [bucket.stop - bucket.start for bucket in Layout(*sizes, 1, self.layout.bucket_elements).buckets]
+        left = set(round_)
+
+        def finished(rank: int) -> None:
+            left.discard(rank)
+            exchange = self.exchanges[rank]
+            exchange.sent += reduce.sent[rank]
+            exchange.received += reduce.received[rank]
+            round_[rank].over(engine.time, used=True)
+            if not left and self.choice is not None:
+                self.choice.took(engine.time - begun)
+
+        reduce = Allreduce(engine, self.network, self.hosts, self._current(), buckets, finished)
+        for rank, pending in round_.items():
+            told = begun + self.network.latency(self.hosts[last], self.hosts[rank])  # of the last commit
+            pending.waited = told - pending.committed
+            reduce.begin(rank, told)
+
+    def _current(self) -> str:
+        return self.choice.current if self.choice is not None else self.name
+
+    def _costs(self) -> Costs:
+        latency = max(self.network.latency(self.hosts[0], host) for host in self.hosts)
+        bandwidth = min(self.network.of(host).bandwidth for host in self.hosts)
+        return Costs(latency + config.SIMULATE_MPI_MESSAGE_TIME, 1 / bandwidth, config.SIMULATE_ADDING)
+
+
+class SimulatedCollective(Exchange):
+    """One worker's exchange.
+
+    Args:
+        service: which rule all ranks run.
+        side: what they have in common.
+        rank: of this one.
+        straggler: on purpose, see `straggle`.
+    """
+
+    def __init__(self, service: Service, side: CollectiveSide, rank: int, straggler: Straggler) -> None:
+        self._service, self.side, self._straggler = service, side, straggler
+        self.rank, self.workers = rank, side.slots
+        self.replacement, self.exchanges = False, 0
+        self.job, self.resume_at = 0, -1
+        self.sent = self.received = 0.0
+        self.polls = self.sequence = 0
+        side.exchanges[rank] = self
+
+    def join(
+        self,
+        weights: int,
+        statistics: int,
+        limits: Limits,
+        agreement: dict[str, Any],
+        offers: Offers = NO_OFFERS,
+    ) -> None:
+        """See `Exchange.join`."""
+        self.side.engine.settle()
+        self.side.meet(self.rank, self._service, (weights, statistics), limits)
+
+    def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
+        """See `Exchange.begin`; what it takes is left out."""
+        side = self.side
+        if self.rank == 0:
+            self._fill(side.common.values, weights, statistics)
+        side.here.add(self.rank)
+        if len(side.here) == side.slots:
+            side.everyone_here.succeed()
+        side.engine.wait(side.everyone_here, "all workers to come")
+        if side.model is None:
+            side.common.write(model, True)
+        return self.report(0.0, 0.0, True)
+
+    def start(self, payload: Payload, model: Model) -> "PendingSum":
+        """See `Exchange.start`."""
+        side = self.side
+        assert payload.values is not None
+        self.sequence += 1
+        values = np.empty(0 if side.model is not None else side.common.values.size, np.float32)
+        if values.size:
+            self._fill(values, payload.values, payload.statistics)
+        pending = PendingSum(self, model, values, side.engine.now)
+        side.engine.pass_time(self._straggler.delay(NETWORK, side.engine.now))
+        side.engine.settle()
+        pending.commit(wire.message(wire.COMMIT, rank=self.rank, sequence=self.sequence, **payload.terms))
+        return pending
+
+    def stop(self) -> None:
+        """See `Exchange.stop`."""
+        self.side.engine.settle()
+        self.side.stop()
+
+    def abort(self, reason: str) -> None:
+        """See `Exchange.abort`."""
+        side = self.side
+        side.engine.settle()
+        assert side.ledger is not None
+        side.ledger.abort(reason)
+        waiting, side.waiting = side.waiting, {}
+        for pending in waiting.values():
+            pending.over(side.engine.now, used=False)
+
+    def close(self) -> None:
+        """Nobody waits for a goodbye here."""
+
+    def report(self, wait: float, transfer: float, used: bool) -> Result:
+        """How things stand, as a result."""
+        ledger = self.side.ledger
+        assert ledger is not None
+        return Result(
+            round=ledger.round,
+            version=ledger.version,
+            samples=ledger.samples,
+            wait=wait,
+            transfer=transfer,
+            finished=ledger.finished,
+            used=used,
+            elapsed=ledger.elapsed,
+            members=tuple(range(self.workers)),
+            step=ledger.step,
+        )
+
+    def _fill(self, vector: np.ndarray, weights: Source, statistics: Source | None) -> None:
+        layout = self.side.layout
+        weights.read(0, layout.weights, vector[: layout.weights])
+        if statistics is not None and layout.statistics:
+            statistics.read(0, layout.statistics, vector[layout.weights :])
+
+
+class PendingSum:
+    """The handle of an exchange."""
+
+    def __init__(self, exchange: SimulatedCollective, model: Model, values: np.ndarray, begun: float) -> None:
+        self.rank, self.values = exchange.rank, values
+        self.committed = self.waited = 0.0
+        self.message: Any = None
+        self._exchange, self._model, self._begun = exchange, model, begun
+        self._result: Result | None = None
+        self._over: float | None = None
+        self._used = False
+        self._wake: Callable[[Any], None] | None = None
+
+    def commit(self, message: Any) -> None:
+        """Everybody is told that the payload is there."""
+        side = self._exchange.side
+        self.message, self.committed = message, side.engine.now
+        side.commit(self, message)
+
+    def over(self, time: float, used: bool) -> None:
+        """This rank has the sum; called from an event, or by another rank's commit."""
+        self._over, self._used = time, used
+        if self._wake is not None:
+            side = self._exchange.side
+            side.engine.call_at(max(time, side.engine.time), self._wake, None)
+
+    def done(self) -> bool:
+        """Whether this rank has the sum."""
+        engine = self._exchange.side.engine
+        engine.settle()
+        return self._over is not None and engine.now >= self._over
+
+    def result(self) -> Result:
+        """Put the model into place."""
+        if self._result is None:
+            if not self.done():
+                raise NotDoneError("the other workers have not sent everything yet")
+            exchange, side = self._exchange, self._exchange.side
+            assert side.ledger is not None
+            if side.ledger.failure:
+                raise JobAbortedError(side.ledger.failure)
+            if side.model is None:
+                side.common.write(self._model, True)
+            transfer = max(0.0, side.engine.now - self._begun - self.waited)
+            self._result = exchange.report(self.waited, transfer, self._used)
+        return self._result
+
+    def wait(self) -> Result:
+        """Wait for the other workers, and for the messages."""
+        engine = self._exchange.side.engine
+        if not self.done():
+            self._wake = engine.waker(f"the commits of the others (worker {self.rank})")
+            engine.pause()
+        return self.result()

@@ -1,0 +1,107 @@
+"""Exchanges by a collective in virtual time: the real sums and rules, and times that follow from ports and latency."""
+
+import numpy as np
+import pytest
+
+from esync.exchange import JobAbortedError, Payload, Service
+from esync.exchange.ledger import Limits
+from esync.launch import flags
+from esync.rules import Step, sgd
+from esync.simulate.cluster import ClusterModel
+from esync.simulate.collective import CollectiveSide, SimulatedCollective
+from esync.simulate.coordination import StateServerModel
+from esync.simulate.devices import DeviceModel
+from esync.simulate.engine import Engine
+from esync.simulate.network import Link, Network
+from esync.simulate.simulation import Simulation, Timing
+from esync.simulate.world import WorkerModel
+from esync.straggle import Straggler
+
+BANDWIDTH, LATENCY = 100e6, 1e-3
+WEIGHTS, STATISTICS = 3001, 11
+
+
+class Vector:
+    """A source, and a model."""
+
+    def __init__(self, *seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        self.values = rng.standard_normal(WEIGHTS).astype(np.float32)
+        self.statistics = rng.standard_normal(STATISTICS).astype(np.float32)
+
+    def read(self, start: int, stop: int, out: np.ndarray) -> None:
+        out[:] = (self.values if stop > STATISTICS else self.statistics)[start:stop]
+
+    def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
+        (self.statistics if statistics else self.values)[start : start + values.size] = values
+
+
+def play(name: str, workers: int, fail: bool = False) -> tuple[list[Vector], list[list[float]]]:
+    """Two rounds; the models, and for each worker (wait, transfer) of the first round and the time at the end."""
+    engine = Engine()
+    network = Network(engine, lambda host: Link(BANDWIDTH, LATENCY / 2), [])
+    side = CollectiveSide(engine, network, [f"host-{rank}" for rank in range(workers)], name)
+    models = [Vector(rank) for rank in range(workers)]
+    told: list[list[float]] = [[] for _ in range(workers)]
+
+    def live(rank: int) -> None:
+        exchange = SimulatedCollective(Service("sgd", True), side, rank, Straggler((), lambda: engine.now))
+        model = models[rank]
+        exchange.join(WEIGHTS, STATISTICS, Limits(rounds=2), {})
+        exchange.begin(model, model, model)
+        finished = False
+        for number in range(1, 10):
+            engine.pass_time(0.1 * (rank + 1))
+            if fail and rank == 1:
+                exchange.abort("bad luck")
+                return
+            payload = Payload(Vector(rank, number), Vector(rank, number), 5, 0.1, 0.9)
+            result = exchange.start(payload, model).wait()
+            told[rank] += [result.wait, result.transfer]
+            if finished := result.finished:
+                break
+        assert finished
+        told[rank].append(engine.now)
+
+    for rank in range(workers):
+        engine.spawn(f"worker {rank}", lambda rank=rank: live(rank))
+    engine.run()
+    return models, told
+
+
+@pytest.mark.parametrize(
+    ("name", "workers"), [("ring", 3), ("butterfly", 4), ("binary-blocks", 5), ("mpi", 2), ("auto", 3)]
+)
+def test_models_and_times(name: str, workers: int) -> None:
+    models, told = play(name, workers)
+    weights, velocity = Vector(0).values, None
+    for number in (1, 2):
+        mean = np.mean([Vector(rank, number).values for rank in range(workers)], axis=0)
+        weights, velocity = sgd(weights, mean, velocity, Step(0.1, 0.9))
+    for model in models:
+        np.testing.assert_allclose(model.values, weights, rtol=1e-4, atol=1e-5)
+        assert model.values.tobytes() == models[0].values.tobytes()
+        assert model.statistics.tobytes() == models[0].statistics.tobytes()
+    for rank, (wait, transfer, *_) in enumerate(told):
+        assert wait == pytest.approx(0.1 * (workers - 1 - rank) + (rank < workers - 1) * LATENCY, abs=1e-6)
+        assert 2 * LATENCY < transfer < 20 * LATENCY
+
+
+def test_a_failure_ends_the_run_of_all() -> None:
+    with pytest.raises(JobAbortedError, match="bad luck"):
+        play("ring", 3, fail=True)
+
+
+@pytest.mark.parametrize("mode", ["esync", "sync"])
+def test_the_worker_loop_runs_on_a_collective(mode: str) -> None:
+    workers = tuple(WorkerModel(rank, f"host-{rank}", "cpu", DeviceModel(0.1 * (rank + 1))) for rank in range(3))
+    cluster = ClusterModel(workers, (), StateServerModel("host-0"), lambda host: Link(BANDWIDTH, LATENCY / 2), 0.0)
+    options = flags.parse(["--mode", mode, "--rounds", "5", "--collective", "ring"])
+    simulation = Simulation(cluster, options, Timing(options, 60_000))
+    simulation.run()
+    assert simulation.rounds == 5
+    model = 4 * sum(simulation.numerics.wire or ())
+    for sums in simulation.workers:
+        assert sums.rounds == 5
+        assert sums.worlds[0].connections[0].sent == pytest.approx(5 * model * 4 / 3, rel=0.01)
+        assert sums.transfers / 5 == pytest.approx(model * 4 / 3 / BANDWIDTH, rel=0.1)
