@@ -202,6 +202,9 @@ class SimulatedCollective(Exchange):
         pending.commit(wire.message(wire.COMMIT, rank=self.rank, sequence=self.sequence, **payload.terms))
         return pending
 
+    def heartbeat(self) -> None:
+        """Nobody need be told that this worker is alive."""
+
     def stop(self) -> None:
         """See `Exchange.stop`."""
         self.side.engine.settle()

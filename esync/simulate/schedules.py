@@ -249,6 +249,7 @@ class Check:
         if not simulation.side.here:
             self._broken("nobody has met")
         exchange = next(world.connections[-1] for world in simulation.workers[0].worlds if world.connections)
+        assert isinstance(exchange, SimulatedExchange)
         for bucket in exchange.layout.buckets:
             if bucket.statistics:
                 continue
