@@ -25,6 +25,7 @@ from ..launch import flags
 from .cluster import ClusterModel
 from .coordination import StateServerModel
 from .devices import DeviceModel, Pause
+from .exchange import SimulatedExchange
 from .network import Link
 from .servers import ServerModel
 from .simulation import Simulation
