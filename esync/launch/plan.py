@@ -63,12 +63,6 @@ def plan(
         workers = workers[:1]
     ground = Ground(hosts, here, there or {}, [worker.host for worker in workers])
     if options.mode != "local":
-        cluster = _cluster(description, ground)
-        services = _services(description, ground, cluster, settings)
-        if options.mode == "sync-switch" and options.online_policy is None and description.state_server is None:
-            remarks.append("no state_server in the description: nobody looks for stragglers")
-        elif _asks_state_server(options):
-            address = _state_server_address(description, ground, options.mode)
         if options.collective == "ps":
             cluster = _cluster(description, ground)
             services = _services(description, ground, cluster, settings)
@@ -77,8 +71,10 @@ def plan(
             services = [_process_manager(description, ground, cluster)]
             if description.servers:
                 remarks.append(f"no parameter servers: the workers exchange by {options.collective}")
-        if options.mode == "esync" and options.local_iterations is None:
-            address = _state_server_address(description, ground)
+        if options.mode == "sync-switch" and options.online_policy is None and description.state_server is None:
+            remarks.append("no state_server in the description: nobody looks for stragglers")
+        elif _asks_state_server(options):
+            address = _state_server_address(description, ground, options.mode)
             services.append(_state_server(description, ground, address, mode_folder(options), token))
             remarks.append("dashboard: http://{state_server_ip}:{state_server_port}/dashboard/".format(**address))
             settings |= address
