@@ -39,6 +39,9 @@ class Control:
     Args:
         transport: to the others.
         nonce: names this process.
+
+    Attributes:
+        failed: whether some worker has ended the run because it failed.
     """
 
     def __init__(self, transport: Transport, nonce: int) -> None:
@@ -49,6 +52,7 @@ class Control:
         self._left: set[int] = set()
         self._arriving: dict[int, tuple[Request, np.ndarray]] = {}
         self.clock = time.monotonic
+        self.failed = False
         for peer in self._peers:
             self._listen(peer)
 
@@ -80,6 +84,7 @@ class Control:
                 continue
             self._listen(peer)
             if kind == wire.ABORT:
+                self.failed = True
                 raise JobAbortedError(bytes(record["message"]["text"]).decode())
             self._heard[peer].append(record)
 

@@ -5,6 +5,7 @@ same model and the same state of the rule. So the end of the run, stopping and c
 What needs somebody who outlives a worker is not possible: no replacement, no --elastic, no asynchronous modes.
 """
 
+import contextlib
 import json
 import secrets
 import time
@@ -156,7 +157,7 @@ class CollectiveExchange(Exchange):
             return
         self._closed = True
         self.control.say(wire.LEAVE, self.sequence)
-        if self._failed:
+        if self._failed or self.control.failed:
             self._linger(self._everybody_left)
         else:
             with self.patience("the goodbye of the other workers", "") as wait:
@@ -255,10 +256,8 @@ class CollectiveExchange(Exchange):
         return texts
 
     def _everybody_left(self) -> bool:
-        try:
+        with contextlib.suppress(JobAbortedError):  # said before the goodbye
             self.control.look()
-        except JobAbortedError:
-            self._failed = True  # said before the goodbye
         return not self.control.staying and self.control.silent
 
     def _linger(self, enough: Any) -> None:
