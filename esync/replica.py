@@ -73,10 +73,20 @@ class FlatArrays:
 
     def add(self, indices: np.ndarray, values: np.ndarray) -> None:
         """Add a sparse vector: ascending indices, and float32 values."""
+        for view, places, part in self._places(indices, values):
+            view[places] += part
+
+    def put(self, indices: np.ndarray, values: np.ndarray) -> None:
+        """Replace the values at some places: ascending indices, and float32 values."""
+        for view, places, part in self._places(indices, values):
+            view[places] = part
+
+    def _places(self, indices: np.ndarray, values: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """The entries in each array: its view, places in it, values."""
         self._written = True
         edges = np.searchsorted(indices, [0, *self._ends])
         for view, end, first, last in zip(self._views, self._ends, edges, edges[1:], strict=False):
-            view[indices[first:last] - (end - view.size)] += values[first:last]
+            yield view, indices[first:last] - (end - view.size), values[first:last]
 
 
 class Scaled:
@@ -176,6 +186,10 @@ class Replica:
     def add(self, step: Sparse) -> None:
         """Add a sparse difference to the weights; makes this an `exchange.Model`."""
         self.weights.add(*step)
+
+    def put(self, step: Sparse) -> None:
+        """Replace the weights at some places; makes this an `exchange.Model`."""
+        self.weights.put(*step)
 
 
 def _check(parameter: Any) -> None:

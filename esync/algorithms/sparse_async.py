@@ -57,6 +57,7 @@ class SparseAsync(Algorithm):
 
     def start(self, surroundings: Surroundings) -> None:
         """Connect, and begin with the common model."""
+        from ..exchange.sparse_messages import answers_new_values
         from ..sparse.selection import Selection
 
         super().start(surroundings)
@@ -67,7 +68,8 @@ class SparseAsync(Algorithm):
             "dense_below": self._dense_below,
             "values": self._values,
         }
-        exchange = self._join(Service("difference", synchronous=False, options=options, private=True, sparse=True))
+        kept = not answers_new_values(self._secondary_ratio, self._values)  # the servers keep what each worker has
+        exchange = self._join(Service("difference", synchronous=False, options=options, private=kept, sparse=True))
         self._begin(exchange)
         selection = Selection(tensors, self.ratio, self._dense_below)
         self._compressor = self.compressor(selection, exchange.workers)

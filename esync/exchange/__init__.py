@@ -43,6 +43,9 @@ class Model(Protocol):
         """Add a sparse vector to the weights."""
         ...
 
+    def put(self, step: Sparse) -> None:
+        """Replace the weights at some places."""
+
 
 @dataclass(frozen=True)
 class Service:

@@ -7,11 +7,12 @@ Keys. Every worker has keys of its own on every server, behind those of all buck
 class (see `sparse.sizes`), and one for each further piece of the largest class. They carry messages both ways.
 """
 
+from collections.abc import Iterable
 from itertools import pairwise
 
 import numpy as np
 
-from ..sparse import Sparse
+from ..sparse import Sparse, join
 from ..sparse.sizes import classes, pieces
 from .layout import Layout
 
@@ -45,12 +46,6 @@ class Shard:
         ]
         self.bounds = np.unique(np.concatenate([self.offsets, *cuts]))
 
-    def segments(self, place: int) -> list[int]:
-        """The sizes of the segments in the bucket at this place of `buckets`."""
-        first, last = self.offsets[place], self.offsets[place + 1]
-        inside = self.bounds[(self.bounds >= first) & (self.bounds <= last)]
-        return [int(size) for size in np.diff(inside)]
-
     def take(self, entries: Sparse) -> Sparse:
         """The entries of a sparse vector of all weights that belong here, at their places here."""
         indices, values = entries
@@ -74,21 +69,26 @@ class Shard:
             for place, (first, last) in enumerate(pairwise(edges))
         ]
 
-    def unite(self, parts: list[Sparse]) -> Sparse:
-        """The inverse of `split`, where there are parts of all buckets."""
-        return join([(part[0] + offset, part[1]) for part, offset in zip(parts, self.offsets, strict=False)])
-
 
 def united(pieces: list[np.ndarray]) -> np.ndarray:
     """The bytes of a message from its pieces, with the zeros behind them."""
     return np.concatenate([each.view(np.uint8) for each in pieces]) if pieces else np.empty(0, np.uint8)
 
 
-def join(parts: list[Sparse]) -> Sparse:
-    """Sparse vectors one behind the other; a server that has no bucket has none."""
-    if not parts:
-        return np.empty(0, np.int64), np.empty(0, np.float32)
-    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+def pour(parts: Iterable[np.ndarray], targets: Iterable[np.ndarray]) -> None:
+    """Copy a message in parts (uint8) into arrays that hold it together (float32), with zeros behind it."""
+    rooms = (target.view(np.uint8) for target in targets)
+    room = np.empty(0, np.uint8)
+    for part in parts:
+        while part.size:
+            if not room.size:
+                room = next(rooms)
+            size = min(room.size, part.size)
+            np.copyto(room[:size], part[:size])
+            room, part = room[size:], part[size:]
+    room[:] = 0
+    for rest in rooms:
+        rest[:] = 0
 
 
 class PieceKeys:
@@ -120,13 +120,8 @@ class PieceKeys:
 
     def cut(self, message: np.ndarray) -> list[tuple[int, np.ndarray]]:
         """The pieces of a message (uint8): number among the keys, and values (float32) with zeros behind them."""
-        found, at = [], 0
-        for number, size in self.pieces(-(-message.size // 4)):
-            values = np.zeros(size, np.float32)
-            part = message[at : at + 4 * size]
-            values.view(np.uint8)[: part.size] = part
-            found.append((number, values))
-            at += part.size
+        found = [(number, np.empty(size, np.float32)) for number, size in self.pieces(-(-message.size // 4))]
+        pour([message], [values for _, values in found])
         return found
 
     def key(self, rank: int, number: int, shard: int) -> int:

@@ -1,8 +1,8 @@
 """A parameter server whose messages are sparse both ways: model difference tracking behind the wire protocol.
 
-The dense model is published as ever (channel 0), for workers that come, and each worker's own channel holds exactly the
-weights that it has: it fills them when it joins, and every answer is added to them here as it is there. In between,
-messages come in pieces and go out in pieces, through keys of each worker's own.
+The dense model is published as ever (channel 0), for workers that come. Where answers hold differences, each worker's
+own channel holds exactly the weights that it has: it fills them when it joins, and every answer is added to them here
+as it is there. In between, messages come in pieces and go out in pieces, through keys of each worker's own.
 """
 
 import logging
@@ -13,14 +13,18 @@ import numpy as np
 
 from ..rules import replace_by_mean
 from ..sparse import Sparse, SparseError, bounds_of
-from ..sparse.codec import Codec
+from ..sparse.changes import ChangeTracker
+from ..sparse.codec import NEW_VALUES, Codec
+from ..sparse.differences import DifferenceTracker
 from ..sparse.selection import Selection
-from ..sparse.tracker import DifferenceTracker
+from ..sparse.tracker import Tracker
 from . import wire
 from .layout import Bucket, Layout
 from .ledger import Ledger
 from .parameter_server import ParameterServer
-from .shards import PieceKeys, Shard, united
+from .resumption import Offers
+from .shards import PieceKeys, Shard, pour, united
+from .sparse_messages import answers_new_values
 
 log = logging.getLogger(__name__)
 
@@ -51,24 +55,34 @@ class SparseServer(ParameterServer):
         values: str,
     ) -> None:
         super().__init__(layout, ledger, replace_by_mean, True, clock)
-        self._shard = Shard(layout, shard, bounds_of(tensors))
+        self._shard = shard_ = Shard(layout, shard, bounds_of(tensors))
         self._number = shard
-        self._codec = Codec(self._shard.bounds, values)
+        self._codec = Codec(shard_.bounds, values)
         self._keys = PieceKeys(layout, ledger.slots)
-        self._places = {bucket.index: place for place, bucket in enumerate(self._shard.buckets)}
-        self._secondary = [
-            Selection(self._shard.segments(place), secondary_ratio, dense_below) if secondary_ratio else None
-            for place in range(len(self._shard.buckets))
-        ]
-        self._trackers: dict[int, DifferenceTracker] = {}
+        self._places = {bucket.index: place for place, bucket in enumerate(shard_.buckets)}
+        self._tracker: Tracker
+        if answers_new_values(secondary_ratio, values):
+            self._tracker = ChangeTracker(Codec(shard_.bounds, NEW_VALUES), shard_.offsets, ledger.slots)
+        else:
+            sizes = np.diff(shard_.bounds).tolist()
+            secondary = Selection(sizes, secondary_ratio, dense_below) if sizes and secondary_ratio else None
+            self._tracker = DifferenceTracker(self._codec, shard_.offsets, ledger.slots, secondary)
         self._rooms: dict[int, np.ndarray] = {}  # key → where its value is stored
         self._answers: dict[int, dict[int, np.ndarray]] = {}  # rank → number of a piece → values
 
     @property
     def bytes_kept(self) -> int:
         """Bytes of the model, of each worker's weights, of what is pending for them, and of messages' pieces."""
-        pieces = sum(room.nbytes for room in self._rooms.values())
-        return sum(tracker.memory for tracker in self._trackers.values()) + pieces
+        return self._tracker.memory + sum(room.nbytes for room in self._rooms.values())
+
+    def join(self, rank: int, nonce: int, offers: Offers | None = None) -> None:
+        """See `ParameterServer.join`; what a former holder of the slot was owed is of no use to the new one."""
+        if self.ledger.nonce[rank] != nonce:
+            self._tracker.join(rank)
+            self.ledger.answer[rank] = 0
+            self._answers.pop(rank, None)
+            log.info("worker %d takes part; %.0f MB are kept", rank, self.bytes_kept / 1e6)
+        super().join(rank, nonce, offers)
 
     def push(self, key: int, received: np.ndarray, stored: np.ndarray) -> None:
         """See `ParameterServer.push`; keys of pieces are dealt with here."""
@@ -96,16 +110,11 @@ class SparseServer(ParameterServer):
         super()._keep(channel, bucket, stored)
         if bucket.statistics:
             return
+        part, weights = self._places[bucket.index], stored[wire.HEADER_ELEMENTS :]
         if channel == 0:
-            place = self._places[bucket.index]
-            if place not in self._trackers:
-                weights = stored[wire.HEADER_ELEMENTS :]
-                self._trackers[place] = DifferenceTracker(weights, self._secondary[place], self._codec.kind)
+            self._tracker.place(part, weights)
         else:
-            self._trackers[self._places[bucket.index]].welcome(channel - 1, stored[wire.HEADER_ELEMENTS :])
-            # What its predecessor was owed is of no use to it.
-            self.ledger.answer[channel - 1] = 0
-            self._answers.pop(channel - 1, None)
+            self._tracker.welcome(channel - 1, part, weights)
             if bucket is self._shard.buckets[-1]:
                 log.info("worker %d has the model; %.0f MB are kept", channel - 1, self.bytes_kept / 1e6)
 
@@ -133,24 +142,25 @@ class SparseServer(ParameterServer):
             self._publish_status()
 
     def _update_all(self, rank: int, step: Sparse) -> None:
-        for place, part in self._shard.split(step):
-            self._trackers[place].apply(part)
+        self._tracker.apply(step)
         self._answer(rank)
 
     def _answer(self, rank: int) -> None:
-        """Put together what a worker is owed."""
-        owed = [self._trackers[place].difference(rank) for place in range(len(self._shard.buckets))]
-        message = self._codec.encode(self._shard.unite(owed))
-        self.ledger.answer[rank] = message.size
+        """Put together what a worker is owed, where it pulls it from."""
+        parts = self._tracker.answer(rank)
+        self.ledger.answer[rank] = length = sum(part.size for part in parts)
         self._answers[rank] = {}
-        for number, values in self._keys.cut(message):
-            self._answers[rank][number] = values
-            self._put_answer(rank, number, self._keys.key(rank, number, self._number))
+        targets = []
+        for number, size in self._keys.pieces(-(-length // 4)):
+            room = self._rooms.get(self._keys.key(rank, number, self._number))
+            if room is None:  # the worker has yet to make room
+                targets.append(self._answers[rank].setdefault(number, np.empty(size, np.float32)))
+            else:
+                targets.append(room[wire.HEADER_ELEMENTS :])
+        pour(parts, targets)
 
     def _put_answer(self, rank: int, number: int, key: int) -> None:
-        """Put a piece where the worker pulls it, once both are there."""
-        values, room = self._answers.get(rank, {}).get(number), self._rooms.get(key)
-        if values is None or room is None:
-            return
-        np.copyto(room[wire.HEADER_ELEMENTS :], values)
-        del self._answers[rank][number]
+        """Put a piece that is waiting where the worker pulls it."""
+        values = self._answers.get(rank, {}).pop(number, None)
+        if values is not None:
+            np.copyto(self._rooms[key][wire.HEADER_ELEMENTS :], values)

@@ -16,7 +16,7 @@ from . import Model, Payload, Result, Source, wire
 from .kvstore_worker import KVStoreExchange
 from .line import Line
 from .pending import PendingExchange
-from .sparse_messages import SparseMessages
+from .sparse_messages import SparseConversation
 
 
 class Pieces:
@@ -83,13 +83,12 @@ class Pieces:
 
 
 class SparseExchange(KVStoreExchange):
-    """Sends sparse steps, and adds the sparse differences that come back to the model."""
+    """Sends sparse steps, and lets the sparse answers go into the model."""
 
     def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
         """See `Exchange.begin`; afterwards each server knows what this worker's weights are."""
         result = super().begin(weights, statistics, model)
-        options = self._service.options
-        self._messages = SparseMessages(self._layout, self.workers, options["tensors"], options["values"])
+        self._messages = SparseConversation(self._layout, self.workers, self._service.options)
         self._pieces = Pieces(self.line)
         return result
 
@@ -113,7 +112,7 @@ class SparseExchange(KVStoreExchange):
         return PendingExchange(self, model, False, begun)
 
     def pull(self, model: Model, statistics: bool) -> None:
-        """Pull what the servers owe this worker, and add it to its weights."""
+        """Pull what the servers owe this worker."""
         with self.line.patience("a sparse answer from"):
             for shard in range(self.line.servers):
                 status = self.line.status(shard)
@@ -123,4 +122,5 @@ class SparseExchange(KVStoreExchange):
                         (self._messages.keys.key(self.rank, number, shard), size)
                         for number, size in self._messages.wanted(length)
                     ]
-                    model.add(self._messages.read(self._pieces.pull(keys), length, shard))
+                    answer = self._messages.read(self._pieces.pull(keys), length, shard)
+                    self._messages.take(answer, model)

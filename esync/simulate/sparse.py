@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..exchange import Model, Payload, Result, Source, wire
-from ..exchange.sparse_messages import SparseMessages
+from ..exchange.sparse_messages import SparseConversation
 from ..sparse import Sparse
 from .exchange import SimulatedExchange
 from .pending import Delivery, PendingExchange
@@ -15,12 +15,11 @@ from .servers import Push, ServerNode, wire_bytes
 
 
 class SparseSimulatedExchange(SimulatedExchange):
-    """Sends sparse steps, and adds what comes back to the model."""
+    """Sends sparse steps, and lets what comes back go into the model."""
 
     def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
         """See `Exchange.begin`."""
-        options = self._service.options
-        self.messages = SparseMessages(self.layout, self.workers, options["tensors"], options["values"])
+        self.messages = SparseConversation(self.layout, self.workers, self._service.options)
         self._known: set[tuple[int, int]] = set()
         return super().begin(weights, statistics, model)
 
@@ -68,9 +67,9 @@ class SparsePull(Pull):
     _exchange: SparseSimulatedExchange
 
     def write(self, model: Model) -> None:
-        """Add what has come."""
+        """Let what has come go into the model."""
         for step in self._steps:
-            model.add(step)
+            self._exchange.messages.take(step, model)
 
     def begin(self, at: float, first: Callable[[], bool] | None = None) -> None:
         """See `Pull.begin`."""

@@ -80,6 +80,9 @@ class TimedReplica:
     def add(self, step: Sparse) -> None:
         """Nothing is kept."""
 
+    def put(self, step: Sparse) -> None:
+        """Nothing is kept."""
+
 
 class TimedTrainer(Standing):
     """Has what `training.train` and `rounds.RoundKeeper` use of a `Trainer`.

@@ -25,6 +25,13 @@ def bounds_of(sizes: Sequence[int]) -> np.ndarray:
     return np.fromiter(accumulate(sizes, initial=0), np.int64, len(sizes) + 1)
 
 
+def join(parts: list[Sparse]) -> Sparse:
+    """Sparse vectors one behind the other; a server that has no bucket has none."""
+    if not parts:
+        return np.empty(0, np.int64), np.empty(0, np.float32)
+    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+
 def check_finite(gradient: np.ndarray) -> None:
     """Refuse a gradient that would stay in a worker's memory for ever."""
     with np.errstate(over="ignore", invalid="ignore"):

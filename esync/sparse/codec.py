@@ -16,7 +16,7 @@ import numpy as np
 from . import Sparse, SparseError, kernels
 
 #: Changes whenever two versions would misunderstand each other.
-VERSION = 1
+VERSION = 2
 #: Marks the beginning of a message: b"ESSP".
 MAGIC = int.from_bytes(b"ESSP", "little")
 
@@ -24,7 +24,7 @@ HEADER = np.dtype(
     [
         ("magic", "<u4"),
         ("version", "<u2"),
-        ("values", "u1"),  # place in VALUE_TYPES
+        ("values", "u1"),  # place in KINDS
         ("indices", "u1"),  # place in INDEX_CODES
         ("segments", "<u4"),
         ("entries", "<u4"),  # of all segments, dense ones included
@@ -32,8 +32,12 @@ HEADER = np.dtype(
         ("check", "<u4"),  # sum of all bytes behind the header, modulo 2³²
     ]
 )
-VALUE_TYPES = ("float32", "float16")
-INDEX_CODES = ("gaps", "uint32")
+#: What values are: differences as float32 or float16, or what the weights are from now on.
+KINDS = FLOAT32, FLOAT16, NEW_VALUES = ("float32", "float16", "new values")
+VALUE_TYPES = {FLOAT32: "<f4", FLOAT16: "<f2", NEW_VALUES: "<f4"}
+INDEX_CODES = GAPS, UINT32 = ("gaps", "uint32")
+#: A message in parts, one behind the other (uint8).
+Parts = list[np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -42,29 +46,45 @@ class Codec:
 
     Attributes:
         bounds: where each segment begins, and where the last one ends (int64).
-        kind: of the values, "float32" or "float16".
+        kind: of the values, one of KINDS; a message of another kind is refused.
     """
 
     bounds: np.ndarray
     kind: str = "float32"
 
     def encode(self, entries: Sparse) -> np.ndarray:
-        """The message, uint8; values are rounded to the kind. Segments are sent dense where that is shorter."""
-        entries = self._fill_up(entries)
-        indices, values = entries
-        counts, sparse = self._count(indices)
-        indices = indices[sparse]
-        code = np.empty(4 * indices.size, np.uint8)
-        length = kernels.encode_gaps(indices, code)
-        code = code[:length] if length >= 0 else indices.astype("<u4").view(np.uint8)
+        """The message of differences, uint8; values are rounded to the kind.
+
+        Segments are sent dense where that is shorter.
+        """
+        return np.concatenate(self.parts(entries))
+
+    def parts(self, entries: Sparse) -> Parts:
+        """The same in parts, one behind the other."""
+        indices, values = self._fill_up(entries)
+        edges = np.searchsorted(indices, self.bounds)
+        counts = np.diff(edges)
+        coded = [indices[edges[first] : edges[last]] for first, last in runs(counts < np.diff(self.bounds))]
+        code, how = encode_indices(coded)
+        return self.assemble(counts, how, code, values)
+
+    def assemble(self, counts: np.ndarray, how: str, code: np.ndarray, values: np.ndarray) -> Parts:
+        """A message of what has been coded already.
+
+        Args:
+            counts: entries of each segment.
+            how: the indices are coded, one of INDEX_CODES.
+            code: of the indices, uint8.
+            values: float32.
+        """
+        sent = values.astype(VALUE_TYPES[self.kind], copy=False).view(np.uint8)
+        counted = counts.astype("<u4").view(np.uint8)
         header = np.zeros((), HEADER)
         header["magic"], header["version"] = MAGIC, VERSION
-        header["values"], header["indices"] = VALUE_TYPES.index(self.kind), int(length < 0)
+        header["values"], header["indices"] = KINDS.index(self.kind), INDEX_CODES.index(how)
         header["segments"], header["entries"], header["code"] = counts.size, values.size, code.size
-        sent = values.astype("<f4" if self.kind == "float32" else "<f2", copy=False)
-        body = np.concatenate([counts.astype("<u4").view(np.uint8), code, sent.view(np.uint8)])
-        header["check"] = check_sum(body)
-        return np.concatenate([np.frombuffer(header.tobytes(), np.uint8), body])
+        header["check"] = check_sum(counted, code, sent)
+        return [np.frombuffer(header.tobytes(), np.uint8), counted, code, sent]
 
     def decode(self, message: np.ndarray) -> Sparse:
         """The entries of a message (uint8; zeros behind it are allowed).
@@ -82,9 +102,9 @@ class Codec:
         segments, entries, length = int(header["segments"]), int(header["entries"]), int(header["code"])
         if segments != self.bounds.size - 1:
             raise SparseError(f"a sparse message of {segments} tensors where {self.bounds.size - 1} are expected")
-        if header["values"] >= len(VALUE_TYPES) or header["indices"] >= len(INDEX_CODES):
-            raise SparseError("a sparse message with unknown kinds of values or indices")
-        kind = np.dtype("<f4" if VALUE_TYPES[header["values"]] == "float32" else "<f2")
+        if header["values"] != KINDS.index(self.kind) or header["indices"] >= len(INDEX_CODES):
+            raise SparseError(f"a sparse message with other kinds of values or indices than expected ({self.kind})")
+        kind = np.dtype(VALUE_TYPES[self.kind])
         total = 4 * segments + length + kind.itemsize * entries
         body = message[HEADER.itemsize : HEADER.itemsize + total]
         if body.size < total or message[HEADER.itemsize + total :].any():
@@ -103,17 +123,12 @@ class Codec:
 
     # --- helpers ---------------------------------------------------------------------------------------------------
 
-    def _count(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Entries of each segment, and which entries belong to segments that are not dense."""
-        counts = np.diff(np.searchsorted(indices, self.bounds))
-        return counts, np.repeat(counts < np.diff(self.bounds), counts)
-
     def _fill_up(self, entries: Sparse) -> Sparse:
         """Zeros for what is missing in segments that are shorter when dense."""
         indices, values = entries
         edges = np.searchsorted(indices, self.bounds)
         counts, sizes = np.diff(edges), np.diff(self.bounds)
-        width = 4 if self.kind == "float32" else 2
+        width = np.dtype(VALUE_TYPES[self.kind]).itemsize
         fuller = np.flatnonzero((counts < sizes) & (counts * (width + 1) >= sizes * width))
         if not fuller.size:
             return entries
@@ -133,15 +148,17 @@ class Codec:
         """The coded indices, ascending, checked against the counts."""
         sizes = np.diff(self.bounds)
         indices = np.empty(int(counts[counts < sizes].sum()), np.int64)
-        if INDEX_CODES[how] == "gaps":
+        if INDEX_CODES[how] == GAPS:
             if not kernels.decode_gaps(code, indices):
                 raise SparseError("the indices of a sparse message are not as many as it says")
+            ascending = True
         elif code.size != 4 * indices.size:
             raise SparseError("the indices of a sparse message are not as many as it says")
         else:
             indices = code.copy().view("<u4").astype(np.int64)
+            ascending = bool((np.diff(indices) > 0).all())
         found = np.diff(np.searchsorted(indices, self.bounds))
-        if (np.diff(indices) <= 0).any() or (found != np.where(counts < sizes, counts, 0)).any():
+        if not ascending or (found != np.where(counts < sizes, counts, 0)).any():
             raise SparseError("the indices of a sparse message do not fit its counts")
         return indices
 
@@ -156,6 +173,24 @@ class Codec:
         return np.concatenate([*parts, coded[done:]])
 
 
-def check_sum(body: np.ndarray) -> int:
+def encode_indices(coded: list[np.ndarray]) -> tuple[np.ndarray, str]:
+    """The code of ascending indices, given in pieces, and which one it is: the shorter one."""
+    code = np.empty(4 * sum(piece.size for piece in coded), np.uint8)
+    length, before = 0, -1
+    for piece in coded:
+        length = kernels.encode_gaps(piece, before, code, length)
+        if length < 0:
+            return np.concatenate(coded).astype("<u4").view(np.uint8), UINT32
+        before = int(piece[-1]) if piece.size else before
+    return code[:length], GAPS
+
+
+def runs(chosen: np.ndarray) -> list[tuple[int, int]]:
+    """Where the chosen ones (bool) lie side by side: first place, and the one behind the last."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], chosen, [False]]).astype(np.int8)))
+    return [(int(first), int(last)) for first, last in edges.reshape(-1, 2)]
+
+
+def check_sum(*parts: np.ndarray) -> int:
     """A sum that notices most damage: of all bytes, modulo 2³²."""
-    return int(body.sum(dtype=np.uint64)) & 0xFFFFFFFF
+    return sum(int(kernels.byte_sum(part)) for part in parts) & 0xFFFFFFFF

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from .. import config
-from . import SparseError, bounds_of, kernels
+from . import Sparse, SparseError, bounds_of, kernels
 
 #: Values looked at to guess where the k-th largest lies; smaller tensors are sorted out without a guess.
 SAMPLE = 8192
@@ -30,32 +30,56 @@ def top_k(values: np.ndarray, k: int) -> np.ndarray:
     """
     if k >= values.size:
         return np.flatnonzero(values)
-    candidates = _candidates(values, k)
-    magnitudes = np.abs(values[candidates])
+    if room := _room(values.size, k):
+        places = np.empty(room, np.int64)
+        found = kernels.reaching(values, _guess(values[:: values.size // SAMPLE], values.size, k), places)
+        if found >= k:
+            return places[:found][_largest(values[places[:found]], k)]
+    return _largest(values, k)
+
+
+def top_k_of_difference(weights: np.ndarray, sent: np.ndarray, k: int) -> Sparse:
+    """The same for weights − sent, with these differences, and without working all of them out."""
+    if k < weights.size and (room := _room(weights.size, k)):
+        step = weights.size // SAMPLE
+        places, values = np.empty(room, np.int64), np.empty(room, np.float32)
+        least = _guess(weights[::step] - sent[::step], weights.size, k)
+        found = kernels.reaching_difference(weights, sent, least, places, values)
+        if found >= k:
+            chosen = _largest(values[:found], k)
+            return places[chosen], values[chosen]
+    difference = weights - sent
+    chosen = top_k(difference, k)
+    return chosen, difference[chosen]
+
+
+def _largest(values: np.ndarray, k: int) -> np.ndarray:
+    """`top_k`, without a guess."""
+    magnitudes = np.abs(values)
     least = np.partition(magnitudes, magnitudes.size - k)[magnitudes.size - k]
     if not np.isfinite(least):
         raise SparseError(
             "gradients are infinite or not numbers: the training has diverged; try a smaller learning rate"
         )
     if least == 0:
-        return candidates[magnitudes > 0]
+        return np.flatnonzero(magnitudes)
     chosen = magnitudes > least
     ties = np.flatnonzero(magnitudes == least)
     chosen[ties[: k - np.count_nonzero(chosen)]] = True
-    return candidates[chosen]
+    return np.flatnonzero(chosen)
 
 
-def _candidates(values: np.ndarray, k: int) -> np.ndarray:
-    """Places, ascending, that hold the k largest magnitudes and as few others as a sample can tell."""
+def _room(size: int, k: int) -> int:
+    """For how many candidates there should be room; 0: a guess is not worth its while."""
     wanted = int(MARGIN * k) + 64
-    if values.size > 2 * SAMPLE and wanted < values.size // 4:
-        sample = np.abs(values[:: values.size // SAMPLE])
-        rank = sample.size - 1 - min(sample.size - 1, wanted * sample.size // values.size)
-        places = np.empty(min(values.size, 4 * wanted), np.int64)
-        found = kernels.reaching(values, np.partition(sample, rank)[rank], places)
-        if found >= k:
-            return places[:found]
-    return np.arange(values.size)
+    return min(size, 4 * wanted) if size > 2 * SAMPLE and wanted < size // 4 else 0
+
+
+def _guess(sample: np.ndarray, size: int, k: int) -> np.float32:
+    """A magnitude that some more than k of `size` values reach."""
+    wanted = int(MARGIN * k) + 64
+    rank = sample.size - 1 - min(sample.size - 1, wanted * sample.size // size)
+    return np.float32(np.partition(np.abs(sample), rank)[rank])
 
 
 class Selection:
@@ -89,3 +113,7 @@ class Selection:
             size = int(self.bounds[tensor + 1] - self.bounds[tensor])
             kept.append(top_k(values[first:last], keep_count(size, self.ratio, self._dense_below)) + first)
         return np.concatenate(kept)
+
+    def of_difference(self, weights: np.ndarray, sent: np.ndarray) -> Sparse:
+        """What is sent of weights − sent, which are those of one tensor: places in it, and values."""
+        return top_k_of_difference(weights, sent, keep_count(weights.size, self.ratio, self._dense_below))

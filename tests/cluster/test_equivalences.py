@@ -80,7 +80,7 @@ def turns() -> list[list[int]]:
     return [[turn for turn, rank in enumerate(ORDER) if rank == mine] for mine in range(WORKERS)]
 
 
-def replay(strength: float, differences: bool = False) -> tuple[np.ndarray, list[np.ndarray]]:
+def replay(strength: float) -> tuple[np.ndarray, list[np.ndarray]]:
     """ASGD (strength 0) or DC-ASGD by hand: gradients from Gluon, everything else written out; server, workers."""
     from esync.engine import mx
     from esync.models import build
@@ -103,7 +103,7 @@ def replay(strength: float, differences: bool = False) -> tuple[np.ndarray, list
     for rank in ORDER:
         g = gradient(sent[rank], batches(rank)[done[rank]])
         server = server - np.float32(RATE) * (g + np.float32(strength) * g * g * (server - sent[rank]))
-        sent[rank] = sent[rank] + (server - sent[rank]) if differences else server.copy()
+        sent[rank] = server.copy()
         done[rank] += 1
     return server, sent
 

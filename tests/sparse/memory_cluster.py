@@ -8,8 +8,10 @@ from esync.exchange import Service, wire
 from esync.exchange.greeting import Greeting
 from esync.exchange.ledger import Limits
 from esync.exchange.serving import serve
-from esync.exchange.sparse_messages import SparseMessages
+from esync.exchange.sparse_messages import SparseConversation, answers_new_values
 from esync.exchange.sparse_server import SparseServer
+from esync.sparse import Sparse, kernels
+from esync.sparse.tracker import no_marks
 
 
 class MemoryCluster:
@@ -34,7 +36,8 @@ class MemoryCluster:
             "values": values,
         }
         self.workers, self.options = workers, options
-        service = Service("difference", False, options, private=True, sparse=True)
+        self.replaces = answers_new_values(secondary_ratio, values)
+        service = Service("difference", False, options, private=not self.replaces, sparse=True)
         greeting = Greeting.asking_for(
             service,
             rank=0,
@@ -76,6 +79,24 @@ class MemoryCluster:
             flat[bucket.start : bucket.stop] = self.stored[self.layout.key(bucket, channel)][wire.HEADER_ELEMENTS :]
         return flat
 
+    def believed(self, worker: "MemoryWorker") -> np.ndarray:
+        """The weights that the servers believe a worker to have.
+
+        Where answers are new values, they only know where it has the model's, which is everywhere but at what is
+        pending for it.
+        """
+        if not self.replaces:
+            return self.weights(worker.rank + 1)
+        flat = self.weights()
+        for server in self.servers:
+            bits = no_marks(server._shard.size)
+            server._tracker._pending[worker.rank].mark(bits)
+            places = np.empty(server._shard.size, np.int64)
+            pending = places[: kernels.list_marked(bits, places)]
+            indices, _ = server._shard.give((pending, np.zeros(pending.size, np.float32)))
+            flat[indices] = worker.theta[indices]
+        return flat
+
     def status(self, shard: int = 0) -> np.void:
         return wire.unpack(self.stored[self.layout.status_key(shard)], wire.status_type(self.workers))
 
@@ -90,12 +111,11 @@ class MemoryWorker:
         self.say(wire.NOTHING)
         self.sequence = min(int(cluster.status(s)["acknowledged"][rank]) for s in range(cluster.layout.servers))
         self.theta = cluster.weights()
-        self.messages = SparseMessages(
-            cluster.layout, cluster.workers, cluster.options["tensors"], cluster.options["values"]
-        )
+        self.messages = SparseConversation(cluster.layout, cluster.workers, cluster.options)
         self._known: set[int] = set()
-        cluster.push_buckets(rank + 1, rank, nonce, self.theta)
-        cluster.push_buckets(rank + 1, rank, nonce, self.theta)
+        if not cluster.replaces:
+            cluster.push_buckets(rank + 1, rank, nonce, self.theta)
+            cluster.push_buckets(rank + 1, rank, nonce, self.theta)
 
     def say(self, kind: int, shard: int | None = None, **fields: object) -> None:
         record = wire.message(kind, rank=self.rank, nonce=self.nonce, sequence=self.sequence, **fields)
@@ -117,8 +137,15 @@ class MemoryWorker:
         if length:
             keys = [self._open(number, size, shard) for number, size in self.messages.wanted(length)]
             pieces = [self.cluster.stored[key][wire.HEADER_ELEMENTS :] for key in keys]
-            indices, values = self.messages.read(pieces, length, shard)
-            self.theta[indices] += values
+            self.messages.take(self.messages.read(pieces, length, shard), self)
+
+    def add(self, step: Sparse) -> None:
+        """See `exchange.Model`."""
+        self.theta[step[0]] += step[1]
+
+    def put(self, step: Sparse) -> None:
+        """See `exchange.Model`."""
+        self.theta[step[0]] = step[1]
 
     def exchange(self, step: np.ndarray) -> None:
         """Send a dense step as a sparse one, take the answers."""

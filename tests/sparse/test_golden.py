@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
+from esync.sparse import bounds_of
+from esync.sparse.changes import ChangeTracker
+from esync.sparse.codec import NEW_VALUES, Codec
 from esync.sparse.compressors import DeepGradientCompression, GradientDropping, SAMomentum
+from esync.sparse.differences import DifferenceTracker
 from esync.sparse.selection import Selection
-from esync.sparse.tracker import DifferenceTracker
 
 GRADIENTS = [[1, -2, 0.5, 0.25], [0.5, 0.1, -0.75, 0.5], [-0.2, 0.3, 1, 0.125]]
 
@@ -74,13 +77,31 @@ MESSAGES = [(1, [0, -1, 0, 0]), (2, [0.5, 0, 0, 0]), (1, [0, 0, 0, 0.25]), (2, [
 def test_difference_tracking(
     secondary: Selection | None, answers: list[list[float]], kept: dict[int, list[float]]
 ) -> None:
-    tracker = DifferenceTracker(np.zeros(4, np.float32), secondary)
+    codec, offsets = Codec(bounds_of([4])), bounds_of([4])
+    tracker = DifferenceTracker(codec, offsets, 3, secondary)
+    weights = np.zeros(4, np.float32)
+    tracker.place(0, weights)
     sent = {worker: np.zeros(4, np.float32) for worker in (1, 2)}
     for worker, values in sent.items():
-        tracker.welcome(worker, values)
+        tracker.join(worker)
+        tracker.welcome(worker, 0, values)
     for (worker, step), answer in zip(MESSAGES, answers, strict=True):
         places = np.flatnonzero(step)
         tracker.apply((places, np.float32(step)[places]))
-        assert dense(tracker.difference(worker)) == answer
+        assert dense(codec.decode(np.concatenate(tracker.answer(worker)))) == answer
     assert {worker: values.tolist() for worker, values in sent.items()} == kept
-    assert tracker.weights.tolist() == [-0.5, 0.875, 0, -0.25]
+    assert weights.tolist() == [-0.5, 0.875, 0, -0.25]
+
+
+def test_new_values_are_where_the_differences_of_the_specification_lead() -> None:
+    codec = Codec(bounds_of([4]), NEW_VALUES)
+    tracker = ChangeTracker(codec, bounds_of([4]), 3)
+    tracker.place(0, np.zeros(4, np.float32))
+    theta = {worker: np.zeros(4, np.float32) for worker in (1, 2)}
+    after = [[0, 1, 0, 0], [-0.5, 1, 0, 0], [-0.5, 1, 0, -0.25], [-0.5, 0.875, 0, -0.25]]
+    for (worker, step), expected in zip(MESSAGES, after, strict=True):
+        places = np.flatnonzero(step)
+        tracker.apply((places, np.float32(step)[places]))
+        indices, values = codec.decode(np.concatenate(tracker.answer(worker)))
+        theta[worker][indices] = values
+        assert theta[worker].tolist() == expected

@@ -1,5 +1,7 @@
 """Properties of the parts: selection, the wire format, and what compressors keep."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,9 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from esync.sparse import SparseError, bounds_of
-from esync.sparse.codec import Codec
+from esync.sparse.changes import ChangeTracker
+from esync.sparse.codec import NEW_VALUES, Codec
 from esync.sparse.compressors import DeepGradientCompression, GradientDropping, SAMomentum
-from esync.sparse.selection import Selection, keep_count, top_k
+from esync.sparse.selection import Selection, keep_count, top_k, top_k_of_difference
 from esync.sparse.sizes import classes, pieces
 
 #: Values whose sums are exact in float32.
@@ -141,3 +144,46 @@ def test_dgc_warm_up_falls_to_its_ratio_and_clips() -> None:
     clipped = DeepGradientCompression(Selection([4], 1.0), clip=2.0, workers=4)
     _, values = clipped.compress(np.float32([3, 0, 4, 0]), 1.0, 0.0)
     assert np.linalg.norm(values) == pytest.approx(1.0)
+
+
+@quick
+@given(
+    st.lists(st.integers(1, 300), min_size=1, max_size=5),
+    st.floats(0, 1),
+    st.integers(1, 4),
+    st.integers(0, 2**16),
+)
+def test_new_values_arrive_wherever_something_has_changed(
+    sizes: list[int], density: float, parts: int, seed: int
+) -> None:
+    rng, total = np.random.default_rng(seed), sum(sizes)
+    offsets = np.unique([0, *rng.integers(0, total, parts - 1), total]).astype(np.int64)
+    codec = Codec(np.unique([*bounds_of(sizes), *offsets]), NEW_VALUES)
+    tracker = ChangeTracker(codec, offsets, 1)
+    weights = rng.standard_normal(total).astype(np.float32)
+    theta = weights.copy()
+    for part, (first, last) in enumerate(pairwise(offsets)):
+        tracker.place(part, weights[first:last])
+    for _ in range(2):
+        changed = np.zeros(0, np.int64)
+        for _ in range(2):
+            places = np.flatnonzero(rng.random(total) < density)
+            tracker.apply((places, rng.standard_normal(places.size).astype(np.float32)))
+            changed = np.union1d(changed, places)
+        indices, values = codec.decode(np.concatenate(tracker.answer(0)))
+        assert set(changed) <= set(indices.tolist())
+        assert indices.size <= 1.25 * changed.size  # segments that are shorter when they are dense
+        theta[indices] = values
+        assert theta.tobytes() == weights.tobytes()
+
+
+@pytest.mark.parametrize("kind", ["normal", "equal", "few"])
+def test_the_largest_of_a_difference_are_those_of_the_difference(kind: str) -> None:
+    rng, size, k = np.random.default_rng(4), 200_000, 2000
+    sent = rng.standard_normal(size).astype(np.float32)
+    change = {"normal": rng.standard_normal(size), "equal": np.ones(size), "few": np.eye(1, size, 77)[0]}[kind]
+    weights = sent + change.astype(np.float32)
+    places, values = top_k_of_difference(weights, sent, k)
+    difference = weights - sent
+    np.testing.assert_array_equal(places, top_k(difference, k))
+    np.testing.assert_array_equal(values, difference[places])
