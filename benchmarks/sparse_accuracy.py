@@ -287,6 +287,7 @@ def main() -> int:
     add = parser.add_argument
     add("--out", type=Path, default=Path("sparse-accuracy.json"), help="finished runs (default: %(default)s)")
     add("--workers", type=int, nargs="+", default=[4, 16], help="(default: 4 16)")
+    add("--methods", nargs="+", choices=tuple(METHODS), default=list(METHODS), help="(default: all)")
     add("--seeds", type=int, default=5, help="(default: %(default)s)")
     add("--epochs", type=float, default=4, help="(default: %(default)s)")
     add("--batch-size", type=int, default=32, help="of each worker (default: %(default)s)")
@@ -306,7 +307,7 @@ def main() -> int:
         return 1
     runs = kept.setdefault("runs", {})
     for seed in range(options.seeds):
-        for method, count in [(ALONE, 1), *((method, n) for n in options.workers for method in METHODS)]:
+        for method, count in [(ALONE, 1), *((method, n) for n in options.workers for method in options.methods)]:
             name = f"{method}, {count} workers, seed {seed}"
             if name in runs:
                 continue

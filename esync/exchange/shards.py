@@ -46,6 +46,12 @@ class Shard:
         ]
         self.bounds = np.unique(np.concatenate([self.offsets, *cuts]))
 
+    def segments(self, place: int) -> list[int]:
+        """The sizes of the segments in the bucket at this place of `buckets`."""
+        first, last = self.offsets[place], self.offsets[place + 1]
+        inside = self.bounds[(self.bounds >= first) & (self.bounds <= last)]
+        return [int(size) for size in np.diff(inside)]
+
     def take(self, entries: Sparse) -> Sparse:
         """The entries of a sparse vector of all weights that belong here, at their places here."""
         indices, values = entries
@@ -68,6 +74,10 @@ class Shard:
             (place, (indices[first:last] - self.offsets[place], values[first:last]))
             for place, (first, last) in enumerate(pairwise(edges))
         ]
+
+    def unite(self, parts: list[Sparse]) -> Sparse:
+        """The inverse of `split`, where there are parts of all buckets."""
+        return join([(part[0] + offset, part[1]) for part, offset in zip(parts, self.offsets, strict=False)])
 
 
 def united(pieces: list[np.ndarray]) -> np.ndarray:

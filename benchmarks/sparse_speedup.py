@@ -1,0 +1,258 @@
+"""DGS's published speed-up table with a server that works. `python benchmarks/sparse_speedup.py [--json FILE]`.
+
+ResNet-18 on 1, 2, 4, 8 and 16 workers at 10 and 1 Gbit/s: speed-up = n · 0.338 s ÷ (time of an iteration), where an
+iteration computes as long as published. The published DGS server echoed what it got; this one is the real one: its
+seconds for each message, and how long its answers are, are measured first, on this machine, as `benchmarks/sparse.py`
+does it: workers' messages have hardly a place in common. They are written to --out at once, so that an interrupted run
+goes on there. Then the simulator plays each cluster: the real protocol, the modelled network, virtual time; no
+gradients.
+
+Compressing on a worker is not in it: the published workers did it on a GPU.
+"""
+
+import argparse
+import json
+import math
+import statistics
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sparse
+
+from esync import config
+from esync.algorithms import ASGD
+from esync.exchange import Service, wire
+from esync.exchange.ledger import Limits
+from esync.exchange.sparse_messages import SparseMessages
+from esync.files import write_whole
+from esync.launch import flags
+from esync.simulate.cluster import ClusterModel
+from esync.simulate.coordination import StateServerModel
+from esync.simulate.devices import DeviceModel
+from esync.simulate.exchange import SimulatedExchange
+from esync.simulate.network import Link
+from esync.simulate.pulling import Pull
+from esync.simulate.servers import ServerModel, ServerNode, Sizes
+from esync.simulate.simulation import Simulation
+from esync.simulate.timing import TimedIteration, TimedTrainer
+from esync.simulate.world import SimulatedWorld, WorkerModel
+
+WORKERS = (1, 2, 4, 8, 16)
+#: Published: seconds of an iteration by the number of workers, and of one alone.
+COMPUTE = {1: 0.330, 2: 0.330, 4: 0.331, 8: 0.344, 16: 0.375}
+ALONE = 0.338
+PUBLISHED = {
+    ("DGS", 10): (1.00, 2.00, 3.99, 7.68, 13.97),
+    ("DGS", 1): (1.00, 1.99, 3.87, 7.33, 12.61),
+    ("ASGD", 10): (0.68, 1.28, 2.31, 3.28, 3.91),
+    ("ASGD", 1): (0.30, 0.44, 0.73, 0.89, 0.86),
+}
+DGS, DGS_SECONDARY, ASGD_ = "DGS", "DGS, secondary 1 %", "ASGD"
+ROUNDS, LATENCY, JITTER = 60, 1e-4, 0.05
+#: Trained weights, and batch norm's statistics.
+RESNET = (11_175_370, 9_600)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one exchange costs, measured.
+
+    Attributes:
+        server: seconds of the server.
+        sent: bytes to the server, in how many pieces.
+        received: bytes of the answer, in how many pieces.
+    """
+
+    server: float
+    sent: tuple[int, int]
+    received: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class MeasuredServer(ServerModel):
+    """Takes as long for a payload as was measured.
+
+    Attributes:
+        payload: bytes of a payload with its commit …
+        seconds: … and what it costs.
+    """
+
+    payload: float = math.inf
+    seconds: float = 0.0
+
+    def cost(self, messages: int, size: float) -> float:
+        """See `ServerModel`."""
+        return self.seconds if size == self.payload and messages > 1 else super().cost(messages, size)
+
+
+class MeasuredPull(Pull):
+    """An answer as long as measured."""
+
+    _exchange: "MeasuredExchange"
+
+    def _cost(self, node: ServerNode) -> tuple[float, int]:
+        return self._exchange.answer
+
+
+class MeasuredExchange(SimulatedExchange):
+    """One worker's exchange, with answers of another size than payloads."""
+
+    answer: tuple[float, int]
+
+    def pull(self, statistics: bool, wake: Any) -> Pull:
+        """See `SimulatedExchange.pull`."""
+        return MeasuredPull(self, self.channel, statistics, wake)
+
+
+class MeasuredNumerics:
+    """No gradients; messages as large as measured."""
+
+    evaluates = False
+    samples = 1
+    wire: tuple[int, int] | None = RESNET
+
+    def __init__(self, cost: Cost) -> None:
+        self._cost = cost
+
+    def start(self, rank: int, world: SimulatedWorld) -> tuple[TimedTrainer, TimedIteration]:
+        """See `simulate.simulation.Numerics`."""
+        answer = self._cost.received
+
+        def exchange(service: Service) -> SimulatedExchange:
+            made = MeasuredExchange(service, world._side, world._worker.host, rank, world)
+            made.answer = float(answer[0]), answer[1]
+            world.connections.append(made)
+            return made
+
+        world.exchange = exchange  # type: ignore[method-assign]
+        trainer = TimedTrainer(ASGD(), world, Limits(rounds=ROUNDS), world.simulated.step_time)
+        return trainer, TimedIteration(1)
+
+
+def simulated(workers: int, gigabits: float, cost: Cost) -> float:
+    """Seconds of an iteration, exchange included."""
+    options = flags.parse(["--mode=async", f"--rounds={ROUNDS}", "--no-evaluation"])
+    message = 4.0 * wire.message_elements(workers) + config.SIMULATE_MESSAGE_BYTES
+    server = MeasuredServer("server", payload=cost.sent[0] + message, seconds=cost.server)
+    link = Link(gigabits * 1e9 / 8 * config.SIMULATE_GOODPUT, LATENCY / 2)
+    cluster = ClusterModel(
+        workers=tuple(
+            WorkerModel(rank, f"worker-{rank}", "gpu0", DeviceModel(step_time=COMPUTE[workers], jitter=JITTER))
+            for rank in range(workers)
+        ),
+        servers=(server,),
+        state_server=StateServerModel("server", 0.0),
+        link=lambda host: link,
+        evaluation_time=0.0,
+    )
+    simulation = Simulation(cluster, options, MeasuredNumerics(cost))
+    simulation.side.sizes = Sizes(
+        ((float(cost.sent[0]),), (float(cost.sent[0]),)), ((cost.sent[1],), (cost.sent[1],)), message
+    )
+    simulation.run()
+    began = min(each.began for each in simulation.workers)
+    return (max(each.ended for each in simulation.workers) - began) / ROUNDS
+
+
+def measure(method: str, workers: int, sizes: list[int]) -> dict[str, Any]:
+    """What one exchange costs, on this machine: see `Cost`; seconds as the clock and as the processor count them."""
+    if method == ASGD_:
+        return dense(sizes)
+    found = sparse.server(sizes, workers, sparse.RATIO if method == DGS_SECONDARY else 0.0)
+    from esync.exchange.layout import Layout
+
+    messages = SparseMessages(Layout(*RESNET, 1, config.BUCKET_ELEMENTS), workers, sizes, "float32")
+    pieces = messages.wanted(found["answer_bytes"])
+    answer = sum(4 * (wire.HEADER_ELEMENTS + size) + config.SIMULATE_MESSAGE_BYTES for _, size in pieces)
+    sent = found["message_bytes"] + 4 * wire.HEADER_ELEMENTS + config.SIMULATE_MESSAGE_BYTES
+    return {
+        "seconds": found["seconds"],
+        "processor": found["processor"],
+        "sent": [sent, 1],
+        "received": [answer, len(pieces)],
+    }
+
+
+def dense(sizes: list[int]) -> dict[str, Any]:
+    """The same for a dense gradient, which the server applies to the model."""
+    sys.path.insert(0, str(Path(__file__).parent.parent))
+    from tests.exchange.memory_servers import MemoryServers
+
+    gradient = np.random.default_rng(0).standard_normal(sum(sizes), np.float32)
+    servers = MemoryServers(1, np.zeros_like(gradient), bucket_elements=config.BUCKET_ELEMENTS, synchronous=False)
+    node, seconds, processor = servers.nodes[0], [], []
+    for sequence in range(1, 12):
+        pushes = servers.payload(0, sequence, gradient)
+        begun, worked = time.perf_counter(), time.thread_time()
+        for push in pushes:
+            node.server.push(push.key, push.values, node.stored[push.key])
+        seconds.append(time.perf_counter() - begun)
+        processor.append(time.thread_time() - worked)
+    buckets = len(pushes) - 1
+    size = sum(push.values.nbytes + config.SIMULATE_MESSAGE_BYTES for push in pushes[:-1])
+    return {
+        "seconds": statistics.median(seconds[1:]),
+        "processor": statistics.median(processor[1:]),
+        "sent": [size, buckets],
+        "received": [size, buckets],
+    }
+
+
+def main() -> int:
+    """Measure what is missing, simulate, print."""
+    parser = argparse.ArgumentParser(description="DGS's speed-up, with the server's measured cost.")
+    parser.add_argument("--out", type=Path, default=Path("sparse-costs.json"), help="costs (default: %(default)s)")
+    parser.add_argument("--clock", choices=("seconds", "processor"), default="processor", help="of the server's cost")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    options = parser.parse_args()
+    costs: dict[str, Any] = json.loads(options.out.read_text()) if options.out.exists() else {}
+    sizes: list[int] = []
+    for method in (DGS, DGS_SECONDARY, ASGD_):
+        for workers in WORKERS:
+            name = ASGD_ if method == ASGD_ else f"{method}, {workers} workers"
+            if name not in costs:
+                sizes = sizes or sparse.tensors()
+                costs[name] = measure(method, workers, sizes)
+                write_whole(options.out, json.dumps(costs, indent=1).encode() + b"\n")
+    rows = []
+    print("| method | Gbit/s | " + " | ".join(str(each) for each in WORKERS) + " |")
+    for method in (DGS, DGS_SECONDARY, ASGD_):
+        for gigabits in (10, 1):
+            ours, seconds = [], []
+            for workers in WORKERS:
+                found = costs[ASGD_ if method == ASGD_ else f"{method}, {workers} workers"]
+                cost = Cost(found[options.clock], tuple(found["sent"]), tuple(found["received"]))
+                seconds.append(simulated(workers, gigabits, cost))
+                ours.append(workers * ALONE / seconds[-1])
+            published = PUBLISHED.get((method, gigabits))
+            rows.append(
+                {
+                    "method": method,
+                    "gigabits": gigabits,
+                    "speedup": ours,
+                    "iteration_seconds": seconds,
+                    "published": published,
+                }
+            )
+            print(f"| {method} | {gigabits} | " + " | ".join(f"{each:.2f}" for each in ours) + " |")
+            if published:
+                print(
+                    f"| published | {gigabits} | " + " | ".join(f"{each:.2f}" for each in published) + " |", flush=True
+                )
+    if options.json:
+        figures = {
+            "command": "python benchmarks/sparse_speedup.py",
+            "clock": options.clock,
+            "rows": rows,
+            "costs": costs,
+        }
+        write_whole(options.json, json.dumps(figures, indent=1).encode() + b"\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
