@@ -62,11 +62,13 @@ class Cluster:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
-    def start(self, name: str, arguments: Sequence[str], **environment: str) -> subprocess.Popen[bytes]:
-        """Start `python ARGUMENTS`; its output goes to NAME.log."""
+    def start(
+        self, name: str, arguments: Sequence[str], inside: Sequence[str] = (), **environment: str
+    ) -> subprocess.Popen[bytes]:
+        """Start `python ARGUMENTS`, as arguments of the command `inside`; its output goes to NAME.log."""
         with open(self.folder / f"{name}.log", "wb") as log:
             self.processes[name] = subprocess.Popen(
-                [sys.executable, *arguments],
+                [*inside, sys.executable, *arguments],
                 env={**self.environment, **environment},
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -1,0 +1,49 @@
+"""examples/imagenet.py, alone, on small generated records whose classes differ in colour."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "imagenet.py"
+
+
+def generate(folder: Path) -> None:
+    """Files in MXNet's RecordIO format."""
+    import esync  # noqa: F401 - before mxnet
+    from esync.engine import mx
+
+    rng = np.random.default_rng(0)
+    for name, count in (("train", 60), ("val", 25)):
+        records = mx.recordio.MXIndexedRecordIO(str(folder / f"{name}.idx"), str(folder / f"{name}.rec"), "w")
+        for place in range(count):
+            label = place % 4
+            image = rng.integers(0, 60, (40, 48, 3)).astype(np.uint8) + np.uint8(45 * label)
+            header = mx.recordio.IRHeader(0, float(label), place, 0)
+            records.write_idx(place, mx.recordio.pack_img(header, image, quality=90, img_fmt=".jpg"))
+        records.close()
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DMLC")}
+    command = [sys.executable, str(EXAMPLE), "--no-distributed", *arguments]
+    return subprocess.run(
+        command, env={**environment, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_alone_on_generated_records(tmp_path: Path) -> None:
+    generate(tmp_path)
+    more = ["--model", "mobilenet0.25", "--size", "32", "--classes", "4", "--batch-size", "8", "--epochs", "2"]
+    done = run("--data", str(tmp_path), "--lr", "0.01", "--threads", "1", *more)
+    assert done.returncode == 0, done.stderr
+    assert "test accuracy " in done.stdout
+
+
+def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
+    done = run("--data", str(tmp_path))
+    assert done.returncode == 1
+    assert "there is no val.rec" in done.stderr
+    assert "Traceback" not in done.stderr
