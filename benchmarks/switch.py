@@ -69,7 +69,8 @@ def work(elements: int, switches: int, every: int) -> None:
         if exchange.rank == 0 and wished == switches and together and len(seen) % every == every - 2:
             exchange.stop()
         rate = RATE * (WORKERS if together else 1)
-        payload = Payload(gradient, None, 1, rate, MOMENTUM, 0.0, together, (not together) if wish else None)
+        switch = (not together) if wish else None
+        payload = Payload(gradient, None, 1, rate, MOMENTUM, together=together, switch=switch)
         begun = time.monotonic()
         result = exchange.start(payload, model).wait()
         seen.append(
@@ -190,6 +191,12 @@ def main() -> int:
     outputs = cluster(options.elements, options.switches, options.every)
     switches, plain = switch_times(outputs)
     wrong = mistakes(outputs, options.elements)
+    if not plain or not switches:
+        print(
+            f"{len(plain)} rounds without a switch beside them and {len(switches)} with one: nothing to compare",
+            file=sys.stderr,
+        )
+        return 1
     exchange = statistics.median(plain)
     limit = exchange + MARGIN
     late = sum(each > limit for each in switches)

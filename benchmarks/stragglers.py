@@ -1,0 +1,88 @@
+"""What do the policies against transient stragglers save? `python benchmarks/stragglers.py [--json FILE]`.
+
+Eight simulated workers of clusters/stragglers.yaml train LeNet on Fashion-MNIST synchronously, with real gradients in
+virtual time; two of them are stragglers four times. The same training, with the same seeds, without stragglers, with
+stragglers for whom all wait, and with each policy. Every finished run is kept in the folder: interrupted, the same
+command goes on where it was. The target is that elastic takes less time than waiting, with an accuracy within one
+standard deviation of it (the larger one of the two).
+"""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from statistics import fmean, pstdev
+from typing import Any
+
+from results_file import write_figures
+
+from esync.simulate.job import Job, run
+
+CLUSTER = Path(__file__).parents[1] / "clusters" / "stragglers.yaml"
+#: Name → the flag --online-policy, and what is changed in the description.
+SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "undisturbed": ("none", {"workers.1.straggle": []}),
+    "none": ("none", {}),
+    "elastic": ("elastic", {}),
+    "greedy": ("greedy", {}),
+}
+
+
+def outcome(folder: Path, setting: str, seed: int) -> dict[str, float]:
+    """Seconds of virtual time, accuracy and processor time of a run, which is made unless its file is there."""
+    place = folder / f"{setting}-{seed}.json"
+    if not place.exists():
+        policy, changes = SETTINGS[setting]
+        print(f"{setting}, seed {seed} …", file=sys.stderr, flush=True)
+        before = time.process_time()
+        typed = {"online_policy": policy, "seed": seed}
+        result = run(Job(CLUSTER, typed=typed, changes=changes, logs=False, quiet=True)).result
+        spent = time.process_time() - before
+        write_figures(
+            place, {"seconds": result["seconds"], "accuracy": result["final_accuracy"], "core_seconds": spent}
+        )
+    return dict(json.loads(place.read_text(encoding="utf-8")))
+
+
+def main() -> int:
+    """Run and print the table; 1 where the target is missed."""
+    parser = argparse.ArgumentParser(description="Time and accuracy with transient stragglers, simulated.")
+    parser.add_argument("--out", type=Path, default=Path("straggler-runs"), help="folder (default: %(default)s)")
+    parser.add_argument("--seeds", type=int, default=3, help="how many (default: %(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    # Seed by seed: what is there of an interrupted comparison can be compared.
+    for seed in range(options.seeds):
+        for setting in SETTINGS:
+            outcome(options.out, setting, seed)
+    table = {}
+    print("| | time s | accuracy |")
+    print("|---|---:|---:|")
+    for setting in SETTINGS:
+        runs = [outcome(options.out, setting, seed) for seed in range(options.seeds)]
+        accuracies = [each["accuracy"] for each in runs]
+        seconds = [each["seconds"] for each in runs]
+        table[setting] = {
+            "seconds": seconds,
+            "accuracies": accuracies,
+            "mean_seconds": fmean(seconds),
+            "accuracy": fmean(accuracies),
+            "deviation": pstdev(accuracies),
+            "core_seconds": sum(each["core_seconds"] for each in runs),
+        }
+        print(f"| {setting} | {fmean(seconds):.1f} | {fmean(accuracies):.4f} ± {pstdev(accuracies):.4f} |")
+    elastic, none = table["elastic"], table["none"]
+    faster = all(ours < theirs for ours, theirs in zip(elastic["seconds"], none["seconds"], strict=True))
+    allowed = max(elastic["deviation"], none["deviation"])
+    met = faster and none["accuracy"] - elastic["accuracy"] <= allowed
+    print(f"target: {'met' if met else 'MISSED'}")
+    if options.json:
+        facts = {"command": "python benchmarks/stragglers.py", "cluster": CLUSTER.name, "seeds": options.seeds}
+        write_figures(options.json, {**facts, "settings": table, "met": met})
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
