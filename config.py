@@ -77,6 +77,7 @@ DEFAULT_GPU_ID = 0
 
 # --- evaluation and logs ----------------------------------------------------------------------------------------
 EVAL_DURATION = 1  # evaluate every that many rounds, on rank 0
+FOLLOW_PATIENCE = 600.0  # seconds without a new checkpoint after which python -m esync.evaluate ends
 EVAL_BATCH_SIZE = 500  # images of one forward pass of the evaluation
 LOG_DIR = "logs"
 

@@ -3,7 +3,8 @@
 The training process copies the weights into shared memory and goes on; the evaluating process, with low priority and
 one thread, answers when it is done. Never more than one evaluation is under way.
 
-`python -m esync.evaluate` is that process; the training process starts it.
+`python -m esync.evaluate` with the task as JSON is that process; the training process starts it. With flags it is the
+evaluator, which follows a run's checkpoints (`follow`).
 """
 
 import contextlib
@@ -204,7 +205,17 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def _follow(arguments: list[str]) -> int:
+    """Be the evaluator of a run that goes on elsewhere."""
+    from . import program
+    from .follow import run
+
+    return program.run("evaluate", lambda watchdog: run(arguments, watchdog))
+
+
 if __name__ == "__main__":
+    if not "".join(sys.argv[1:2]).startswith("{"):
+        sys.exit(_follow(sys.argv[1:]))
     try:
         sys.exit(main(sys.argv[1:]))
     except ExpectedError as error:

@@ -143,3 +143,20 @@ def test_a_straggler_holds_a_synchronous_round_up(kind, longer):
     )
     usual, late = (run(each, "--mode=sync", "--batch-size=10", rounds=4) for each in (modelled, straggling))
     assert late.workers[1].ended - usual.workers[1].ended == pytest.approx(4 * longer * 0.25, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("--mode=sync --straggle network:1@2+3 --collective=ring", "parameter servers"),
+        (
+            "--mode=sync-switch --epochs=1 --online-policy=none --straggler-window=5",
+            "no sense with --online-policy none",
+        ),
+        ("--mode=esync --online-policy=greedy", "makes no sense with --mode esync"),
+    ],
+)
+def test_flags_that_contradict_each_other(words, text, capsys):
+    with pytest.raises(SystemExit):
+        arguments.parse(arguments.build_parser("worker", ""), words.split())
+    assert text in capsys.readouterr().err

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from .. import config
 from ..coordination.online import POLICIES, Watching
 from ..coordination.stragglers import Detection
-from ..straggle import parse_spell
+from ..straggle import NETWORK, parse_spell
 from .values import above_to_one, checked, count, not_negative
 
 #: Flag → the field of Detection that it sets.
@@ -48,7 +48,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def check(options: argparse.Namespace, typed: set[str]) -> None:
-    """The flags of a policy need one."""
+    """The flags of a policy need one; messages to parameter servers need those."""
+    if options.collective != "ps" and any(spell.kind == NETWORK for spell in options.straggle):
+        raise ValueError(f"--straggle {NETWORK}: delays messages to parameter servers; --collective ps has those")
     needless = typed & set(_DETECTION)
     if needless and options.online_policy == "none":
         raise ValueError(f"--{min(needless).replace('_', '-')} makes no sense with --online-policy none")

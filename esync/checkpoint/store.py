@@ -110,6 +110,18 @@ class Store:
             raise CheckpointError(f"every checkpoint is damaged: {'; '.join(damages)}")
         return found
 
+    def next_after(self, round_: int) -> Part | None:
+        """The first whole part of this worker after a round; None while there is none.
+
+        What is being written, copied or deleted at the moment is not whole.
+        """
+        for folder in reversed(self._folders()):
+            if _round(folder) > round_ and (folder / self._name).exists():
+                part = self._read(folder)
+                if not isinstance(part, str) and not part.damage():
+                    return part
+        return None
+
     def write(self, round_: int, writers: Mapping[str, Writer], facts: Mapping[str, Any]) -> Part:
         """Write a part: the files by name, then the facts about them.
 
