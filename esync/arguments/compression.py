@@ -19,7 +19,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         default=config.COMPRESSION,
         metavar="KIND",
         help=f"of what workers and servers send each other: {GRAMMAR}; RATIO is the share of each tensor's values that "
-        "a worker sends (default: %(default)s)",
+        "a worker sends, BACK the share that it gets back at most (default: %(default)s)",
     )
 
 

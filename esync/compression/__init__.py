@@ -1,7 +1,8 @@
 """Smaller synchronous exchanges: what `--compression` can be, and what the codecs of its buckets have in common.
 
 Free of MXNet and of the network. "fp16" and "2bit" pack every bucket of a model into a fixed number of bytes
-(`halves`, `ternary`); "topk:RATIO" sends what is largest as sparse messages (`esync.sparse`). Whatever a message does
+(`halves`, `ternary`); "topk:RATIO" sends what is largest as sparse messages (`esync.sparse`; with local iterations:
+Basu et al., "Qsparse-local-SGD", NeurIPS 2019). Whatever a message does
 not say stays with its sender and goes into the next one (error feedback: Seide et al., Interspeech 2014; in both
 directions: Tang et al., "DoubleSqueeze", ICML 2019).
 """
@@ -16,7 +17,7 @@ from ..errors import ExpectedError
 
 #: As `--compression` takes them.
 NONE, FP16, TWO_BIT, TOP_K = "none", "fp16", "2bit", "topk"
-GRAMMAR = f"{NONE}, {FP16}, {TWO_BIT} or {TOP_K}:RATIO"
+GRAMMAR = f"{NONE}, {FP16}, {TWO_BIT} or {TOP_K}:RATIO[:BACK]"
 
 
 class CompressionError(ExpectedError):
@@ -30,10 +31,12 @@ class Compression:
     Attributes:
         kind: "none", "fp16", "2bit" or "topk".
         ratio: share of each tensor's values that a worker sends, with "topk".
+        back: share that comes back; 0: as many as all workers together may have sent.
     """
 
     kind: str = NONE
     ratio: float = 1.0
+    back: float = 0.0
 
     @classmethod
     def parse(cls, text: str) -> "Compression":
@@ -41,19 +44,20 @@ class Compression:
         kind, colon, rest = text.partition(":")
         if kind == TOP_K:
             try:
-                ratio = float(rest)
+                shares = [float(share) for share in rest.split(":")]
             except ValueError:
-                ratio = 0.0
-            if not 0 < ratio <= 1:
-                raise ValueError(f"{text!r} should be {TOP_K}:RATIO with a share above 0, at most 1")
-            return cls(kind, ratio)
+                shares = []
+            if not 1 <= len(shares) <= 2 or not all(0 < share <= 1 for share in shares):
+                raise ValueError(f"{text!r} should be {TOP_K}:RATIO or {TOP_K}:RATIO:BACK, shares above 0, at most 1")
+            return cls(kind, *shares)
         if colon or kind not in (NONE, FP16, TWO_BIT):
             raise ValueError(f"{text!r} should be {GRAMMAR}")
         return cls(kind)
 
     def __str__(self) -> str:
         """As `parse` reads it."""
-        return f"{self.kind}:{self.ratio:g}" if self.kind == TOP_K else self.kind
+        shares = [self.ratio, *([self.back] if self.back else [])] if self.kind == TOP_K else []
+        return ":".join([self.kind, *(f"{share:g}" for share in shares)])
 
     def __bool__(self) -> bool:
         """Whether anything is compressed."""

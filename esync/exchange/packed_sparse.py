@@ -3,8 +3,8 @@
 A worker sends the largest of what it has gathered, as in gradient dropping, through keys of its own. The answer is one
 message for all workers, in keys that they share: the *new weights* at the places that have changed, not their
 difference, so that nothing is rounded and nothing can be added twice. Where more has changed than all workers together
-may have sent (momentum and weight decay on the server move every weight), the answer has the places that have changed
-most, and the others stay for later.
+may have sent (momentum and weight decay on the server move every weight), or more than is wanted (`Compression.back`),
+the answer has the places that have changed most, and the others stay for later.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -92,7 +92,9 @@ class SparseUnpacker:
         self._shard = Shard(layout, shard, bounds_of(tensors))
         self._codec = Codec(self._shard.bounds)
         self._keys = PieceKeys(layout, slots + 1)
-        self._most = [keep_count(int(stop - start), compression.ratio) for start, stop in pairwise(self._shard.bounds)]
+        self._back = bool(compression.back)
+        ratio = compression.back or compression.ratio
+        self._most = [keep_count(int(stop - start), ratio) for start, stop in pairwise(self._shard.bounds)]
 
     def holds(self, key: int) -> bool:
         """See `packing.Unpacker.holds`."""
@@ -131,7 +133,7 @@ class SparseUnpacker:
         chosen = []
         for segment, (first, last) in enumerate(pairwise(edges)):
             start, stop = self._shard.bounds[segment], self._shard.bounds[segment + 1]
-            most, found = payloads * self._most[segment], indices[first:last]
+            most, found = self._most[segment] * (1 if self._back else payloads), indices[first:last]
             if min(most, found.size) >= DENSE * (stop - start):
                 found = np.arange(start, stop)
             elif found.size > most:

@@ -157,6 +157,8 @@ class Modelled:
 
     def _elements(self, values: int, answer: bool) -> int:
         """float32 values of a sparse message to, or from, a server that has so many."""
-        ratio = min(1.0, self.compression.ratio * (self.workers if answer else 1))
+        ratio = self.compression.ratio
+        if answer:
+            ratio = self.compression.back or min(1.0, ratio * self.workers)
         index = min(4.0, 1 / (1 - (1 - ratio) ** 255))  # a byte for a distance below 255, and one more for every 255
         return -(-(HEADER.itemsize + int(values * min(4.0, ratio * (4 + index)))) // 4)

@@ -109,13 +109,15 @@ def test_two_bits_adapt_to_each_tensor_and_error_feedback_gets_there() -> None:
         assert np.abs(got[part] / 60 - values[part]).mean() < 0.05 * np.abs(values[part]).mean()
 
 
-@pytest.mark.parametrize("text", ["none", "fp16", "2bit", "topk:0.01", "topk:1"])
+@pytest.mark.parametrize("text", ["none", "fp16", "2bit", "topk:0.01", "topk:1", "topk:0.01:0.02"])
 def test_names_are_read_as_they_are_written(text: str) -> None:
     assert str(Compression.parse(text)) == text
     assert bool(Compression.parse(text)) == (text != "none")
 
 
-@pytest.mark.parametrize("text", ["", "topk", "topk:", "topk:0", "topk:2", "topk:nan", "fp16:2", "8bit", "topk:x"])
+@pytest.mark.parametrize(
+    "text", ["", "topk", "topk:", "topk:0", "topk:2", "topk:nan", "fp16:2", "8bit", "topk:x", "topk:1:0", "topk:1:1:1"]
+)
 def test_wrong_names_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="should be"):
         Compression.parse(text)

@@ -23,7 +23,7 @@ def test_everything_sent_is_the_dense_exchange_and_all_workers_agree() -> None:
 
 
 def test_a_worker_that_comes_back_agrees_with_the_others() -> None:
-    for kind in ("fp16", "topk:0.05"):
+    for kind in ("fp16", "topk:0.05:0.02"):
         modelled = cluster(0.1, 0.23, servers=2, crashes=[(1, 0.5, 0.1)])
         first, second = trained(modelled, "--mode=sync", "--momentum=0.9", f"--compression={kind}", rounds=5)
         np.testing.assert_array_equal(first, second)
