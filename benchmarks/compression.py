@@ -1,0 +1,305 @@
+"""What does `--compression` save, and what does it cost? `python benchmarks/compression.py [PART …] [--json FILE]`.
+
+* wire: a real cluster on this machine, two workers and one server, ResNet-18's 11 million weights: bytes of an exchange
+  counted at the workers' sockets, its seconds, and seconds of processor time on a worker and on the server;
+* codec: seconds to pack and to unpack ResNet-18's weights, on one core;
+* traffic: the paper's cluster (clusters/paper.yaml, 1 Gbit/s) in virtual time without gradients: efficiency, computing
+  time ratio, and bytes per second at the server beside ASGD's;
+* accuracy: the same real cluster trains lenet on Fashion-MNIST, with ESync, with and without fp16;
+* lenet: the paper's cluster with real gradients of lenet, with as much less bandwidth as lenet is smaller than
+  ResNet-18, so that an exchange takes as long: time to an accuracy of 0.8, final accuracy, bytes.
+
+What `--json FILE` has already is not measured again, so this can be stopped at any time and started anew. ResNet-18
+itself, which takes hours: `python benchmarks/beyond_paper.py --only topk` (and fp16, 2bit).
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import loopback
+import numpy as np
+from results_file import write_figures
+
+KINDS = ("none", "fp16", "2bit", "topk:0.01", "topk:0.01:0.01")
+PARTS = ("wire", "codec", "traffic", "accuracy", "lenet")
+#: Target: bytes per second of ASGD ÷ those of compressed ESync.
+FEWER = 40
+WIRE_ROUNDS, WIRE_WARM_UP = 12, 3
+ROUNDS = 100
+SEEDS = (0, 1)
+#: Of all workers; learning rates on the gradient summed over the batch.
+EPOCHS, RATE = 4, 0.001
+#: 1 Gbit/s × lenet's 61,706 weights ÷ ResNet-18's 11,175,370.
+BANDWIDTH = "5.52Mbit"
+TIMEOUT = 300
+
+
+# --- wire -----------------------------------------------------------------------------------------------------------
+
+
+def wire_worker(kind: str) -> None:
+    """One worker of the real cluster: prints what each exchange took as JSON."""
+    import esync
+    from esync.algorithms import ESync
+    from esync.engine import mx
+    from esync.models import build
+    from esync.sockets import TrafficMeter
+
+    net = build("resnet18-v1", 10, mx.cpu(), seed=0)
+    algorithm = ESync(local_iterations=1, compression=kind)
+    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 1e-4}, algorithm=algorithm)
+    trainer.start()
+    rng = np.random.default_rng(trainer.rank)
+    meter, found = TrafficMeter(), []
+    for _ in range(WIRE_WARM_UP + WIRE_ROUNDS):
+        for parameter in trainer._params:
+            if parameter.grad_req != "null":
+                parameter.grad()[:] = mx.nd.array(rng.standard_normal(parameter.shape, np.float32))
+                parameter.data()._fresh_grad = True
+        mx.nd.waitall()
+        meter.take()
+        begun, processor = time.perf_counter(), time.process_time()
+        trainer.step(1)
+        seconds, processor = time.perf_counter() - begun, time.process_time() - processor
+        time.sleep(0.2)  # the last bytes are acknowledged
+        sent, received = meter.take()
+        found.append({"seconds": seconds, "processor": processor, "sent": sent, "received": received})
+    trainer.close()
+    print(json.dumps(found[WIRE_WARM_UP:]), flush=True)
+    os._exit(0)
+
+
+def wire(kind: str, workers: int = 2) -> dict[str, float]:
+    """A real cluster; medians of one exchange, and the server's processor time for one."""
+    found: list[dict[str, float]] = []
+
+    def watch(crowd: list[subprocess.Popen[bytes]], server: subprocess.Popen[bytes]) -> float:
+        for process in crowd:
+            found.extend(json.loads(process.communicate(timeout=TIMEOUT)[0]))
+        return processor_time(server.pid)
+
+    words = [[__file__, "--worker", kind] for _ in range(workers)]
+    server = with_cluster(words, watch) / (WIRE_WARM_UP + WIRE_ROUNDS)
+    names = ("seconds", "processor", "sent", "received")
+    figures = {name: statistics.median(each[name] for each in found) for name in names}
+    return {**figures, "least_seconds": min(each["seconds"] for each in found), "server_processor": server}
+
+
+def processor_time(pid: int) -> float:
+    """Seconds of processor time that a process has taken so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def with_cluster(words: Sequence[list[str]], watch: Callable[[Any, Any], float], **more: str) -> float:
+    """Start a scheduler, a server and a worker for each command line; what `watch` of workers and server says."""
+    environment = {**loopback.environment(len(words)), **more}
+    start = lambda *arguments, **options: subprocess.Popen([sys.executable, *arguments], env=environment, **options)  # noqa: E731
+    server = start("-m", "esync.server", "-c", "1")
+    helpers = [start("-m", "esync.scheduler"), server]
+    crowd = [start(*each, stdout=subprocess.PIPE) for each in words]
+    try:
+        return watch(crowd, server)
+    finally:
+        for process in (*crowd, *helpers):
+            process.kill()
+            process.wait()
+
+
+# --- codec ----------------------------------------------------------------------------------------------------------
+
+
+def codec(kind: str) -> dict[str, float]:
+    """Seconds to pack what a worker sends, and to add it up."""
+    from esync.compression import Compression
+    from esync.exchange.layout import Layout
+    from esync.exchange.packing import packer_of, unpacker_of
+    from esync.simulate.timing import SIZES
+
+    size, rng = SIZES["resnet18-v1"][0], np.random.default_rng(0)
+    layout, tensors = Layout(size, 0, 1), [size // 64] * 63 + [size - size // 64 * 63]
+    values = rng.standard_normal(size, np.float32)
+    compression = Compression.parse(kind)
+    packer, unpacker = (
+        packer_of(compression, layout, 2, 0, tensors, {}, [0]),
+        unpacker_of(compression, layout, 2, 0, tensors),
+    )
+    total = {bucket.index: np.zeros(bucket.stop - bucket.start, np.float32) for bucket in layout.buckets}
+    payload: dict[int, np.ndarray] = {}
+
+    class Values:
+        """As a source."""
+
+        def read(self, start: int, stop: int, out: np.ndarray) -> None:
+            """See `exchange.Source`."""
+            out[:] = values[start:stop]
+
+    def pack() -> None:
+        rooms: dict[int, np.ndarray] = {}
+
+        def room(key: int, elements: int) -> np.ndarray:
+            return rooms.setdefault(key, np.empty(elements, np.float32))
+
+        payload.clear()
+        payload.update({place: rooms[key] for _, key, place in packer.write(Values(), room)})
+
+    return {"pack": _median(pack), "unpack": _median(lambda: unpacker.add(payload, lambda index, _: total[index], 1.0))}
+
+
+def _median(call: Callable[[], Any]) -> float:
+    seconds = []
+    for _ in range(6):
+        begun = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - begun)
+    return statistics.median(seconds[1:])
+
+
+# --- traffic and lenet ----------------------------------------------------------------------------------------------
+
+
+def simulated(changes: dict[str, Any], **flags: Any) -> dict[str, Any]:
+    """What a simulation of the paper's cluster says."""
+    from esync.simulate.job import Job, run
+
+    numerics = "none" if "rounds" in flags else "real"
+    file = Path(__file__).parent.parent / "clusters" / "paper.yaml"
+    begun = time.process_time()
+    result = run(Job(file, numerics, typed=flags, changes=changes, logs=False, quiet=True)).result
+    server = result["traffic"][result["servers"][0]]
+    return {
+        "rounds": result["rounds"],
+        "seconds": result["seconds"],
+        "efficiency": result["efficiency"],
+        "computing": min(device["computing_ratio"] for device in result["devices"]),
+        "server_received": server["received"],
+        "server_sent": server["sent"],
+        "final_accuracy": result["final_accuracy"],
+        "to_0.8": result["time_to"].get("0.8"),
+        "core_seconds": time.process_time() - begun,
+    }
+
+
+def traffic(name: str) -> dict[str, Any]:
+    """Of MODE or MODE,KIND; without gradients."""
+    mode, _, kind = name.partition(",")
+    return simulated({}, mode=mode, rounds=ROUNDS, **({"compression": kind} if kind else {}))
+
+
+def lenet(name: str) -> dict[str, Any]:
+    """Of KIND,SEED; with gradients."""
+    kind, seed = name.split(",")
+    return simulated(
+        {"network.bandwidth": BANDWIDTH},
+        network="lenet",
+        compression=kind,
+        seed=int(seed),
+        epochs=EPOCHS,
+        local_lr=RATE,
+        partition="uniform",
+        test_images=2500,
+    )
+
+
+# --- accuracy -------------------------------------------------------------------------------------------------------
+
+
+def accuracy(name: str) -> dict[str, float]:
+    """Of KIND,SEED: a real cluster of two workers with 32 local iterations of 64 images; final accuracy and bytes."""
+    kind, seed = name.split(",")
+    with tempfile.TemporaryDirectory() as folder:
+        flags = ["-m", "esync", "-n", "lenet", "-c", "1", "--local-iterations", "32", "-ll", f"{RATE:g}", "-e", "1000"]
+        flags += ["--seed", seed, "--epochs", "2", "--compression", kind, "--no-export", "--quiet", "-ld"]
+        words = [["-m", "esync.worker", *flags, f"{folder}/{worker}"] for worker in range(2)]
+
+        def watch(crowd: list[subprocess.Popen[bytes]], server: subprocess.Popen[bytes]) -> float:
+            for process in crowd:
+                if process.wait(TIMEOUT):
+                    raise RuntimeError("a worker has failed")
+            return 0.0
+
+        with_cluster(words, watch)
+        files = list(Path(folder).glob("*/*/iter-*.txt"))
+        rounds = [json.loads(file.read_text()) for file in files]
+    last = max(entry["num_iters"] for entry in rounds)
+    return {
+        "rounds": last,
+        "accuracy": max(entry.get("accuracy", 0.0) for entry in rounds if entry["num_iters"] == last),
+        "sent": statistics.median(entry["bytes_sent"] for entry in rounds),
+        "received": statistics.median(entry["bytes_received"] for entry in rounds),
+    }
+
+
+# --- all of it ------------------------------------------------------------------------------------------------------
+
+
+def cases(part: str) -> list[str]:
+    """The names of what a part measures."""
+    if part == "traffic":
+        return ["async", *(f"{mode},{kind}" for mode in ("esync", "sync") for kind in KINDS)]
+    if part == "accuracy":
+        return [f"{kind},{seed}" for seed in SEEDS for kind in ("none", "fp16")]
+    if part == "lenet":
+        return [f"{kind},{seed}" for seed in SEEDS for kind in (*KINDS, "topk:0.1")]
+    return list(KINDS[1:] if part == "codec" else KINDS)
+
+
+def targets(figures: dict[str, Any]) -> list[tuple[str, bool]]:
+    """What is aimed at, and whether it is reached, as far as that was measured."""
+    said = []
+    if {"none", "fp16"} <= set(figures.get("wire", {})):
+        plain, half = figures["wire"]["none"], figures["wire"]["fp16"]
+        share = (half["sent"] + half["received"]) / (plain["sent"] + plain["received"])
+        said.append((f"fp16: half of the bytes: {share:.3f}", share < 0.51))
+        times = half["seconds"] / plain["seconds"]
+        said.append((f"fp16: no slower, on loopback: {times:.2f} times as long", times <= 1.05))
+    runs = figures.get("traffic", {})
+    rate = {name: (each["server_received"] + each["server_sent"]) / each["seconds"] for name, each in runs.items()}
+    for name in rate:
+        if "async" in rate and name.startswith("esync,") and not name.endswith("none"):
+            fewer = rate["async"] / rate[name]
+            said.append((f"{name}: bytes per second 1/{FEWER} of ASGD's: 1/{fewer:.1f}", fewer >= FEWER))
+    return said
+
+
+def main() -> int:
+    """Measure what is not there yet, print all of it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (default: all of them)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="what there is, and where the rest is added")
+    parser.add_argument("--only", default="", help="cases whose name contains this")
+    parser.add_argument("--worker", choices=KINDS, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.worker:
+        wire_worker(arguments.worker)
+    if wrong := set(arguments.parts) - set(PARTS):
+        parser.error(f"{min(wrong)!r} is no part; there are {', '.join(PARTS)}")
+    figures: dict[str, Any] = {}
+    if arguments.json and arguments.json.exists():
+        figures = json.loads(arguments.json.read_text())
+    measure = {"wire": wire, "codec": codec, "traffic": traffic, "accuracy": accuracy, "lenet": lenet}
+    for part in arguments.parts or PARTS:
+        for name in cases(part):
+            if arguments.only not in name or name in figures.get(part, {}):
+                continue
+            figures.setdefault(part, {})[name] = measure[part](name)
+            if arguments.json:
+                write_figures(arguments.json, figures)
+            shown = {key: round(value, 4) for key, value in figures[part][name].items() if value is not None}
+            print(f"{part} {name}: {shown}", flush=True)
+    for text, met in targets(figures):
+        print(f"target: {text}: {'met' if met else 'MISSED'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
