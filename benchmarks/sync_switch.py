@@ -8,9 +8,10 @@ nothing), and that the search finds a share below 100 %.
 """
 
 import argparse
-import json
 import sys
 from pathlib import Path
+
+from results_file import write_figures
 
 from esync import config
 from esync.errors import ExpectedError
@@ -27,14 +28,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Accuracy and time of shares of BSP, simulated.")
     parser.add_argument("--out", type=Path, default=Path("sync-switch-shares"), help="folder (default: %(default)s)")
     parser.add_argument("--repeats", type=int, default=config.SEARCH_REPEATS, help="seeds (default: %(default)s)")
+    parser.add_argument(
+        "--settings", type=int, default=config.SEARCH_SETTINGS, help="that the search tries (default: %(default)s)"
+    )
     parser.add_argument("--beta", type=float, default=config.SEARCH_BETA, help="(default: %(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     options, flags = parser.parse_known_args()
     try:
+        for repeats in range(1, options.repeats):  # seed by seed: what an interrupted run leaves can be compared
+            early = Trials(options.out, CLUSTER, flags, repeats)
+            for share in SHARES:
+                early.measure(share)
         trials = Trials(options.out, CLUSTER, flags, options.repeats)
         measured = {share: trials.measure(share) for share in SHARES}
         spent = trials.core_seconds
-        found = search(trials.measure, options.beta, config.SEARCH_SETTINGS)
+        found = search(trials.measure, options.beta, options.settings)
     except ExpectedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -59,6 +67,8 @@ def main() -> int:
             "cluster": CLUSTER.name,
             "flags": flags,
             "repeats": options.repeats,
+            "settings": options.settings,
+            "core_hours": spent / 3600,
             "shares": [
                 {
                     "share": share,
@@ -73,7 +83,7 @@ def main() -> int:
             "search": as_json(found, spent),
             "met": met,
         }
-        options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        write_figures(options.json, figures)
     return 0 if met else 1
 
 
