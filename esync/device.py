@@ -1,7 +1,7 @@
 """The clock and the device of this worker: how long an iteration takes, padded where it stands for a slower device."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from .straggle import COMPUTE, Spell, Straggler
@@ -29,6 +29,10 @@ class Device(Protocol):
     def end_iteration(self) -> float:
         """Wait until the device has done the work of the iteration; the seconds that the iteration took."""
         ...
+
+    def wait_for(self, work: Callable[[], None]) -> None:
+        """From now on `work` waits for the work of an iteration, where more is under way than that: exchanges."""
+        return
 
 
 class RealDevice(Device):
@@ -70,6 +74,10 @@ class RealDevice(Device):
     def begin_iteration(self) -> None:
         """Note the time."""
         self._begun = self.now()
+
+    def wait_for(self, work: Callable[[], None]) -> None:
+        """Instead of for all that MXNet's engine has to do."""
+        self._wait_for_device = work
 
     def end_iteration(self) -> float:
         """Wait for MXNet's engine, then for the rest of step_time, and as long as a straggler takes on top."""

@@ -13,6 +13,8 @@ import numpy as np
 
 from .engine import mx
 from .errors import ExpectedError
+from .exchange import Source
+from .landing import Landing
 from .memory import host_view, is_plain
 from .sparse import Sparse
 
@@ -41,6 +43,11 @@ class FlatArrays:
         """Fetch the current values; call it when nothing is pending in MXNet's engine any more."""
         self._opened = list(self._arrays())
         self._views = [(host_view(array) if is_plain(array) else array.asnumpy()).reshape(-1) for array in self._opened]
+
+    def settle(self) -> None:
+        """Wait until no operation of MXNet's engine reads or writes the arrays any more."""
+        for array in self._arrays():
+            mx.base.check_call(mx.base._LIB.MXNDArrayWaitToWrite(array.handle))
 
     def close(self) -> None:
         """Bring written values to where the arrays really are, where that is not host memory."""
@@ -143,6 +150,8 @@ class Replica:
         self.statistics = FlatArrays(lambda: [p.data() for p in untrained])
         self.anchor: np.ndarray | None = None
         self.local_step = local_step
+        self._landing: Landing | None = None
+        self._wait: Callable[[], None] = mx.nd.waitall
 
     @property
     def size(self) -> int:
@@ -153,9 +162,33 @@ class Replica:
         """From now on keep a copy of the weights as they are written, for `update`."""
         self.anchor = np.zeros(self.weights.size, np.float32)
 
+    @property
+    def common(self) -> tuple[Source, Source]:
+        """The common weights and statistics of the last exchange; this worker's own where it does not run ahead."""
+        landing = self._landing
+        return (self.weights, self.statistics) if landing is None else (landing.weights, landing.statistics)
+
+    def expect_landings(self) -> None:
+        """This worker will go on during exchanges: wait for its own arrays only, not for what is under way."""
+        self._wait = self.settle
+
+    def settle(self) -> None:
+        """Wait until nothing reads or writes weights, gradients or statistics any more."""
+        for arrays in (self.weights, self.gradients, self.statistics):
+            arrays.settle()
+
+    def depart(self) -> Landing:
+        """An exchange begins and the worker goes on: where its answer is to be put. The replica is open."""
+        if self.anchor is None:
+            raise RuntimeError("keep_anchor was not called")
+        if self._landing is None:
+            self._landing = Landing(self, self.anchor)
+        self._landing.begin()
+        return self._landing
+
     def open(self) -> None:
         """Wait for the device, then give access to the current values until `close`."""
-        mx.nd.waitall()
+        self._wait()
         for arrays in (self.weights, self.gradients, self.statistics):
             arrays.open()
 

@@ -188,7 +188,7 @@ class RoundKeeper:
             return
         replica = trainer.replica
         replica.open()
-        evaluation = self._examiner.start(replica.weights, replica.statistics, trainer.finished)
+        evaluation = self._examiner.start(*replica.common, trainer.finished)
         replica.close()
         if evaluation is not None:
             self._pending = (self._round, evaluation)

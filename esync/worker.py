@@ -82,6 +82,7 @@ def choose_algorithm(options: argparse.Namespace) -> "Algorithm":
     """The algorithm that the flags describe."""
     from .algorithms import ASGD, DCASGD, DGS, SSGD, DGCAsync, DiLoCo, ESync, GDAsync, Local, LocalSGD, SyncSwitch
 
+    run_ahead = options.run_ahead if options.overlap else 0
     if options.mode == "esync":
         return ESync(
             options.global_lr,
@@ -94,11 +95,12 @@ def choose_algorithm(options: argparse.Namespace) -> "Algorithm":
             options.outer_momentum,
             options.weighting,
             options.compression,
+            run_ahead,
         )
     if options.mode in ("local-sgd", "diloco"):
         kind = DiLoCo if options.mode == "diloco" else LocalSGD
         means = options.outer_momentum, options.weighting, options.compression
-        return kind(options.local_iterations, options.global_lr, *means)
+        return kind(options.local_iterations, options.global_lr, *means, run_ahead)
     if options.mode == "sync-switch":
         return SyncSwitch(
             switch_schedule(options),
@@ -431,7 +433,11 @@ def run_facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]
         "model_bytes": 4 * trainer.replica.size,
         "started": time.time(),
         **({"switch_order": plan.order, "bsp_share": plan.bsp_share} if plan is not None else {}),
-        **({"weighting": options.weighting, "outer_momentum": options.outer_momentum} if options.mode in MEANS else {}),
+        **(
+            {"weighting": options.weighting, "outer_momentum": options.outer_momentum, "overlap": options.overlap}
+            if options.mode in MEANS
+            else {}
+        ),
         **{flag: getattr(options, flag) for flag in flags},
     }
 

@@ -210,6 +210,9 @@ class Device:
     def begin_iteration(self) -> None:
         pass
 
+    def wait_for(self, work: Callable[[], None]) -> None:
+        pass
+
     def end_iteration(self) -> float:
         self.time += self.seconds
         return self.seconds

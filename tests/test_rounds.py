@@ -50,6 +50,21 @@ class Examiner:
         self.closed = True
 
 
+class Replica:
+    """Its weights are a number."""
+
+    weights, statistics = 0.0, 0.0
+
+    @property
+    def common(self) -> tuple[float, float]:
+        return self.weights, self.statistics
+
+    def open(self) -> None:
+        pass
+
+    close = open
+
+
 class Trainer:
     """Its weights are the number of the round, unless the test changes them."""
 
@@ -60,7 +75,7 @@ class Trainer:
         )
         device = SimpleNamespace(iterations=7, overruns=1, now=lambda: 0.0)
         self.world = SimpleNamespace(recorder=Recorder(device.now), device=device)
-        self.replica = SimpleNamespace(weights=0.0, statistics=0.0, open=lambda: None, close=lambda: None)
+        self.replica = Replica()
 
     def stop(self) -> None:
         self.stops += 1

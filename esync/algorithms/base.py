@@ -20,6 +20,15 @@ from ..exchange.resumption import Offers, Progress
 from ..measure import Recorder
 
 
+class LandingOfModel(Model, Protocol):
+    """Takes the common model of a worker that has gone on; see `landing.Landing`."""
+
+    iterations: int
+
+    def discard(self) -> None:
+        """Take the common model as it is."""
+
+
 class ReplicaOfModel(Model, Protocol):
     """This worker's copy of the model; see `replica.Replica`."""
 
@@ -34,6 +43,15 @@ class ReplicaOfModel(Model, Protocol):
 
     def keep_anchor(self) -> None:
         """From now on remember the weights of the last exchange."""
+
+    def expect_landings(self) -> None:
+        """From now on this worker goes on during exchanges."""
+
+    def settle(self) -> None:
+        """Wait until this model's own arrays are at rest."""
+
+    def depart(self) -> LandingOfModel:
+        """An exchange begins during which the worker goes on: where its answer is to be put."""
 
     def gradient(self, factor: float) -> Source:
         """The gradient that backward left, times a factor."""

@@ -19,5 +19,6 @@ class DiLoCo(LocalSGD):
         outer_momentum: float = config.DILOCO_OUTER_MOMENTUM,
         weighting: str = config.WEIGHTING,
         compression: str = config.COMPRESSION,
+        run_ahead: int = 0,
     ) -> None:
-        super().__init__(local_iterations, global_lr, outer_momentum, weighting, compression)
+        super().__init__(local_iterations, global_lr, outer_momentum, weighting, compression, run_ahead)

@@ -10,7 +10,7 @@ from ..exchange import Payload, Result, Service
 from ..handles import Handle
 from ..measure import CHECK_READY, COMPUTE, GLOBAL_UPDATE, LOCAL_UPDATE
 from ..weighting import check
-from .base import Algorithm, Surroundings
+from .base import Algorithm, LandingOfModel, Surroundings
 
 
 class ESync(Algorithm):
@@ -28,6 +28,7 @@ class ESync(Algorithm):
         outer_momentum: of Nesterov's momentum on the mean update; 0: none.
         weighting: how much each worker counts in the mean, see `weighting`.
         compression: of the exchanges: "none", "fp16", "2bit" or "topk:RATIO", see docs/compression.md.
+        run_ahead: local iterations that may be done while an exchange is under way; 0: it is waited for.
     """
 
     name = "esync"
@@ -45,6 +46,7 @@ class ESync(Algorithm):
         outer_momentum: float = config.OUTER_MOMENTUM,
         weighting: str = config.WEIGHTING,
         compression: str = config.COMPRESSION,
+        run_ahead: int = 0,
     ) -> None:
         super().__init__()
         if local_iterations is not None and local_iterations < 1:
@@ -56,7 +58,7 @@ class ESync(Algorithm):
         if not 0 <= outer_momentum < 1:
             raise ValueError(f"outer_momentum is {outer_momentum}, but should be 0 or more, and below 1")
         self.compression = Compression.parse(compression)
-        self.in_checkpoints = not self.compression
+        self.in_checkpoints = not (self.compression or run_ahead)
         self.global_lr = global_lr
         self.outer_momentum = outer_momentum
         self._weighting = check(weighting)
@@ -64,10 +66,13 @@ class ESync(Algorithm):
         self._address = state_server
         self._epsilon = None if isinstance(epsilon, str) else epsilon
         self._slowest_iterations = slowest_iterations
-        self._delayed = query_mode == "delayed-ack"
+        # At the next exchange the one before has to be over.
+        self._run_ahead = run_ahead if local_iterations is None else min(run_ahead, local_iterations)
+        self._delayed = query_mode == "delayed-ack" or run_ahead > 0
         self._job = job
         self._coordination: Coordination | None = None
-        self._samples = 0
+        self._flight: tuple[Handle[Result], LandingOfModel] | None = None
+        self._samples, self._iterations = 0, 0  # since the last payload
         self._question: Handle[Decision] | None = None
         self._asked_after = 0  # local iterations at the newest question
         self._asked_at = 0.0
@@ -81,8 +86,11 @@ class ESync(Algorithm):
         """Connect, begin with the common model, and tell the state server what is known of this device's speed."""
         super().start(surroundings)
         self.replica.keep_anchor()
+        if self._run_ahead:
+            self.replica.expect_landings()
+            self.device.wait_for(self.replica.settle)
         rule = "outer_nesterov" if self.outer_momentum else "add_mean_update"
-        exchange = self._join(Service(rule, synchronous=True, weighting=self._weighting))
+        exchange = self._join(Service(rule, True, weighting=self._weighting, overlap=self._run_ahead > 0))
         if self._fixed is None:
             world = surroundings.world
             self._coordination = world.coordination(self._address, exchange.rank, self._job, self._delayed)
@@ -99,15 +107,16 @@ class ESync(Algorithm):
         """One local step; an exchange when the state server says READY.
 
         Where its answers are not waited for, READY may have come while the gradients were computed: then they are left
-        unused.
+        unused. A worker that runs ahead uses them: nobody waits for it. Its exchange ends in a later step.
         """
         if self.exchange is not None:
             self.exchange.heartbeat()
-        self.abandoned = self._called()
+        self.abandoned = not self._run_ahead and self._called()
         if not self.abandoned:
             self._iterate(batch_size)
-        self.exchanged = self.abandoned or self._due()
-        if self.exchanged:
+        if self._flight is not None:
+            self._land(*self._flight)
+        if self._flight is None and not self.finished and (self.abandoned or self._due()):
             self.aggregate()
 
     def _iterate(self, batch_size: int) -> None:
@@ -121,9 +130,10 @@ class ESync(Algorithm):
 
     def undisturbed(self) -> tuple[float, float]:
         """Those of a lease, or of a fixed number all but the last; see `Algorithm.undisturbed`."""
+        if self._flight is not None:
+            return super().undisturbed()  # the answer may come at any time
         if self._coordination is None:
-            done = 0 if self.exchanged else self.local_iterations
-            return (self._fixed or 1) - 1 - done, math.inf
+            return (self._fixed or 1) - 1 - self._iterations, math.inf
         return (math.inf if self._question is None else 0), self._free_until
 
     def iterated(self, count: int, batch_size: int, seconds: float, last: float) -> None:
@@ -132,21 +142,22 @@ class ESync(Algorithm):
         self._unasked_seconds += seconds
         self._last = last
         self._samples += count * batch_size
+        self._iterations += count
         self.local_iterations = count if self.exchanged else self.local_iterations + count
         self.exchanged = False
 
     def _due(self) -> bool:
         """Whether to exchange after this iteration; asks if it is time to."""
         if self._coordination is None:
-            return self.local_iterations >= (self._fixed or 1)
+            return self._iterations >= (self._fixed or 1)
         with self.recorder.phase(CHECK_READY):
             if self._called():
                 return True
             if self._question is not None or self.device.now() < self._free_until:
                 return False
             mean, self._unasked, self._unasked_seconds = self._unasked_seconds / self._unasked, 0, 0.0
-            self._asked_after, self._asked_at = self.local_iterations, self.device.now()
-            self._question = self._coordination.ask(self.local_iterations, mean)
+            self._asked_after, self._asked_at = self._iterations, self.device.now()
+            self._question = self._coordination.ask(self._iterations, mean)
             if self._asked_after >= self._ready_after and self._last > self._coordination.round_trip:
                 # READY is what the last round got here, and it will be there long before another iteration is over: to
                 # begin one would only make the others wait.
@@ -166,18 +177,41 @@ class ESync(Algorithm):
         return answer.ready
 
     def aggregate(self) -> None:
-        """Exchange the model updates of all workers, and go on from their mean."""
+        """Exchange the model updates of all workers; go on from their mean, or begin to run ahead of it."""
         if self.exchange is None:
             raise RuntimeError("the algorithm has not been started")
         with self.recorder.phase(GLOBAL_UPDATE):
             replica = self.replica
             replica.open()
             payload = Payload(replica.update(), replica.statistics, self._samples, self.global_lr, self.outer_momentum)
-            result = self.exchange.start(payload, replica).wait()
+            landing = replica.depart() if self._run_ahead else None
+            exchange = self.exchange.start(payload, replica if landing is None else landing)
+            result = exchange.wait() if landing is None else None
             replica.close()
-        self._count(result)
-        self._samples = 0
+        self._samples, self._iterations = 0, 0
         self._unasked, self._unasked_seconds = 0, 0.0
+        if landing is not None:
+            self._flight = exchange, landing
+        if result is not None:
+            self._begin_round(result)
+
+    def _land(self, exchange: Handle[Result], landing: LandingOfModel) -> None:
+        """Take the common model over where it is there, or this worker is as far ahead as it may be."""
+        if not exchange.done() and self._iterations < self._run_ahead:
+            return
+        with self.recorder.phase(GLOBAL_UPDATE):
+            self.replica.open()
+            landing.iterations = self._iterations
+            result = exchange.wait()
+            if result.finished:
+                landing.discard()
+            self.replica.close()
+        self._flight = None
+        self._begin_round(result)
+
+    def _begin_round(self, result: Result) -> None:
+        """An exchange is over. Where this worker has run ahead, some of its next iterations are done already."""
+        self._count(result)
         if self._coordination is not None and not result.finished:
             self._coordination.reset(self._round_of_job(), members=self._members(result))
 

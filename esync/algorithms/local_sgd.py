@@ -16,6 +16,7 @@ class LocalSGD(ESync):
         outer_momentum: of Nesterov's momentum on the mean update.
         weighting: how much each worker counts in the mean, see `weighting`.
         compression: of the exchanges, as in `ESync`.
+        run_ahead: local iterations that may be done while an exchange is under way, H at most.
     """
 
     name = "local-sgd"
@@ -27,7 +28,13 @@ class LocalSGD(ESync):
         outer_momentum: float = config.OUTER_MOMENTUM,
         weighting: str = config.WEIGHTING,
         compression: str = config.COMPRESSION,
+        run_ahead: int = 0,
     ) -> None:
         super().__init__(
-            global_lr, local_iterations, outer_momentum=outer_momentum, weighting=weighting, compression=compression
+            global_lr,
+            local_iterations,
+            outer_momentum=outer_momentum,
+            weighting=weighting,
+            compression=compression,
+            run_ahead=run_ahead,
         )

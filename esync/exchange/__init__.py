@@ -60,6 +60,8 @@ class Service:
         weighting: how much each worker counts in a mean, see `weighting`.
         compression: of the weights' messages, as `compression.Compression` writes it; synchronous services only.
         tensors: sizes of the tensors that the weights consist of, where compression is told of them.
+        overlap: this worker goes on while an exchange is under way: the handles' `done` never waits, and is True when
+            all has arrived.
     """
 
     rule: str
@@ -70,6 +72,7 @@ class Service:
     weighting: str = config.WEIGHTING
     compression: str = NONE
     tensors: list[int] = field(default_factory=list)
+    overlap: bool = False
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class Buckets:
 
     def push(self, bucket: Bucket, channel: int) -> None:
         """Send a bucket; does not wait."""
-        self._line.store.push(self._layout.key(bucket, channel), self._arrays[bucket.index])
+        self._line.push(self._layout.key(bucket, channel), self._arrays[bucket.index])
 
     def push_all(self, channel: int) -> None:
         """Send all buckets; does not wait."""
@@ -56,7 +56,7 @@ class Buckets:
         """Pull the model, or the statistics or the weights alone; hand it on bucket by bucket as it arrives."""
         buckets = [bucket for bucket in self._layout.buckets if (statistics if bucket.statistics else weights)]
         for bucket in buckets:
-            self._line.store.pull(self._layout.key(bucket, channel), self._arrays[bucket.index])
+            self._line.pull(self._layout.key(bucket, channel), self._arrays[bucket.index])
         for bucket in buckets:
             self._arrays[bucket.index].wait_to_read()
             model.write(bucket.statistics, bucket.start, self.values(bucket))

@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from .peers import own_address
 from .pending import LONGEST_PAUSE, PendingExchange
 from .resumption import Offers, Progress
 from .takeover import exchanges_behind, in_round
+
+if TYPE_CHECKING:
+    from .hidden import HiddenExchange, Parcel
 
 
 class KVStoreExchange(Exchange):
@@ -60,6 +63,7 @@ class KVStoreExchange(Exchange):
         self.exchanges = 0
         self.replacement = False
         self.job, self.resume_at = 0, -1
+        self._hidden: HiddenExchange | None = None
 
     def join(
         self,
@@ -87,6 +91,10 @@ class KVStoreExchange(Exchange):
             offers=offers,
         )
         self._layout = greeting.layout()
+        if service.overlap:
+            from .hidden import Parcel
+
+            self._parcel = Parcel(weights, statistics)
         self._buckets = Buckets(line, self._layout)
         self._mailboxes = Mailboxes(line, self._layout, STATE_VECTORS.get(service.rule, 0))
         statuses = self._greet(greeting)
@@ -128,6 +136,11 @@ class KVStoreExchange(Exchange):
                 buckets=pushed[shard],
                 **payload.terms,
             )
+        if self._service.overlap:
+            from .hidden import HiddenExchange
+
+            self._hidden = HiddenExchange(self, model, payload.statistics is not None, begun, self._parcel)
+            return self._hidden
         return PendingExchange(self, model, payload.statistics is not None, begun)
 
     def heartbeat(self) -> None:
@@ -140,12 +153,14 @@ class KVStoreExchange(Exchange):
 
     def abort(self, reason: str) -> None:
         """See `Exchange.abort`; returns when the servers know."""
+        self._cancel()
         with self.line.patience("the bad news to"):
             self.line.say(wire.ABORT, text=reason)
             mx.nd.waitall()
 
     def close(self) -> None:
         """Say goodbye and let go of the key store; does not wait for the other workers."""
+        self._cancel()
         self.line.close()
 
     # --- checkpoints ------------------------------------------------------------------------------------------------
@@ -208,6 +223,12 @@ class KVStoreExchange(Exchange):
                 self._buckets.fill(bucket, wire.PAYLOAD, source)
                 self._buckets.push(bucket, self._channel)
                 yield bucket.shard
+
+    def _cancel(self) -> None:
+        """Nobody is interested in an exchange under way any more."""
+        if self._hidden is not None:
+            self._hidden.cancel()
+            self._hidden = None
 
     @property
     def _channel(self) -> int:

@@ -4,6 +4,7 @@ import ctypes
 import math
 import os
 import secrets
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -64,6 +65,7 @@ class Line:
         self.sequence = 0
         self._peers = Peers((cluster.address, cluster.port), cluster.servers)
         self._peers.start()
+        self._lock = threading.Lock()
         self._met = False
         self._closed = False
         self._spoke = 0.0
@@ -104,7 +106,17 @@ class Line:
         """Send a message to one server; does not wait."""
         record = wire.message(kind, rank=self.rank, nonce=self.nonce, sequence=self.sequence, **fields)
         packed = wire.pack(record, self._message_elements)
-        self.store.push(shard, mx.nd.array(packed, dtype="float32"))
+        self.push(shard, mx.nd.array(packed, dtype="float32"))
+
+    def push(self, key: int, array: Any) -> None:
+        """Send an array; does not wait. From any thread, as `pull`: MXNet's key store is for one at a time."""
+        with self._lock:
+            self.store.push(key, array)
+
+    def pull(self, key: int, array: Any) -> None:
+        """Ask for an array; does not wait."""
+        with self._lock:
+            self.store.pull(key, array)
 
     def heartbeat(self) -> None:
         """See `Exchange.heartbeat`."""
@@ -124,7 +136,7 @@ class Line:
         """
         self.hold()
         with self.patience("the status of"):
-            self.store.pull(shard, self._status_array)
+            self.pull(shard, self._status_array)
             packed = self._status_array.asnumpy()
         status = wire.unpack(packed, self._status_type)
         if status["aborted"]:

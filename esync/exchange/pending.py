@@ -19,7 +19,7 @@ class PendingExchange:
     """The handle of an exchange: polls the status of one server after the other, then pulls the model.
 
     It is done when all servers have used the payload; `result` pulls the model, which does not depend on any other
-    worker any more.
+    worker any more. `hidden.HiddenExchange` does the same in the background.
     """
 
     def __init__(self, exchange: "KVStoreExchange", model: Model, statistics: bool, begun: float) -> None:
@@ -30,9 +30,13 @@ class PendingExchange:
         self._begun = begun
         self._statuses: list[Any] = []  # of the servers that are done, in order
         self._result: Result | None = None
+        self._cancelled = False
 
     def done(self) -> bool:
         """Look once; raises JobAbortedError when the run has failed meanwhile."""
+        return self._look()
+
+    def _look(self) -> bool:
         line = self._exchange.line
         while len(self._statuses) < line.servers:
             self._latest = line.status(len(self._statuses))
@@ -46,23 +50,32 @@ class PendingExchange:
         if self._result is None:
             if not self.done():
                 raise NotDoneError("the servers have not used this payload yet")
-            self._exchange.pull(self._model, self._statistics)
-            wait = max(float(status["wait"][self._exchange.rank]) for status in self._statuses)
-            transfer = max(0.0, time.perf_counter() - self._begun - wait)
-            self._result = self._exchange.report(self._statuses, wait, transfer)
+            self._take()
+        assert self._result is not None
         return self._result
 
     def wait(self) -> Result:
-        """Poll with short pauses, growing while nothing happens, until `result` is there."""
+        """Poll until `result` is there."""
+        self._poll()
+        return self.result()
+
+    def _poll(self) -> None:
+        """Until the servers have used the payload, with short pauses, growing while nothing happens."""
         pause = FIRST_PAUSE
         with self._exchange.line.patience("the other workers' commits at", "") as wait:
-            while not self.done():
+            while not (self._look() or self._cancelled):
                 wait.what = f"the commit of {self._missing()}"
                 wait.check()
                 self._exchange.heartbeat()
                 time.sleep(pause)
                 pause = min(pause * PAUSE_GROWTH, LONGEST_PAUSE)
-        return self.result()
+
+    def _take(self) -> None:
+        """Pull the model, and sum up how it went."""
+        self._exchange.pull(self._model, self._statistics)
+        wait = max(float(status["wait"][self._exchange.rank]) for status in self._statuses)
+        transfer = max(0.0, time.perf_counter() - self._begun - wait)
+        self._result = self._exchange.report(self._statuses, wait, transfer)
 
     def _missing(self) -> str:
         """Who has not committed in this round, for the user."""

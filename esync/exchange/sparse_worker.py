@@ -39,7 +39,7 @@ class Pieces:
         """Send what is in the room of the piece at a place of a message; does not wait."""
         array, view = self._arrays[key]
         self._stamp(view, wire.PAYLOAD, place)
-        self._line.store.push(key, array)
+        self._line.push(key, array)
         self._shown.add(key)
 
     def push(self, key: int, place: int, values: np.ndarray) -> None:
@@ -58,10 +58,10 @@ class Pieces:
             array, view = self._open(key, size)
             if key not in self._shown:
                 self._stamp(view, wire.NOTHING, 0)
-                self._line.store.push(key, array)  # the server puts the piece there
+                self._line.push(key, array)  # the server puts the piece there
                 mx.nd.waitall()
                 self._shown.add(key)
-            self._line.store.pull(key, array)
+            self._line.pull(key, array)
             arrays.append((array, view))
         for array, view in arrays:
             array.wait_to_read()
@@ -74,7 +74,7 @@ class Pieces:
             mx.nd.waitall()
             self._arrays[key] = array, host_view(array)
             self._stamp(self._arrays[key][1], wire.NOTHING, 0)
-            self._line.store.push(key, array)
+            self._line.push(key, array)
             mx.nd.waitall()
         return self._arrays[key]
 

@@ -26,7 +26,7 @@ from ..exchange.pending import LONGEST_PAUSE
 from ..exchange.resumption import Offers
 from ..exchange.takeover import exchanges_behind, in_round
 from ..straggle import NETWORK, Straggler
-from .pending import Delivery, PendingExchange
+from .pending import Delivery, HiddenExchange, PendingExchange
 from .pulling import Pull
 from .servers import Push, ServerNode, Sizes
 from .serverside import ServerSide
@@ -157,7 +157,8 @@ class SimulatedExchange(Exchange):
         begun = engine.now
         engine.pass_time(self.held(begun))
         pushes = self._pushes(payload)
-        pending = PendingExchange(self, model, payload.statistics is not None, self.sequence, begun, engine.now)
+        kind = HiddenExchange if self._service.overlap else PendingExchange
+        pending = kind(self, model, payload.statistics is not None, self.sequence, begun, engine.now)
         side.waiting[self.rank] = pending
         for node in side.nodes:
             message = self._message(

@@ -103,13 +103,18 @@ class PendingExchange:
             if self._noticed < math.inf:
                 self._fetch(max(self._noticed, engine.now))
             engine.pause()
-            if self._error is not None:
-                raise self._error
-            assert self._pull is not None
-            self._pull.write(self._model)
-            transfer = max(0.0, engine.now - self._begun - self._waited)
-            self._result = Result(**self._standing, wait=self._waited, transfer=transfer)
+            self._finish(engine.now)
+            assert self._result is not None
         return self._result
+
+    def _finish(self, arrived: float) -> None:
+        """Put the model, which arrived then, into place."""
+        if self._error is not None:
+            raise self._error
+        assert self._pull is not None
+        self._pull.write(self._model)
+        transfer = max(0.0, arrived - self._begun - self._waited)
+        self._result = Result(**self._standing, wait=self._waited, transfer=transfer)
 
     def _fetch(self, at: float) -> None:
         """Ask for the model at `at`, when the worker has noticed that its payload was used."""
@@ -132,6 +137,34 @@ class PendingExchange:
         self._waited = max(float(node.ledger.wait[exchange.rank]) for node in nodes)
         self._standing = exchange.standing(nodes[0])
         return True
+
+
+class HiddenExchange(PendingExchange):
+    """The handle where the worker goes on meanwhile: the model is fetched as soon as the payload has been used."""
+
+    def __init__(
+        self, exchange: "SimulatedExchange", model: Model, statistics: bool, sequence: int, begun: float, sent: float
+    ) -> None:
+        super().__init__(exchange, model, statistics, sequence, begun, sent)
+        self._arrived = exchange.side.engine.event()
+        self._wake = self._has_arrived
+
+    def done(self) -> bool:
+        """Whether the model is there."""
+        self._exchange.side.engine.settle()
+        return bool(self._arrived.triggered)
+
+    def wait(self) -> Result:
+        """Wait for the model."""
+        if self._result is None:
+            exchange = self._exchange
+            self._finish(exchange.side.engine.wait(self._arrived, f"the new model (worker {exchange.rank})"))
+        assert self._result is not None
+        return self._result
+
+    def _has_arrived(self, _: Any) -> None:
+        if not self._arrived.triggered:
+            self._arrived.succeed(self._exchange.side.engine.time)
 
 
 def noticed_at(begun: float, used: float, round_trip: float, held: float = 0.0) -> tuple[float, int]:

@@ -57,6 +57,7 @@ class Schedule:
         leases: whether workers keep leases.
         local_iterations: fixed number of them (mode esync); None: the state server decides.
         query_mode: of the questions to it.
+        run_ahead: local iterations that a worker may do during an exchange (mode esync); 0: it waits.
     """
 
     mode: str
@@ -68,6 +69,7 @@ class Schedule:
     leases: bool
     local_iterations: int | None
     query_mode: str = "blocking"
+    run_ahead: int = 0
 
     @property
     def steady(self) -> bool:
@@ -128,6 +130,7 @@ def draw(mode: str, seed: int, crashes: bool = True) -> Schedule:
         leases=bool(random.random() < 0.7),
         local_iterations=int(random.integers(1, 4)) if mode == "esync" and random.random() < 0.2 else None,
         query_mode=str(random.choice(config.QUERY_MODES)),
+        run_ahead=int(random.integers(1, 8)) if mode == "esync" and random.random() < 0.3 else 0,
     )
 
 
@@ -229,7 +232,8 @@ class Check:
         except Exception as error:
             self._broken(f"{type(error).__name__}: {error}")
         self._check_applied()
-        if self._schedule.mode == "esync" and self._schedule.steady and not self._schedule.local_iterations:
+        schedule = self._schedule
+        if schedule.mode == "esync" and schedule.steady and not (schedule.local_iterations or schedule.run_ahead):
             self._check_waits()
 
     # --- what must hold -------------------------------------------------------------------------------------------
@@ -298,7 +302,12 @@ class Check:
 
 def _algorithm(schedule: Schedule) -> Algorithm:
     if schedule.mode == "esync":
-        return ESync(local_iterations=schedule.local_iterations, epsilon=EPSILON, query_mode=schedule.query_mode)
+        return ESync(
+            local_iterations=schedule.local_iterations,
+            epsilon=EPSILON,
+            query_mode=schedule.query_mode,
+            run_ahead=schedule.run_ahead,
+        )
     return {"sync": SSGD, "async": ASGD, "dcasgd": DCASGD}[schedule.mode]()
 
 

@@ -53,6 +53,7 @@ class TimedReplica:
     def __init__(self) -> None:
         self.weights, self.statistics = _Vector(STAND_IN), _Vector(0)
         self.size = STAND_IN
+        self.iterations = 0  # see `landing.Landing`
 
     def open(self) -> None:
         """Nothing to wait for."""
@@ -62,6 +63,24 @@ class TimedReplica:
 
     def keep_anchor(self) -> None:
         """Nothing to remember."""
+
+    @property
+    def common(self) -> tuple[_Vector, _Vector]:
+        """See `replica.Replica`."""
+        return self.weights, self.statistics
+
+    def expect_landings(self) -> None:
+        """Nothing is waited for."""
+
+    def settle(self) -> None:
+        """Nothing is waited for."""
+
+    def depart(self) -> "TimedReplica":
+        """The model is put here."""
+        return self
+
+    def discard(self) -> None:
+        """Nothing to forget."""
 
     def gradient(self, factor: float) -> _Vector:
         """The weight itself."""

@@ -80,24 +80,40 @@ def turns() -> list[list[int]]:
     return [[turn for turn, rank in enumerate(ORDER) if rank == mine] for mine in range(WORKERS)]
 
 
-def replay(strength: float) -> tuple[np.ndarray, list[np.ndarray]]:
-    """ASGD (strength 0) or DC-ASGD by hand: gradients from Gluon, everything else written out; server, workers."""
-    from esync.engine import mx
-    from esync.models import build
+class Gradient:
+    """Gradients at given weights, from Gluon; flat arrays."""
 
-    net = build("lenet", 10, mx.cpu(), seed=0)
-    parameters = [parameter for _, parameter in sorted(net.collect_params().items())]
+    def __init__(self) -> None:
+        from esync.engine import mx
+        from esync.models import build
 
-    def gradient(weights: np.ndarray, indices: list[int]) -> np.ndarray:
+        self._net = build("lenet", 10, mx.cpu(), seed=0)
+        self._parameters = [parameter for _, parameter in sorted(self._net.collect_params().items())]
+        self.initial = flat_weights(self._net)
+
+    def __call__(self, weights: np.ndarray, indices: list[int]) -> np.ndarray:
+        from esync.engine import mx
+
         start = 0
-        for parameter in parameters:
+        for parameter in self._parameters:
             stop = start + parameter.data().size
             parameter.set_data(mx.nd.array(weights[start:stop].reshape(parameter.shape)))
             start = stop
-        backward(net, indices)
-        return np.concatenate([parameter.grad().asnumpy().reshape(-1) for parameter in parameters]) / BATCH
+        backward(self._net, indices)
+        return np.concatenate([parameter.grad().asnumpy().reshape(-1) for parameter in self._parameters]) / BATCH
 
-    server = flat_weights(net)
+
+class LocalStep(Gradient):
+    """SGD's step from given weights."""
+
+    def __call__(self, weights: np.ndarray, indices: list[int]) -> np.ndarray:
+        return weights - np.float32(RATE) * super().__call__(weights, indices)
+
+
+def replay(strength: float) -> tuple[np.ndarray, list[np.ndarray]]:
+    """ASGD (strength 0) or DC-ASGD by hand: gradients from Gluon, everything else written out; server, workers."""
+    gradient = Gradient()
+    server = gradient.initial
     sent = [server.copy() for _ in range(WORKERS)]
     done = [0] * WORKERS
     for rank in ORDER:
@@ -106,6 +122,23 @@ def replay(strength: float) -> tuple[np.ndarray, list[np.ndarray]]:
         sent[rank] = server.copy()
         done[rank] += 1
     return server, sent
+
+
+def test_esync_with_overlap_keeps_what_was_learnt_during_the_exchange(tmp_path: Path) -> None:
+    # Two iterations, then the push; a worker that may be one iteration ahead has the mean after exactly one more.
+    options = {"local_iterations": 2, "run_ahead": 1}
+    weights = train(tmp_path, 2, algorithm="esync", options=options, optimizer={"learning_rate": RATE})
+    step = LocalStep()
+    begin, pushed = step.initial, []
+    for rank in range(WORKERS):
+        after_one = step(begin, batches(rank)[0])
+        pushed.append(step(after_one, batches(rank)[1]))
+    common = begin + sum(each - begin for each in pushed) / np.float32(WORKERS)
+    for rank in range(WORKERS):
+        progress = step(pushed[rank], batches(rank)[2]) - pushed[rank]
+        expected = step(common + progress, batches(rank)[3])
+        np.testing.assert_allclose(weights[rank], expected, **TOLERANCE)
+        assert np.abs(expected - step(common, batches(rank)[3])).max() > 1e-4
 
 
 def test_asgd_in_a_given_order_is_what_a_calculation_gives(tmp_path: Path) -> None:

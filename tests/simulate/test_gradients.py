@@ -88,3 +88,12 @@ def test_diloco_is_local_sgd_with_momentum():
     np.testing.assert_array_equal(local[0], diloco[0])  # speeds do not matter either
     moved = trained(cluster(0.1, 0.2), "--mode=diloco", *words)
     assert np.abs(moved[0] - local[0]).max() > 0
+
+
+def test_with_overlap_all_workers_end_with_the_common_model():
+    one = trained(cluster(0.1, 0.25), "--mode=esync", "--local-iterations=2", "--overlap")
+    np.testing.assert_array_equal(one[0], one[1])
+    (alone,) = trained(cluster(0.1), "--mode=local", rounds=6)
+    (ahead,) = trained(cluster(0.1), "--mode=esync", "--local-iterations=2", "--overlap")
+    # A single worker's mean is its own update, so running ahead changes nothing.
+    np.testing.assert_allclose(ahead, alone, rtol=1e-4, atol=1e-6)

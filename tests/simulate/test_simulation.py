@@ -165,3 +165,25 @@ def test_the_same_seed_gives_the_same_result_and_another_one_another():
 def test_local_mode():
     out = result(simulate(cluster(0.5), "--mode=local", rounds=10), "test")
     assert (out["seconds"], out["rounds"], out["samples"]) == (5.0, 10, 640)
+
+
+def test_overlap_hides_exchanges_that_take_longer_than_an_iteration_of_the_slowest():
+    def run(*words):
+        modelled = cluster(0.03, 0.1, 2.0, link=Link(SPEED, 1e-4), answer_time=1e-4)
+        return result(simulate(modelled, "--mode=esync", "--network=resnet18-v1", *words, rounds=20), "test")
+
+    plain, hidden = run(), run("--overlap")
+    assert plain["efficiency"] < 0.65
+    assert hidden["efficiency"] > 0.95
+    assert all(device["computing_ratio"] > 0.99 for device in hidden["devices"])
+    # An exchange of 3 s may be no longer than 20 iterations here: then all wait.
+    bounded = run("--overlap", "--run-ahead=20")
+    assert plain["efficiency"] < bounded["efficiency"] < 0.9
+
+
+def test_local_sgd_with_overlap_is_as_fast_as_its_slowest_device():
+    modelled = cluster(0.1, 0.5, link=Link(SPEED, 1e-4))
+    words = ("--mode=local-sgd", "--local-iterations=4", "--network=resnet18-v1")
+    plain, hidden = (result(simulate(modelled, *words, *more, rounds=20), "test") for more in ([], ["--overlap"]))
+    assert hidden["seconds"] == pytest.approx(20 * 4 * 0.5, rel=0.06)
+    assert plain["seconds"] > 20 * (4 * 0.5 + 1)

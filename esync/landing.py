@@ -1,0 +1,73 @@
+"""The common model arrives at a worker that has gone on meanwhile: what it has learnt since its push is kept.
+
+Weights: w ← w_new + (w − w_pushed). The next update is counted from w_new, so every local step is sent exactly once.
+Statistics: batch norm's are running means, which forget by a share an iteration. The mean that arrives takes the place
+of what was pushed, so after n more iterations only the share KEPTⁿ of it is left: s ← s + KEPTⁿ·(s_new − s). That lies
+between the two, so a variance stays positive.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from . import config
+from .sparse import Sparse
+
+if TYPE_CHECKING:
+    from .replica import Replica
+
+
+class Flat:
+    """A flat vector in host memory; see `exchange.Source`."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values, self.size = values, values.size
+
+    def read(self, start: int, stop: int, out: np.ndarray) -> None:
+        """See `exchange.Source`."""
+        out[:] = self.values[start:stop]
+
+
+class Landing:
+    """Where the common model is put; see `exchange.Model`.
+
+    Args:
+        replica: of this worker, with an anchor.
+
+    Attributes:
+        iterations: local ones since the push; set it before the model comes.
+        weights: the common ones as they have come.
+        statistics: the same.
+    """
+
+    def __init__(self, replica: "Replica", anchor: np.ndarray) -> None:
+        self._replica = replica
+        self._pushed = np.empty(replica.weights.size, np.float32)
+        self.weights, self.statistics = Flat(anchor), Flat(np.empty(replica.statistics.size, np.float32))
+        self.iterations = 0
+
+    def begin(self) -> None:
+        """The worker pushes its update now; the replica is open."""
+        self._replica.weights.read(0, self._pushed.size, self._pushed)
+
+    def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
+        """Take values of the common model, with what was learnt since the push on top of them."""
+        arrays = self._replica.statistics if statistics else self._replica.weights
+        kept = np.float32(config.OVERLAP_STATISTICS_KEPT**self.iterations)
+        for at, own in arrays.pieces(start, start + values.size):
+            new = values[at - start : at - start + own.size]
+            if statistics:
+                arrays.write(at, own + kept * (new - own))
+            else:
+                arrays.write(at, new + (own - self._pushed[at : at + own.size]))
+        common = self.statistics if statistics else self.weights
+        common.values[start : start + values.size] = values
+
+    def add(self, step: Sparse) -> None:
+        """See `exchange.Model`."""
+        raise RuntimeError("sparse exchanges are not hidden")
+
+    def discard(self) -> None:
+        """The run is over: what was learnt since the push will never be sent, so take the common model as it is."""
+        self._replica.weights.write(0, self.weights.values)
+        self._replica.statistics.write(0, self.statistics.values)
