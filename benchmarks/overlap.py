@@ -20,8 +20,8 @@ from esync import config
 from logs_tools import metrics
 
 TARGET = 0.95
-STEP_TIMES = (0.6, 0.8, 1.6, 3.2)  # seconds; four workers must leave the machine some time to spare
-BATCH = 64
+STEP_TIMES = (1.0, 1.5, 3.0, 6.0)  # seconds; four workers must leave the machine some time to spare
+BATCH = 8  # little to compute, as much to exchange
 WARM_UP = 2  # rounds before those that count
 KINDS = {"plain": False, "overlap": True}
 
