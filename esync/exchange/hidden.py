@@ -44,9 +44,7 @@ class HiddenExchange(PendingExchange):
     `result`.
     """
 
-    def __init__(
-        self, exchange: KVStoreExchange, model: Model, statistics: bool, begun: float, parcel: Parcel
-    ) -> None:
+    def __init__(self, exchange: KVStoreExchange, model: Model, statistics: bool, begun: float, parcel: Parcel) -> None:
         super().__init__(exchange, parcel, statistics, begun)
         self._parcel, self._target = parcel, model
         self._received = threading.Event()

@@ -30,7 +30,7 @@ from .resumption import Offers, Progress
 from .takeover import exchanges_behind, in_round
 
 if TYPE_CHECKING:
-    from .hidden import HiddenExchange, Parcel
+    from .hidden import HiddenExchange
 
 
 class KVStoreExchange(Exchange):
