@@ -67,6 +67,8 @@ class Landing:
         """See `exchange.Model`."""
         raise RuntimeError("sparse exchanges are not hidden")
 
+    put = add
+
     def discard(self) -> None:
         """The run is over: what was learnt since the push will never be sent, so take the common model as it is."""
         self._replica.weights.write(0, self.weights.values)

@@ -30,6 +30,8 @@ class Parcel:
         """See `exchange.Model`."""
         raise RuntimeError("sparse exchanges are not hidden")
 
+    put = add
+
     def deliver(self, model: Model, statistics: bool) -> None:
         """Put it into place, with or without the statistics."""
         for which in (False, True) if statistics else (False,):
