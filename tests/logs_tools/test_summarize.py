@@ -223,7 +223,8 @@ def test_bad_usage_is_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[
     if flags[0] == "-m":
         error = capsys.readouterr().err
         assert "unknown mode 'esnyc': choose one of esync, " in error
-        assert {"sync", "async", "dcasgd", "esync-niid"} <= set(error.strip().rpartition("choose one of ")[2].split(", "))
+        choices = error.strip().rpartition("choose one of ")[2].split(", ")
+        assert {"sync", "async", "dcasgd", "esync-niid"} <= set(choices)
 
 
 def test_a_result_that_cannot_be_written_is_one_line_and_exit_code_1(
