@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 
 from ..rules import STATE_VECTORS, Rule, Step, put_together, replace_by_mean, take_apart
-from . import Model
+from . import Model, Result
 from .layout import Bucket, Layout
+from .ledger import Ledger
 
 
 class CommonModel:
@@ -68,3 +69,19 @@ class CommonModel:
             if not bucket.statistics:
                 parts = [None if each is None else each[bucket.start : bucket.stop].copy() for each in vectors]
                 self._states[bucket.index] = put_together(parts) if parts else None
+
+
+def standing(ledger: Ledger, wait: float, transfer: float, used: bool) -> Result:
+    """How things stand in a worker's books, as the result of an exchange that took so many seconds; all are there."""
+    return Result(
+        round=ledger.round,
+        version=ledger.version,
+        samples=ledger.samples,
+        wait=wait,
+        transfer=transfer,
+        finished=ledger.finished,
+        used=used,
+        elapsed=ledger.elapsed,
+        members=tuple(range(ledger.slots)),
+        step=ledger.step,
+    )

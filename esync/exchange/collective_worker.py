@@ -25,7 +25,7 @@ from ..watchdog import Watchdog
 from ..weighting import check, of_statistics
 from . import NO_OFFERS, Exchange, ExchangeError, JobAbortedError, Model, Payload, Result, Service, Source, wire
 from .collective_control import Control
-from .collective_model import CommonModel
+from .collective_model import CommonModel, standing
 from .collective_pending import PendingCollective
 from .greeting import Greeting
 from .ledger import Ledger, Limits
@@ -204,19 +204,7 @@ class CollectiveExchange(Exchange):
 
     def report(self, wait: float, transfer: float, used: bool) -> Result:
         """How things stand, as a result."""
-        ledger = self.ledger
-        return Result(
-            round=ledger.round,
-            version=ledger.version,
-            samples=ledger.samples,
-            wait=wait,
-            transfer=transfer,
-            finished=ledger.finished,
-            used=used,
-            elapsed=ledger.elapsed,
-            members=tuple(range(self.workers)),
-            step=ledger.step,
-        )
+        return standing(self.ledger, wait, transfer, used)
 
     def scratch(self) -> np.ndarray:
         """Room for a payload; there is one exchange at a time."""

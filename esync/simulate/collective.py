@@ -18,7 +18,7 @@ from ..collectives.cost import LIKE_MPI, Costs, predictions
 from ..collectives.engine import bucket_bytes
 from ..collectives.memory import Hub, take_turns
 from ..exchange import NO_OFFERS, Exchange, JobAbortedError, Model, Payload, Result, Service, Source, wire
-from ..exchange.collective_model import CommonModel
+from ..exchange.collective_model import CommonModel, standing
 from ..exchange.layout import Layout
 from ..exchange.ledger import Ledger, Limits
 from ..exchange.resumption import Offers
@@ -225,20 +225,8 @@ class SimulatedCollective(Exchange):
 
     def report(self, wait: float, transfer: float, used: bool) -> Result:
         """How things stand, as a result."""
-        ledger = self.side.ledger
-        assert ledger is not None
-        return Result(
-            round=ledger.round,
-            version=ledger.version,
-            samples=ledger.samples,
-            wait=wait,
-            transfer=transfer,
-            finished=ledger.finished,
-            used=used,
-            elapsed=ledger.elapsed,
-            members=tuple(range(self.workers)),
-            step=ledger.step,
-        )
+        assert self.side.ledger is not None
+        return standing(self.side.ledger, wait, transfer, used)
 
     def _fill(self, vector: np.ndarray, weights: Source, statistics: Source | None) -> None:
         layout = self.side.layout
