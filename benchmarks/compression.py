@@ -28,6 +28,7 @@ from typing import Any
 import loopback
 import numpy as np
 from results_file import write_figures
+from wire import exchanges
 
 KINDS = ("none", "fp16", "2bit", "topk:0.01", "topk:0.01:0.01")
 PARTS = ("wire", "codec", "traffic", "accuracy", "lenet")
@@ -48,34 +49,9 @@ TIMEOUT = 300
 
 def wire_worker(kind: str) -> None:
     """One worker of the real cluster: prints what each exchange took as JSON."""
-    import esync
     from esync.algorithms import ESync
-    from esync.engine import mx
-    from esync.models import build
-    from esync.sockets import TrafficMeter
 
-    net = build("resnet18-v1", 10, mx.cpu(), seed=0)
-    algorithm = ESync(local_iterations=1, compression=kind)
-    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 1e-4}, algorithm=algorithm)
-    trainer.start()
-    rng = np.random.default_rng(trainer.rank)
-    meter, found = TrafficMeter(), []
-    for _ in range(WIRE_WARM_UP + WIRE_ROUNDS):
-        for parameter in trainer._params:
-            if parameter.grad_req != "null":
-                parameter.grad()[:] = mx.nd.array(rng.standard_normal(parameter.shape, np.float32))
-                parameter.data()._fresh_grad = True
-        mx.nd.waitall()
-        meter.take()
-        begun, processor = time.perf_counter(), time.process_time()
-        trainer.step(1)
-        seconds, processor = time.perf_counter() - begun, time.process_time() - processor
-        time.sleep(0.2)  # the last bytes are acknowledged
-        sent, received = meter.take()
-        found.append({"seconds": seconds, "processor": processor, "sent": sent, "received": received})
-    trainer.close()
-    print(json.dumps(found[WIRE_WARM_UP:]), flush=True)
-    os._exit(0)
+    exchanges(ESync(local_iterations=1, compression=kind), WIRE_WARM_UP, WIRE_ROUNDS)
 
 
 def wire(kind: str, workers: int = 2) -> dict[str, float]:

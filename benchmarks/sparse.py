@@ -21,6 +21,7 @@ from typing import Any
 
 import loopback
 import numpy as np
+from wire import exchanges
 
 from esync.files import write_whole
 
@@ -136,34 +137,10 @@ def server(sizes: list[int], workers: int, secondary: float) -> dict[str, float]
 
 def wire_worker(mode: str) -> None:
     """One worker of the real cluster: prints bytes and seconds of each exchange as JSON."""
-    import esync
     from esync.algorithms import ASGD, DGS
-    from esync.engine import mx
-    from esync.models import build
-    from esync.sockets import TrafficMeter
 
-    net = build("resnet18-v1", 10, mx.cpu(), seed=0)
     algorithm = ASGD() if mode == "async" else DGS(RATIO, secondary_ratio=RATIO)
-    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 1e-4}, algorithm=algorithm)
-    trainer.start()
-    rng = np.random.default_rng(trainer.rank)
-    meter, found = TrafficMeter(), []
-    for _ in range(WIRE_WARM_UP + WIRE_ROUNDS):
-        for parameter in trainer._params:
-            if parameter.grad_req != "null":
-                parameter.grad()[:] = mx.nd.array(rng.standard_normal(parameter.shape, np.float32))
-                parameter.data()._fresh_grad = True
-        mx.nd.waitall()
-        meter.take()
-        begun = time.perf_counter()
-        trainer.step(1)
-        seconds = time.perf_counter() - begun
-        time.sleep(0.2)  # the last bytes are acknowledged
-        sent, received = meter.take()
-        found.append({"seconds": seconds, "sent": sent, "received": received})
-    trainer.close()
-    print(json.dumps(found[WIRE_WARM_UP:]), flush=True)
-    os._exit(0)
+    exchanges(algorithm, WIRE_WARM_UP, WIRE_ROUNDS)
 
 
 def wire(mode: str, workers: int = 2) -> dict[str, float]:
