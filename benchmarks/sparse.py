@@ -21,9 +21,8 @@ from typing import Any
 
 import loopback
 import numpy as np
+from results_file import write_figures
 from wire import exchanges
-
-from esync.files import write_whole
 
 RATIO = 0.01
 #: Targets: bytes of ASGD ÷ bytes of DGS with 1 % both ways; seconds of the server at 16 workers without compression.
@@ -207,7 +206,7 @@ def main() -> int:
             )
     if arguments.json:
         figures["met"] = all(met)
-        write_whole(arguments.json, json.dumps(figures, indent=2).encode() + b"\n")
+        write_figures(arguments.json, figures)
     return 0 if all(met) else 1
 
 

@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from results_file import write_figures
 
 from esync.algorithms import Surroundings
 from esync.algorithms.base import Hyper
+from esync.assembly import choose_algorithm
 from esync.data import Batches, as_floats, find_data_dir, load, partition
 from esync.errors import ExpectedError
 from esync.exchange.ledger import Limits
-from esync.files import write_whole
 from esync.launch import flags
 from esync.simulate.cluster import ClusterModel
 from esync.simulate.coordination import StateServerModel
@@ -37,7 +38,6 @@ from esync.simulate.servers import ServerModel
 from esync.simulate.simulation import Simulation
 from esync.simulate.timing import TimedTrainer
 from esync.simulate.world import SimulatedWorld, WorkerModel
-from esync.worker import choose_algorithm
 
 LAYERS = (784, 64, 10)
 RATE, MOMENTUM, DECAY = 0.02, 0.7, 5e-4
@@ -318,14 +318,14 @@ def main() -> int:
                 net = together(data, method, count, options.epochs, options.batch_size, seed)
             accuracy, seconds = net.accuracy(images, data.test_labels), time.process_time() - begun
             runs[name] = {"method": method, "workers": count, "accuracy": accuracy, "core_seconds": seconds}
-            write_whole(options.out, json.dumps(kept, indent=1).encode() + b"\n")
+            write_figures(options.out, kept)
             print(f"{name}: {accuracy:.4f} ({seconds:.1f} s)", file=sys.stderr, flush=True)
     rows, met = report(runs, options.workers)
     hours = sum(run["core_seconds"] for run in runs.values()) / 3600
     print(f"{hours:.2f} core-hours; DGS within {TARGET} points of momentum SGD: {'met' if met else 'MISSED'}")
     if options.json:
         kept |= {"command": "python benchmarks/sparse_accuracy.py", "rows": rows, "core_hours": hours, "met": met}
-        write_whole(options.json, json.dumps(kept, indent=1).encode() + b"\n")
+        write_figures(options.json, kept)
     return 0 if met else 1
 
 

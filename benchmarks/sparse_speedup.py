@@ -22,13 +22,13 @@ from typing import Any
 
 import numpy as np
 import sparse
+from results_file import write_figures
 
 from esync import config
 from esync.algorithms import ASGD
 from esync.exchange import Service, wire
 from esync.exchange.ledger import Limits
 from esync.exchange.sparse_messages import SparseMessages
-from esync.files import write_whole
 from esync.launch import flags
 from esync.simulate.cluster import ClusterModel
 from esync.simulate.coordination import StateServerModel
@@ -217,7 +217,7 @@ def main() -> int:
             if name not in costs:
                 sizes = sizes or sparse.tensors()
                 costs[name] = measure(method, workers, sizes)
-                write_whole(options.out, json.dumps(costs, indent=1).encode() + b"\n")
+                write_figures(options.out, costs)
     rows = []
     print("| method | Gbit/s | " + " | ".join(str(each) for each in WORKERS) + " |")
     for method in (DGS, DGS_SECONDARY, ASGD_):
@@ -250,7 +250,7 @@ def main() -> int:
             "rows": rows,
             "costs": costs,
         }
-        write_whole(options.json, json.dumps(figures, indent=1).encode() + b"\n")
+        write_figures(options.json, figures)
     return 0
 
 

@@ -24,6 +24,7 @@ from typing import Any
 
 import loopback
 import numpy as np
+from results_file import write_figures
 
 WORKERS, SERVERS = 4, 2
 MOMENTUM, RATE = 0.5, 2.0**-10
@@ -227,7 +228,7 @@ def main() -> int:
             "wrong": wrong,
             "met": met,
         }
-        options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        write_figures(options.json, figures)
     return 0 if met else 1
 
 

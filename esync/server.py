@@ -25,8 +25,8 @@ def _memory(options: argparse.Namespace) -> Any:
         from .exchange.inbox import HostMemory
 
         return HostMemory()
+    from .assembly import choose_device
     from .memory import DeviceMemory
-    from .worker import choose_device
 
     return DeviceMemory(choose_device(options)[0])
 

@@ -66,9 +66,7 @@ class CompressedServer(ParameterServer):
         if header["kind"] != wire.PAYLOAD:
             self._hand_out(key)
             return
-        self._inbox.put(rank, nonce, int(header["sequence"]), int(header["bucket"]), received[wire.HEADER_ELEMENTS :])
-        if rank in self._arriving:
-            self._on_commit(self._arriving[rank])
+        self._stage(header, int(header["bucket"]), received)
 
     # --- helpers ---------------------------------------------------------------------------------------------------
 

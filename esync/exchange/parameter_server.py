@@ -146,7 +146,12 @@ class ParameterServer:
             self.heard[rank] = self._clock()
         if header["kind"] != wire.PAYLOAD or not self._is_current(rank, nonce):
             return  # initial values, or a worker whose slot another one has taken
-        self._inbox.put(rank, nonce, int(header["sequence"]), bucket.index, received[wire.HEADER_ELEMENTS :])
+        self._stage(header, bucket.index, received)
+
+    def _stage(self, header: Any, place: int, received: np.ndarray) -> None:
+        """Keep one array of a payload; where its commit has overtaken it, that may be complete now."""
+        rank, sequence = int(header["rank"]), int(header["sequence"])
+        self._inbox.put(rank, int(header["nonce"]), sequence, place, received[wire.HEADER_ELEMENTS :])
         if rank in self._arriving:
             self._on_commit(self._arriving[rank])
 

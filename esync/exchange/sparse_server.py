@@ -100,9 +100,7 @@ class SparseServer(ParameterServer):
         if header["kind"] != wire.PAYLOAD:
             self._put_answer(rank, number, key)  # the worker has made room for it
             return
-        self._inbox.put(rank, nonce, int(header["sequence"]), int(header["bucket"]), received[wire.HEADER_ELEMENTS :])
-        if rank in self._arriving:
-            self._on_commit(self._arriving[rank])
+        self._stage(header, int(header["bucket"]), received)
 
     # --- helpers ---------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import MEANS
+from ..assembly import make_trainer
 from ..data import Batches, find_data_dir, load, partition
 from ..engine import mx
 from ..evaluate import accuracy, spread
@@ -19,7 +20,6 @@ from ..models import MODELS, build
 from ..randomness import reseed
 from ..replica import FlatArrays
 from ..training import Iteration
-from ..worker import make_trainer
 from . import hostsgd
 from .world import SimulatedWorld
 

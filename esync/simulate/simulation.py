@@ -8,13 +8,13 @@ from typing import Any, Protocol
 
 from .. import config
 from ..arguments import SPARSE
+from ..assembly import choose_algorithm, make_curves, make_limits, run_facts
 from ..errors import ExpectedError
 from ..exchange.ledger import Ledger
 from ..progress import Reporter
 from ..roundlog import RoundLog
 from ..rounds import RoundKeeper
 from ..training import DivergedError, train
-from ..worker import choose_algorithm, make_curves, make_limits, run_facts
 from .cluster import ClusterModel
 from .collective import CollectiveSide
 from .coordination import StateServer

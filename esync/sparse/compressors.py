@@ -47,37 +47,33 @@ class GradientDropping:
         gradient *= np.float32(learning_rate)
         self.rest += gradient
         places = self._selection.of(self.rest)
-        values = as_sent(self.rest[places], self._kind)
-        self.rest[places] -= values
+        whole = self.rest[places]
+        values = as_sent(whole, self._kind)
+        self.rest[places] = self._left(whole, values, momentum)
         return places, values
 
+    def _left(self, whole: np.ndarray, values: np.ndarray, momentum: float) -> np.ndarray:
+        """What stays of entries of which `values` are sent."""
+        return whole - values
 
-class SAMomentum:
+
+class SAMomentum(GradientDropping):
     """DGS (paper, Algorithm 3, Equations 14 to 16), without its division: momentum only for what is sent.
 
     w = c + η·g; the largest of w are sent; c ← m·w where it was sent, w where it was not. An entry that is silent for T
     steps is multiplied by m once in that time, as in one step with a T times larger batch. With m = 0 this is gradient
     dropping, with everything sent it is SGD with momentum (η inside).
 
-    Args:
-        selection: what is sent.
-        kind: of the values on the wire, "float32" or "float16".
     """
 
-    def __init__(self, selection: Selection, kind: str = "float32") -> None:
-        self._selection, self._kind = selection, kind
-        self.carry = np.zeros(selection.bounds[-1], np.float32)
+    @property
+    def carry(self) -> np.ndarray:
+        """c: what has been kept, multiplied by the momentum where it was sent."""
+        return self.rest
 
-    def compress(self, gradient: np.ndarray, learning_rate: float, momentum: float = 0.0) -> Sparse:
-        """See `Compressor`."""
-        gradient *= np.float32(learning_rate)
-        self.carry += gradient
-        places = self._selection.of(self.carry)
-        whole = self.carry[places]
-        values = as_sent(whole, self._kind)
+    def _left(self, whole: np.ndarray, values: np.ndarray, momentum: float) -> np.ndarray:
         # What rounding has left over stays as it is, as if it had not been chosen.
-        self.carry[places] = np.float32(momentum) * values + (whole - values)
-        return places, values
+        return np.float32(momentum) * values + (whole - values)
 
 
 class DeepGradientCompression:
