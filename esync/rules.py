@@ -32,6 +32,12 @@ class Step:
     weight_decay: float = 0.0
     sent: Array = None
 
+    @classmethod
+    def of(cls, message: Any, sent: Array = None) -> "Step":
+        """As a commit (wire.MESSAGE) says them."""
+        rate, momentum = float(message["learning_rate"]), float(message["momentum"])
+        return cls(rate, momentum, float(message["weight_decay"]), sent)
+
 
 Rule = Callable[[Array, Array, Any, Step], tuple[Array, Any]]
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ..rules import STATE_VECTORS, Rule, Step, put_together, replace_by_mean, take_apart
-from . import Model, Result
+from . import Model, Result, Source
 from .layout import Bucket, Layout
 from .ledger import Ledger
 
@@ -31,14 +31,17 @@ class CommonModel:
         offset = self.layout.weights if bucket.statistics else 0
         return vector[offset + bucket.start : offset + bucket.stop]
 
+    def fill(self, vector: np.ndarray, weights: Source, statistics: Source | None) -> None:
+        """Read weights, and statistics where there are any, into a vector like `values`."""
+        end = self.layout.weights
+        weights.read(0, end, vector[:end])
+        if statistics is not None and self.layout.statistics:
+            statistics.read(0, self.layout.statistics, vector[end:])
+
     def update(self, bucket: Bucket, mean: np.ndarray, message: Any) -> None:
         """Run the rule on a bucket; `message` (wire.MESSAGE) carries its terms."""
         weights = self.part(self.values, bucket)
-        step = Step(
-            learning_rate=float(message["learning_rate"]),
-            momentum=float(message["momentum"]),
-            weight_decay=float(message["weight_decay"]),
-        )
+        step = Step.of(message)
         rule = replace_by_mean if bucket.statistics else self._rule
         new, self._states[bucket.index] = rule(weights, mean, self._states.get(bucket.index), step)
         np.copyto(weights, new)

@@ -29,7 +29,7 @@ class PendingCollective:
         self._begun = time.perf_counter()
         self._waited = 0.0
         self._sums = exchange.scratch()
-        exchange.fill(self._sums, payload.values, payload.statistics)
+        exchange.model.fill(self._sums, payload.values, payload.statistics)
         exchange.hold()
         self._committed = time.perf_counter()
         exchange.control.say(wire.COMMIT, self._sequence, exchange.engine.note, **payload.terms)

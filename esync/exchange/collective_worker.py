@@ -113,7 +113,7 @@ class CollectiveExchange(Exchange):
     def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
         """See `Exchange.begin`; the sum of rank 0's model and nothing else."""
         if self.rank == 0:
-            self.fill(self.model.values, weights, statistics)
+            self.model.fill(self.model.values, weights, statistics)
         with self.patience("the model of worker 0"):
             self._share(self.model.values)
         self.model.write(model, True)
@@ -211,13 +211,6 @@ class CollectiveExchange(Exchange):
         if self._scratch is None:
             self._scratch = np.zeros_like(self.model.values)
         return self._scratch
-
-    def fill(self, vector: np.ndarray, weights: Source, statistics: Source | None) -> None:
-        """Read a payload into a vector like the model's."""
-        layout = self.model.layout
-        weights.read(0, layout.weights, vector[: layout.weights])
-        if statistics is not None and layout.statistics:
-            statistics.read(0, layout.statistics, vector[layout.weights :])
 
     def patience(self, what: str, hint: str = "is every worker still running?") -> Any:
         """Watch over a with statement that waits for the others."""

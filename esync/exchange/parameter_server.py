@@ -270,12 +270,7 @@ class ParameterServer:
         for index, value in values.items():
             shelf = self._shelves[index]
             sent = self.memory.work_on(shelf.replies[ranks[0]][wire.HEADER_ELEMENTS :]) if self._private else None
-            step = Step(
-                learning_rate=float(message["learning_rate"]),
-                momentum=float(message["momentum"]),
-                weight_decay=float(message["weight_decay"]),
-                sent=sent,
-            )
+            step = Step.of(message, sent)
             rule = replace_by_mean if self.layout.buckets[index].statistics else self._rule
             weights, shelf.state = rule(shelf.weights, value, shelf.state, step)
             shelf.weights = self.memory.assign(shelf.weights, weights)

@@ -179,7 +179,7 @@ class SimulatedCollective(Exchange):
         """See `Exchange.begin`; what it takes is left out."""
         side = self.side
         if self.rank == 0:
-            self._fill(side.common.values, weights, statistics)
+            side.common.fill(side.common.values, weights, statistics)
         side.here.add(self.rank)
         if len(side.here) == side.slots:
             side.everyone_here.succeed()
@@ -195,7 +195,7 @@ class SimulatedCollective(Exchange):
         self.sequence += 1
         values = np.empty(0 if side.model is not None else side.common.values.size, np.float32)
         if values.size:
-            self._fill(values, payload.values, payload.statistics)
+            side.common.fill(values, payload.values, payload.statistics)
         pending = PendingSum(self, model, values, side.engine.now)
         side.engine.pass_time(self._straggler.delay(NETWORK, side.engine.now))
         side.engine.settle()
@@ -227,12 +227,6 @@ class SimulatedCollective(Exchange):
         """How things stand, as a result."""
         assert self.side.ledger is not None
         return standing(self.side.ledger, wait, transfer, used)
-
-    def _fill(self, vector: np.ndarray, weights: Source, statistics: Source | None) -> None:
-        layout = self.side.layout
-        weights.read(0, layout.weights, vector[: layout.weights])
-        if statistics is not None and layout.statistics:
-            statistics.read(0, layout.statistics, vector[layout.weights :])
 
 
 class PendingSum:
