@@ -4,20 +4,20 @@ import sys
 
 import pytest
 
-from esync.priority import EVALUATING, GROUP_NICENESS, of_emulated
+from esync.priority import EVALUATING, of_emulated
 
+#: What Linux says about a group is, for instance, "/autogroup-7 nice 4"; of a session in no group it says nothing, and
+#: the child that leads a session of its own may be in one where this process is not.
 PROGRAM = """
 import os
 from esync.priority import GROUP_NICENESS, stand_back
+def group():
+    said = GROUP_NICENESS.read_text() if GROUP_NICENESS.exists() else ""
+    return said.split()[-1] if said.strip() else "none"
+before = group()
 stand_back(4)
-print(os.getpriority(os.PRIO_PROCESS, 0))
-print(GROUP_NICENESS.read_text() if GROUP_NICENESS.exists() else "")
+print(os.getpriority(os.PRIO_PROCESS, 0), before, group())
 """
-
-
-def niceness(group: str) -> str:
-    """Of what Linux says about a group, for instance "/autogroup-7 nice 4"; a kernel without groups says nothing."""
-    return group.split()[-1] if group.strip() else "none"
 
 
 def test_the_slower_the_emulated_device_the_more_it_can_wait():
@@ -31,10 +31,9 @@ def test_the_slower_the_emulated_device_the_more_it_can_wait():
 @pytest.mark.parametrize("leads", [True, False])
 def test_only_who_leads_a_session_changes_the_niceness_of_its_group(leads):
     before = os.getpriority(os.PRIO_PROCESS, 0)
-    had = niceness(GROUP_NICENESS.read_text() if GROUP_NICENESS.exists() else "")
     run = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, start_new_session=leads, check=True, timeout=60
     )
-    own, _, group = run.stdout.partition("\n")
+    own, group_before, group_after = run.stdout.split()
     assert int(own) == min(19, before + 4)
-    assert niceness(group) == ("4" if leads and had != "none" else had)
+    assert group_after == ("4" if leads and group_before != "none" else group_before)
