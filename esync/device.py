@@ -6,6 +6,9 @@ from typing import Protocol
 
 from .straggle import COMPUTE, Spell, Straggler
 
+#: Seconds that an emulated iteration keeps for its computing, before any other wait is put ahead of it.
+KEPT_FOR_COMPUTING = 0.5
+
 
 class Device(Protocol):
     """The seam between the algorithms and time."""
@@ -25,6 +28,10 @@ class Device(Protocol):
     def begin_iteration(self) -> None:
         """An iteration begins: what follows, loading the batch included, is the device's work."""
         ...
+
+    def stagger(self) -> None:
+        """Called before the work of an iteration: a device may let time pass that the iteration takes anyway."""
+        return
 
     def end_iteration(self) -> float:
         """Wait until the device has done the work of the iteration; the seconds that the iteration took."""
@@ -57,7 +64,7 @@ class RealDevice(Device):
         self.step_time = step_time
         self.iterations = 0
         self.overruns = 0
-        self.begin_iteration()
+        self._begun = self.now()
 
     def begin_run(self, elapsed: float) -> None:
         """See `Device`."""
@@ -74,6 +81,16 @@ class RealDevice(Device):
     def begin_iteration(self) -> None:
         """Note the time."""
         self._begun = self.now()
+
+    def stagger(self) -> None:
+        """On a slower device that this one stands for, let part of its spare time pass before the computing.
+
+        Where several are emulated on the same cores, all begin a round at the same moment: then the fast ones, which
+        have no time to spare, compute first. How long the iteration lasts does not change.
+        """
+        if self.step_time is not None:
+            ahead = max(0.0, (self.step_time - KEPT_FOR_COMPUTING) / 2)
+            self.sleep(max(0.0, self._begun + ahead - self.now()))
 
     def wait_for(self, work: Callable[[], None]) -> None:
         """Instead of for all that MXNet's engine has to do."""

@@ -47,7 +47,7 @@ class Iteration:
         batches: the stream of this worker's batches.
         size: height and width of the network's input.
         context: the MXNet device.
-        seed: called before each iteration: seeds the random numbers that it draws.
+        begin: called before each iteration; seeds the random numbers that it draws, for instance.
 
     Attributes:
         batches: as given; may be exchanged for another stream between iterations.
@@ -60,10 +60,10 @@ class Iteration:
         batches: Batches,
         size: int,
         context: Any,
-        seed: Callable[[], None] | None = None,
+        begin: Callable[[], None] | None = None,
     ) -> None:
         self._net, self._loss, self.batches = net, loss, batches
-        self._size, self._context, self._seed = size, context, seed
+        self._size, self._context, self._begin = size, context, begin
 
     def run(self, recorder: Recorder) -> int:
         """Do it; the number of samples.
@@ -74,8 +74,8 @@ class Iteration:
         from .data.resize import resize
         from .engine import mx
 
-        if self._seed is not None:
-            self._seed()
+        if self._begin is not None:
+            self._begin()
         with recorder.phase(GET_BATCH):
             self._before = self.batches.state()
             images, labels = next(self.batches)

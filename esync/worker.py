@@ -102,9 +102,13 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     def batches(indices: np.ndarray, seed: tuple[int, ...]) -> Batches:
         return Batches(dataset.train_images, dataset.train_labels, indices, options.batch_size, seed)
 
+    def begin() -> None:
+        world.device.stagger()
+        reseed(trainer, options.seed)
+
     def iteration(batches: Batches) -> Iteration:
         loss, size = mx.gluon.loss.SoftmaxCrossEntropyLoss(), MODELS[options.network].size
-        return Iteration(net, loss, batches, size, context, lambda: reseed(trainer, options.seed))
+        return Iteration(net, loss, batches, size, context, begin)
 
     joined = False
     reports = None

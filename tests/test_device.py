@@ -88,3 +88,23 @@ def test_a_real_clock(step_time):
     device.begin_iteration()
     seconds = device.end_iteration()
     assert (step_time or 0) <= seconds <= device.now() - before
+
+
+@pytest.mark.parametrize(("step_time", "ahead"), [(None, 0.0), (0.4, 0.0), (0.9, 0.2), (4.1, 1.8)])
+def test_who_has_time_to_spare_lets_part_of_it_pass_before_computing(step_time, ahead):
+    device = FakeTime(step_time)
+    device.time = 7.0
+    device.begin_iteration()
+    device.stagger()
+    assert device.time == pytest.approx(7.0 + ahead)
+    device.time += 0.25
+    assert device.end_iteration() == pytest.approx(step_time or 0.25)
+    assert device.overruns == 0
+
+
+def test_what_has_passed_since_the_iteration_began_is_part_of_it():
+    device = FakeTime(step_time=4.1)
+    device.begin_iteration()
+    device.time += 1.0  # a round is logged, for instance
+    device.stagger()
+    assert device.time == pytest.approx(1.8)
