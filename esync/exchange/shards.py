@@ -7,12 +7,12 @@ Keys. Every worker has keys of its own on every server, behind those of all buck
 class (see `sparse.sizes`), and one for each further piece of the largest class. They carry messages both ways.
 """
 
-from collections.abc import Iterable
 from itertools import pairwise
 
 import numpy as np
 
 from ..sparse import Sparse, join
+from ..sparse.rooms import Message
 from ..sparse.sizes import classes, pieces
 from .layout import Layout
 
@@ -85,22 +85,6 @@ def united(pieces: list[np.ndarray]) -> np.ndarray:
     return np.concatenate([each.view(np.uint8) for each in pieces]) if pieces else np.empty(0, np.uint8)
 
 
-def pour(parts: Iterable[np.ndarray], targets: Iterable[np.ndarray]) -> None:
-    """Copy a message in parts (uint8) into arrays that hold it together (float32), with zeros behind it."""
-    rooms = (target.view(np.uint8) for target in targets)
-    room = np.empty(0, np.uint8)
-    for part in parts:
-        while part.size:
-            if not room.size:
-                room = next(rooms)
-            size = min(room.size, part.size)
-            np.copyto(room[:size], part[:size])
-            room, part = room[size:], part[size:]
-    room[:] = 0
-    for rest in rooms:
-        rest[:] = 0
-
-
 class PieceKeys:
     """The keys of the pieces of sparse messages.
 
@@ -131,7 +115,7 @@ class PieceKeys:
     def cut(self, message: np.ndarray) -> list[tuple[int, np.ndarray]]:
         """The pieces of a message (uint8): number among the keys, and values (float32) with zeros behind them."""
         found = [(number, np.empty(size, np.float32)) for number, size in self.pieces(-(-message.size // 4))]
-        pour([message], [values for _, values in found])
+        Message.of([message]).pour(values for _, values in found)
         return found
 
     def key(self, rank: int, number: int, shard: int) -> int:

@@ -23,7 +23,7 @@ from .layout import Bucket, Layout
 from .ledger import Ledger
 from .parameter_server import ParameterServer
 from .resumption import Offers
-from .shards import PieceKeys, Shard, pour, united
+from .shards import PieceKeys, Shard, united
 from .sparse_messages import answers_new_values
 
 log = logging.getLogger(__name__)
@@ -145,17 +145,17 @@ class SparseServer(ParameterServer):
 
     def _answer(self, rank: int) -> None:
         """Put together what a worker is owed, where it pulls it from."""
-        parts = self._tracker.answer(rank)
-        self.ledger.answer[rank] = length = sum(part.size for part in parts)
+        answer = self._tracker.answer(rank)
+        self.ledger.answer[rank] = answer.size
         self._answers[rank] = {}
         targets = []
-        for number, size in self._keys.pieces(-(-length // 4)):
+        for number, size in self._keys.pieces(-(-answer.size // 4)):
             room = self._rooms.get(self._keys.key(rank, number, self._number))
             if room is None:  # the worker has yet to make room
                 targets.append(self._answers[rank].setdefault(number, np.empty(size, np.float32)))
             else:
                 targets.append(room[wire.HEADER_ELEMENTS :])
-        pour(parts, targets)
+        answer.pour(targets)
 
     def _put_answer(self, rank: int, number: int, key: int) -> None:
         """Put a piece that is waiting where the worker pulls it."""

@@ -6,37 +6,61 @@ after every answer, and the server need not keep what each worker has.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 
-from . import kernels
-from .codec import GAPS, Codec, Parts, runs
+from . import kernels, marks
+from .codec import BITS, GAPS, HEADER, Codec, check_sum, runs
+from .rooms import Message, Rooms
 from .tracker import Pending, Tracker
 
 
 class ChangeTracker(Tracker):
     """What has changed since each worker came last.
 
-    Going through the weights is what an answer costs, so it is done once: values, and code of the places, are written
-    where they are sent from.
+    Going through the weights is what an answer costs, so it is done once: where most answers are long, and the places
+    are their marks, the values are written straight to where the worker pulls them.
     """
 
     def __init__(self, codec: Codec, offsets: np.ndarray, slots: int) -> None:
         super().__init__(codec, offsets, slots)
+        self._cuts = np.searchsorted(codec.bounds, offsets)  # the first segment of each part
         # Memory that is not written to is not there.
         self._values = np.empty(self.size, np.float32)
         self._code = np.empty(self.size + self.size // kernels.FURTHER + 1, np.uint8)
 
-    def answer(self, worker: int) -> Parts:
+    def answer(self, worker: int) -> Message:
         """See `Tracker.answer`."""
         self._pending[worker].mark(self._bits)
         self._pending[worker] = Pending(self.size)
-        bounds, sizes = self.codec.bounds, np.diff(self.codec.bounds)
-        counts = np.empty(sizes.size, np.int64)
-        kernels.count_marks(self._bits, bounds, counts)
-        dense = 5 * counts >= 4 * sizes  # a byte for its place beside the four of a value
-        counts[dense] = sizes[dense]
+        counts = np.zeros(self.codec.bounds.size - 1, np.int64)
+        marks.count_marks(self._bits, self.codec.bounds, counts)
+        if self.codec.crowded(counts):
+            size = HEADER.itemsize + 4 * counts.size + self._bits.nbytes + 4 * int(counts.sum())
+            return Message(size, partial(self._write_marked, counts))
+        return self._coded(counts)
+
+    def _write_marked(self, counts: np.ndarray, rooms: Rooms) -> None:
+        """Write an answer whose places are a bit each."""
+        header = rooms.take(HEADER.itemsize)
+        coded = [counts.astype("<u4").view(np.uint8), self._bits.view(np.uint8)]
+        for each in coded:
+            rooms.put(each)
+        check = check_sum(*coded)
+        for part, weights in enumerate(self.weights):
+            values = rooms.take(4 * int(counts[self._cuts[part] : self._cuts[part + 1]].sum()))
+            first, last = int(self.offsets[part]), int(self.offsets[part + 1])
+            marks.take_marked(self._bits, first, last, weights, values.view(np.float32))
+            check += check_sum(values)  # while it is in the processor's cache
+        header[:] = self.codec.header(counts, BITS, int(counts.sum()), self._bits.nbytes, check & 0xFFFFFFFF)
+        self._bits.fill(0)
+
+    def _coded(self, counts: np.ndarray) -> Message:
+        """An answer whose places are distances."""
+        dense = self.codec.fuller(counts)
+        counts[dense] = np.diff(self.codec.bounds)[dense]
         before, length, found = -1, 0, 0
         for part, first, last, whole in self._runs(dense):
             start = int(self.offsets[part])
@@ -45,7 +69,7 @@ class ChangeTracker(Tracker):
                 self._values[found : found + weights.size] = weights
                 found += weights.size
             else:
-                before, coded, taken = kernels.take_marked(
+                before, coded, taken = marks.take_coded(
                     self._bits, first, last, weights, before, self._code[length:], self._values[found:]
                 )
                 length, found = length + coded, found + taken
@@ -55,8 +79,7 @@ class ChangeTracker(Tracker):
     def _runs(self, dense: np.ndarray) -> Iterator[tuple[int, int, int, bool]]:
         """Neighbouring segments of one part and one kind: the part, first place, the one behind the last, dense?"""
         bounds = self.codec.bounds
-        cuts = np.searchsorted(bounds, self.offsets)
-        for part, (begin, end) in enumerate(pairwise(cuts)):
+        for part, (begin, end) in enumerate(pairwise(self._cuts)):
             chosen = dense[begin:end]
             both = [(*run, True) for run in runs(chosen)] + [(*run, False) for run in runs(~chosen)]
             for first, last, whole in sorted(both):

@@ -2,21 +2,23 @@
 
     header | count of each segment (uint32) | code of the indices | values
 
-A *segment* is a tensor, or the part of one, that a server holds; a server's segments lie one behind the other. One
-whose count is its size is dense: all of its values are there, and none of its indices. The indices of the others are
-coded as distances, a byte each where they are below 255, or as uint32 where that is shorter. Values are float32 or
-float16, in the order of their places. The header says version, kinds and lengths, so that a message that is cut short,
-or of another version, is known before anything is done with it.
+A *segment* is a tensor, or the part of one, that a server holds; a server's segments lie one behind the other. The
+indices are a bit for each place (1 where there is an entry), or distances, a byte each where they are below 255, or
+uint32: what is shortest. With the latter two a segment whose count is its size is dense: all of its values are there,
+and none of its indices. Values are float32 or float16, in the order of their places. Each part is filled up to words of
+four bytes. The header says version, kinds and lengths, so that a message that is cut short, or of another version, is
+known before anything is done with it.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from . import Sparse, SparseError, kernels
+from . import Sparse, SparseError, kernels, marks
+from .rooms import Message
 
 #: Changes whenever two versions would misunderstand each other.
-VERSION = 2
+VERSION = 3
 #: Marks the beginning of a message: b"ESSP".
 MAGIC = int.from_bytes(b"ESSP", "little")
 
@@ -28,16 +30,16 @@ HEADER = np.dtype(
         ("indices", "u1"),  # place in INDEX_CODES
         ("segments", "<u4"),
         ("entries", "<u4"),  # of all segments, dense ones included
-        ("code", "<u4"),  # bytes of the indices' code
-        ("check", "<u4"),  # sum of all bytes behind the header, modulo 2³²
+        ("code", "<u4"),  # bytes of the indices' code, without those that fill its last word
+        ("check", "<u4"),  # sum of all words behind the header, modulo 2³²
     ]
 )
 #: What values are: differences as float32 or float16, or what the weights are from now on.
 KINDS = FLOAT32, FLOAT16, NEW_VALUES = ("float32", "float16", "new values")
 VALUE_TYPES = {FLOAT32: "<f4", FLOAT16: "<f2", NEW_VALUES: "<f4"}
-INDEX_CODES = GAPS, UINT32 = ("gaps", "uint32")
-#: A message in parts, one behind the other (uint8).
-Parts = list[np.ndarray]
+INDEX_CODES = GAPS, UINT32, BITS = ("gaps", "uint32", "bits")
+#: Everything in a message is filled up to so many bytes.
+WORD = 4
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,15 @@ class Codec:
 
         Segments are sent dense where that is shorter.
         """
-        return np.concatenate(self.parts(entries))
+        return self.message(entries).whole()
 
-    def parts(self, entries: Sparse) -> Parts:
-        """The same in parts, one behind the other."""
+    def message(self, entries: Sparse) -> Message:
+        """The same, yet to be written."""
+        counts = np.diff(np.searchsorted(entries[0], self.bounds))
+        if self.crowded(counts):
+            bits = marks.no_marks(int(self.bounds[-1]))
+            marks.mark(bits, entries[0])
+            return self.assemble(counts, BITS, bits.view(np.uint8), entries[1])
         indices, values = self._fill_up(entries)
         edges = np.searchsorted(indices, self.bounds)
         counts = np.diff(edges)
@@ -68,7 +75,7 @@ class Codec:
         code, how = encode_indices(coded)
         return self.assemble(counts, how, code, values)
 
-    def assemble(self, counts: np.ndarray, how: str, code: np.ndarray, values: np.ndarray) -> Parts:
+    def assemble(self, counts: np.ndarray, how: str, code: np.ndarray, values: np.ndarray) -> Message:
         """A message of what has been coded already.
 
         Args:
@@ -77,14 +84,29 @@ class Codec:
             code: of the indices, uint8.
             values: float32.
         """
-        sent = values.astype(VALUE_TYPES[self.kind], copy=False).view(np.uint8)
-        counted = counts.astype("<u4").view(np.uint8)
+        sent = _filled(values.astype(VALUE_TYPES[self.kind], copy=False).view(np.uint8))
+        counted, coded = counts.astype("<u4").view(np.uint8), _filled(code)
+        header = self.header(counts, how, values.size, code.size, check_sum(counted, coded, sent))
+        return Message.of([header, counted, coded, sent])
+
+    def header(self, counts: np.ndarray, how: str, entries: int, code: int, check: int) -> np.ndarray:
+        """The header (uint8) of a message of so many entries, bytes of code, and that check sum; see `assemble`."""
         header = np.zeros((), HEADER)
         header["magic"], header["version"] = MAGIC, VERSION
         header["values"], header["indices"] = KINDS.index(self.kind), INDEX_CODES.index(how)
-        header["segments"], header["entries"], header["code"] = counts.size, values.size, code.size
-        header["check"] = check_sum(counted, code, sent)
-        return [np.frombuffer(header.tobytes(), np.uint8), counted, code, sent]
+        header["segments"], header["entries"], header["code"], header["check"] = counts.size, entries, code, check
+        return np.frombuffer(header.tobytes(), np.uint8)
+
+    def fuller(self, counts: np.ndarray) -> np.ndarray:
+        """Which segments, of so many entries, are no longer when they are dense than with a byte for each place."""
+        return counts * (self._width + 1) >= np.diff(self.bounds) * self._width
+
+    def crowded(self, counts: np.ndarray) -> bool:
+        """Whether a bit for each place takes no more bytes than distances, where they all fit into a byte."""
+        dense = self.fuller(counts)
+        coded = int(counts[~dense].sum())
+        filled = int(np.diff(self.bounds)[dense].sum()) - int(counts[dense].sum())
+        return 0 < 8 * marks.words(int(self.bounds[-1])) <= coded + self._width * filled
 
     def decode(self, message: np.ndarray) -> Sparse:
         """The entries of a message (uint8; zeros behind it are allowed).
@@ -105,31 +127,35 @@ class Codec:
         if header["values"] != KINDS.index(self.kind) or header["indices"] >= len(INDEX_CODES):
             raise SparseError(f"a sparse message with other kinds of values or indices than expected ({self.kind})")
         kind = np.dtype(VALUE_TYPES[self.kind])
-        total = 4 * segments + length + kind.itemsize * entries
+        behind = 4 * segments + -(-length // WORD) * WORD  # where the values begin
+        total = behind + -(-kind.itemsize * entries // WORD) * WORD
         body = message[HEADER.itemsize : HEADER.itemsize + total]
         if body.size < total or message[HEADER.itemsize + total :].any():
             raise SparseError(f"a sparse message of {message.size} bytes where its header says {total} and a header")
         if check_sum(body) != header["check"]:
             raise SparseError("a sparse message has been damaged on its way: its check sum is wrong")
-        counts = body[: 4 * segments].copy().view("<u4").astype(np.int64)
+        counts = body[: 4 * segments].view("<u4").astype(np.int64)
         if (counts > np.diff(self.bounds)).any() or counts.sum() != entries:
             raise SparseError("the counts of a sparse message do not fit its tensors")
-        coded = self._decode_indices(body[4 * segments : 4 * segments + length], counts, int(header["indices"]))
-        indices = self._with_dense(coded, counts)
-        values = body[4 * segments + length :].copy().view(kind).astype(np.float32, copy=False)
+        indices = self._decode_places(body[4 * segments : 4 * segments + length], counts, int(header["indices"]))
+        values = body[behind : behind + kind.itemsize * entries].view(kind).astype(np.float32, copy=False)
         if not np.isfinite(values).all():
             raise SparseError("a sparse message has values that are infinite or not numbers")
         return indices, values
 
     # --- helpers ---------------------------------------------------------------------------------------------------
 
+    @property
+    def _width(self) -> int:
+        """Bytes of a value."""
+        return np.dtype(VALUE_TYPES[self.kind]).itemsize
+
     def _fill_up(self, entries: Sparse) -> Sparse:
         """Zeros for what is missing in segments that are shorter when dense."""
         indices, values = entries
         edges = np.searchsorted(indices, self.bounds)
         counts, sizes = np.diff(edges), np.diff(self.bounds)
-        width = np.dtype(VALUE_TYPES[self.kind]).itemsize
-        fuller = np.flatnonzero((counts < sizes) & (counts * (width + 1) >= sizes * width))
+        fuller = np.flatnonzero((counts < sizes) & self.fuller(counts))
         if not fuller.size:
             return entries
         parts: list[Sparse] = []
@@ -143,6 +169,22 @@ class Codec:
             done = last
         parts.append((indices[done:], values[done:]))
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+    def _decode_places(self, code: np.ndarray, counts: np.ndarray, how: int) -> np.ndarray:
+        """All indices, ascending, checked against the counts."""
+        if INDEX_CODES[how] != BITS:
+            return self._with_dense(self._decode_indices(code, counts, how), counts)
+        size = int(self.bounds[-1])
+        if code.size != 8 * marks.words(size):
+            raise SparseError("the bits of a sparse message are not as many as it has places")
+        bits = np.frombuffer(code.tobytes(), np.uint64).copy()
+        found = np.zeros(counts.size, np.int64)
+        marks.count_marks(bits, self.bounds, found)
+        if (found != counts).any() or int(bits[-1]) >> (1 + (size - 1) % 64):
+            raise SparseError("the indices of a sparse message do not fit its counts")
+        indices = np.empty(int(counts.sum()), np.int64)
+        marks.list_marked(bits, indices)
+        return indices
 
     def _decode_indices(self, code: np.ndarray, counts: np.ndarray, how: int) -> np.ndarray:
         """The coded indices, ascending, checked against the counts."""
@@ -192,5 +234,11 @@ def runs(chosen: np.ndarray) -> list[tuple[int, int]]:
 
 
 def check_sum(*parts: np.ndarray) -> int:
-    """A sum that notices most damage: of all bytes, modulo 2³²."""
-    return sum(int(kernels.byte_sum(part)) for part in parts) & 0xFFFFFFFF
+    """A sum that notices most damage: of all words, modulo 2³²; the parts (uint8) are whole words."""
+    return sum(int(kernels.word_sum(part.view("<u4"))) for part in parts) & 0xFFFFFFFF
+
+
+def _filled(part: np.ndarray) -> np.ndarray:
+    """A part (uint8) with zeros that fill its last word."""
+    missing = -part.size % WORD
+    return np.concatenate([part, np.zeros(missing, np.uint8)]) if missing else part

@@ -11,8 +11,10 @@ from itertools import pairwise
 import numpy as np
 
 from . import Sparse, join, kernels
-from .codec import Codec, Parts
+from .codec import Codec
 from .compressors import as_sent
+from .marks import list_marked
+from .rooms import Message
 from .selection import Selection
 from .tracker import Pending, Tracker
 
@@ -56,9 +58,9 @@ class DifferenceTracker(Tracker):
         for worker in range(len(self._pending)):
             self._look(worker)
 
-    def answer(self, worker: int) -> Parts:
+    def answer(self, worker: int) -> Message:
         """See `Tracker.answer`."""
-        return self.codec.parts(self.difference(worker))
+        return self.codec.message(self.difference(worker))
 
     def difference(self, worker: int) -> Sparse:
         """G ← M − v_k, or its largest values; v_k ← v_k + G as it is sent."""
@@ -108,7 +110,7 @@ class DifferenceTracker(Tracker):
             return join(found)
         self._pending[worker].mark(self._bits)
         indices = np.empty(self._pending[worker].entries, np.int64)
-        indices = indices[: kernels.list_marked(self._bits, indices)]
+        indices = indices[: list_marked(self._bits, indices)]
         found = []
         for (weights, sent), (part, inside, _) in zip(pairs, self.split((indices, indices)), strict=True):
             amounts = np.empty(inside.size, np.float32)

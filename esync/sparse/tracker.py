@@ -14,7 +14,9 @@ from itertools import pairwise
 import numpy as np
 
 from . import Sparse, kernels
-from .codec import Codec, Parts
+from .codec import Codec
+from .marks import mark, no_marks
+from .rooms import Message
 
 
 class Pending:
@@ -47,12 +49,7 @@ class Pending:
         if self.bits is not None and self.bits is not bits:
             np.bitwise_or(bits, self.bits, out=bits)
         for each in self.lists:
-            kernels.mark(bits, each)
-
-
-def no_marks(size: int) -> np.ndarray:
-    """One bit for each of so many places, none of them set."""
-    return np.zeros(-(-size // 64), np.uint64)
+            mark(bits, each)
 
 
 class Tracker(ABC):
@@ -108,5 +105,5 @@ class Tracker(ABC):
             yield part, indices[first:last] - self.offsets[part], values[first:last]
 
     @abstractmethod
-    def answer(self, worker: int) -> Parts:
+    def answer(self, worker: int) -> Message:
         """The message that brings a worker up to date, as far as it goes; of use until the next one is asked for."""

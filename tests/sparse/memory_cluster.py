@@ -10,8 +10,8 @@ from esync.exchange.ledger import Limits
 from esync.exchange.serving import serve
 from esync.exchange.sparse_messages import SparseConversation, answers_new_values
 from esync.exchange.sparse_server import SparseServer
-from esync.sparse import Sparse, kernels
-from esync.sparse.tracker import no_marks
+from esync.sparse import Sparse
+from esync.sparse.marks import list_marked, no_marks
 
 
 class MemoryCluster:
@@ -92,7 +92,7 @@ class MemoryCluster:
             bits = no_marks(server._shard.size)
             server._tracker._pending[worker.rank].mark(bits)
             places = np.empty(server._shard.size, np.int64)
-            pending = places[: kernels.list_marked(bits, places)]
+            pending = places[: list_marked(bits, places)]
             indices, _ = server._shard.give((pending, np.zeros(pending.size, np.float32)))
             flat[indices] = worker.theta[indices]
         return flat

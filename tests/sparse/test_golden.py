@@ -88,7 +88,7 @@ def test_difference_tracking(
     for (worker, step), answer in zip(MESSAGES, answers, strict=True):
         places = np.flatnonzero(step)
         tracker.apply((places, np.float32(step)[places]))
-        assert dense(codec.decode(np.concatenate(tracker.answer(worker)))) == answer
+        assert dense(codec.decode(tracker.answer(worker).whole())) == answer
     assert {worker: values.tolist() for worker, values in sent.items()} == kept
     assert weights.tolist() == [-0.5, 0.875, 0, -0.25]
 
@@ -102,6 +102,6 @@ def test_new_values_are_where_the_differences_of_the_specification_lead() -> Non
     for (worker, step), expected in zip(MESSAGES, after, strict=True):
         places = np.flatnonzero(step)
         tracker.apply((places, np.float32(step)[places]))
-        indices, values = codec.decode(np.concatenate(tracker.answer(worker)))
+        indices, values = codec.decode(tracker.answer(worker).whole())
         theta[worker][indices] = values
         assert theta[worker].tolist() == expected

@@ -170,7 +170,7 @@ def test_new_values_arrive_wherever_something_has_changed(
             places = np.flatnonzero(rng.random(total) < density)
             tracker.apply((places, rng.standard_normal(places.size).astype(np.float32)))
             changed = np.union1d(changed, places)
-        indices, values = codec.decode(np.concatenate(tracker.answer(0)))
+        indices, values = codec.decode(tracker.answer(0).whole())
         assert set(changed) <= set(indices.tolist())
         assert indices.size <= 1.25 * changed.size  # segments that are shorter when they are dense
         theta[indices] = values
