@@ -10,8 +10,9 @@ from hypothesis.extra.numpy import arrays
 
 from esync.sparse import SparseError, bounds_of
 from esync.sparse.changes import ChangeTracker
-from esync.sparse.codec import NEW_VALUES, Codec
+from esync.sparse.codec import BITS, GAPS, HEADER, INDEX_CODES, NEW_VALUES, Codec
 from esync.sparse.compressors import DeepGradientCompression, GradientDropping, SAMomentum
+from esync.sparse.marks import mark, no_marks
 from esync.sparse.selection import Selection, keep_count, top_k, top_k_of_difference
 from esync.sparse.sizes import classes, pieces
 
@@ -83,6 +84,22 @@ def test_a_changed_byte_is_noticed_or_harmless(place: int, change: int, seed: in
         codec.decode(damaged)
     with pytest.raises(SparseError):
         codec.decode(message[: place % message.size])
+
+
+def test_places_are_bits_where_that_is_shorter_and_such_bits_are_checked() -> None:
+    codec = Codec(bounds_of([1000]))
+    few, many = np.arange(0, 1000, 10), np.arange(0, 1000, 5)
+    kinds = [codec.encode((each, np.ones(each.size, np.float32)))[:24].view(HEADER)["indices"][0] for each in (few, many)]
+    assert [INDEX_CODES[kind] for kind in kinds] == [GAPS, BITS]
+    for place in (999, 1000):  # the last one, and one behind it
+        bits = no_marks(1000)
+        mark(bits, np.append(many[:-1], place))
+        message = codec.assemble(np.array([200]), BITS, bits.view(np.uint8), np.ones(200, np.float32)).whole()
+        if place < 1000:
+            assert codec.decode(message)[0].tolist() == [*many[:-1], place]
+        else:
+            with pytest.raises(SparseError):
+                codec.decode(message)
 
 
 @quick
