@@ -89,7 +89,9 @@ def test_a_changed_byte_is_noticed_or_harmless(place: int, change: int, seed: in
 def test_places_are_bits_where_that_is_shorter_and_such_bits_are_checked() -> None:
     codec = Codec(bounds_of([1000]))
     few, many = np.arange(0, 1000, 10), np.arange(0, 1000, 5)
-    kinds = [codec.encode((each, np.ones(each.size, np.float32)))[:24].view(HEADER)["indices"][0] for each in (few, many)]
+    kinds = [
+        codec.encode((each, np.ones(each.size, np.float32)))[:24].view(HEADER)["indices"][0] for each in (few, many)
+    ]
     assert [INDEX_CODES[kind] for kind in kinds] == [GAPS, BITS]
     for place in (999, 1000):  # the last one, and one behind it
         bits = no_marks(1000)
