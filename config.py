@@ -6,7 +6,7 @@ carries it under the project's own name.)
 """
 
 # --- training -------------------------------------------------------------------------------------------------
-MODE = "esync"  # esync, sync, async, sync-switch, local-sgd, diloco, local, dgs, gd-async, dgc-async
+MODE = "esync"  # esync, sync, async, sync-switch, ssp, local-sgd, diloco, dylu, local, dgs, gd-async, dgc-async
 NETWORK = "resnet18-v1"
 DATASET = "fashion-mnist"
 BATCH_SIZE = 64  # samples of one iteration on one device
@@ -27,6 +27,8 @@ OUTER_MOMENTUM = 0.0  # Nesterov's, on the mean update; 0: none
 RUN_AHEAD = 1000  # local iterations that a worker may do while an exchange is under way, with --overlap
 OVERLAP_STATISTICS_KEPT = 0.9  # share of batch norm's statistics that an iteration keeps: Gluon's own momentum
 LOCAL_ITERATIONS = 10  # modes local-sgd and diloco: of every worker in every round
+DYLU_LOCAL_ITERATIONS = 50  # mode dylu: of the fastest worker between two exchanges
+STALENESS = 3  # mode ssp: iterations that a worker may be ahead of the slowest
 DILOCO_GLOBAL_LR = 0.7  # as its authors found best, as the next one
 DILOCO_OUTER_MOMENTUM = 0.9
 

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from . import __version__, config
-from .arguments import MEANS, switch_schedule, watching
+from .arguments import MEANS, UPDATES, switch_schedule, watching
 from .environment import state_server_address
 from .errors import ExpectedError
 
@@ -47,7 +47,21 @@ def choose_device(options: argparse.Namespace) -> tuple[Any, str]:
 
 def choose_algorithm(options: argparse.Namespace) -> "Algorithm":
     """The algorithm that the flags describe."""
-    from .algorithms import ASGD, DCASGD, DGS, SSGD, DGCAsync, DiLoCo, ESync, GDAsync, Local, LocalSGD, SyncSwitch
+    from .algorithms import (
+        ASGD,
+        DCASGD,
+        DGS,
+        SSGD,
+        SSP,
+        DGCAsync,
+        DiLoCo,
+        DyLU,
+        ESync,
+        GDAsync,
+        Local,
+        LocalSGD,
+        SyncSwitch,
+    )
 
     run_ahead = options.run_ahead if options.overlap else 0
     if options.mode == "esync":
@@ -68,6 +82,10 @@ def choose_algorithm(options: argparse.Namespace) -> "Algorithm":
         kind = DiLoCo if options.mode == "diloco" else LocalSGD
         means = options.outer_momentum, options.weighting, options.compression
         return kind(options.local_iterations, options.global_lr, *means, run_ahead)
+    if options.mode == "dylu":
+        return DyLU(options.local_iterations, options.global_lr, options.outer_momentum)
+    if options.mode == "ssp":
+        return SSP(options.staleness)
     if options.mode == "sync-switch":
         return SyncSwitch(
             switch_schedule(options),
@@ -161,7 +179,7 @@ def make_trainer(
         known = ", ".join(sorted(mx.optimizer.Optimizer.opt_registry))
         raise ExpectedError(f"--optimizer {options.optimizer!r} is not known to Gluon; known: {known}")
     settings = {
-        "learning_rate": options.local_lr if options.mode in MEANS else options.learning_rate,
+        "learning_rate": options.local_lr if options.mode in UPDATES else options.learning_rate,
         "wd": options.weight_decay,
         # The learning rates of the command line multiply the sum over the batch: undo the division in `step`.
         "rescale_grad": options.batch_size,
@@ -232,8 +250,8 @@ def run_facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]
         "rank": trainer.rank,
         "workers": trainer.workers,
         "mode": trainer.algorithm.name,
-        "learning_rate": options.local_lr if options.mode in MEANS else options.learning_rate,
-        "global_lr": options.global_lr if options.mode in MEANS else None,
+        "learning_rate": options.local_lr if options.mode in UPDATES else options.learning_rate,
+        "global_lr": options.global_lr if options.mode in UPDATES else None,
         "slowest_iterations": options.slowest_iterations if options.mode == "esync" else None,
         "query_mode": options.query_mode if options.mode == "esync" else None,
         "collective": options.collective if options.mode != "local" else None,

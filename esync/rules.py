@@ -25,18 +25,22 @@ class Step:
         momentum: of the velocity that the server keeps; 0 keeps none.
         weight_decay: adds `weight_decay · weights` to the gradient.
         sent: the weights that this worker was sent last; only rules that compensate delay look at it.
+        turn: commits that have gone into the weights before this one.
+        workers: slots of workers.
     """
 
     learning_rate: float
     momentum: float = 0.0
     weight_decay: float = 0.0
     sent: Array = None
+    turn: int = 0
+    workers: int = 1
 
     @classmethod
-    def of(cls, message: Any, sent: Array = None) -> "Step":
+    def of(cls, message: Any, sent: Array = None, turn: int = 0, workers: int = 1) -> "Step":
         """As a commit (wire.MESSAGE) says them."""
         rate, momentum = float(message["learning_rate"]), float(message["momentum"])
-        return cls(rate, momentum, float(message["weight_decay"]), sent)
+        return cls(rate, momentum, float(message["weight_decay"]), sent, turn, workers)
 
 
 Rule = Callable[[Array, Array, Any, Step], tuple[Array, Any]]
@@ -86,6 +90,24 @@ def outer_nesterov(weights: Array, update: Array, velocity: Array | None, step: 
     return weights + step.learning_rate * (update + step.momentum * velocity), velocity
 
 
+def delayed_nesterov(weights: Array, update: Array, state: Any, step: Step) -> tuple[Array, Any]:
+    """Of asynchronous local SGD (arXiv 2401.09135, section 5, with c = 0): momentum once for so many updates.
+
+    Each of n workers' updates counts at once, w ← w + ε·Δ/n. Every n-th time the momentum is renewed by the mean of the
+    last n, v ← momentum·v + Σ Δ/n, and added, w ← w + ε·momentum·v: updates that are stale to different degrees do not
+    each accelerate it. The state is (v, Σ Δ).
+    """
+    velocity, gathered = state if state is not None else (None, None)
+    count = step.workers
+    gathered = 1 * update if gathered is None else gathered + update
+    change = update / count
+    if (step.turn + 1) % count == 0:
+        mean, gathered = gathered / count, None
+        velocity = mean if velocity is None else step.momentum * velocity + mean
+        change = change + step.momentum * velocity
+    return weights + step.learning_rate * change, (velocity, gathered)
+
+
 def replace_by_mean(weights: Array, mean: Array, state: None, step: Step) -> tuple[Array, None]:
     """Batch-norm statistics: the mean over the workers as it is, whatever the learning rate."""
     return 1 * mean, state  # a copy, made by arithmetic
@@ -119,7 +141,7 @@ class DelayCompensatedSGD:
 
 
 #: How many vectors a rule may remember, each as long as the weights; 0 where it is not named here.
-STATE_VECTORS = {"sgd": 1, "momentum_sgd": 1, "outer_nesterov": 1, "delay_compensated_sgd": 2}
+STATE_VECTORS = {"sgd": 1, "momentum_sgd": 1, "outer_nesterov": 1, "delayed_nesterov": 2, "delay_compensated_sgd": 2}
 
 
 def take_apart(state: Any) -> list[Array | None]:
@@ -140,6 +162,7 @@ RULES: dict[str, Callable[..., Rule]] = {
     "momentum_sgd": lambda: momentum_sgd,
     "add_mean_update": lambda: add_mean_update,
     "outer_nesterov": lambda: outer_nesterov,
+    "delayed_nesterov": lambda: delayed_nesterov,
     "delay_compensated_sgd": DelayCompensatedSGD,
 }
 

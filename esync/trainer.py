@@ -31,11 +31,11 @@ class Trainer(Standing, GluonTrainer):
     workers is taken here; `kvstore`, `compression_params` and `update_on_kvstore` stay as they are, None, because the
     exchange is this project's own; and weights begin as rank 0's on all workers.
 
-    Where the optimizer runs depends on the algorithm. "esync", "local-sgd", "diloco" and "local" take any Gluon
-    optimizer, run it on the worker and keep its state across exchanges. "gd-async", "dgc-async" and "dgs" take "sgd"
-    with the same options, and do its step on the worker, sparsely. "sync", "async" and "dcasgd" send gradients to
-    servers that do SGD: they take the optimizer "sgd" with learning_rate, momentum, wd and lr_scheduler, all of them
-    carried along with every gradient, so that set_learning_rate and schedules reach the server.
+    Where the optimizer runs depends on the algorithm. "esync", "local-sgd", "diloco", "dylu" and "local" take any
+    Gluon optimizer, run it on the worker and keep its state across exchanges. "gd-async", "dgc-async" and "dgs" take
+    "sgd" with the same options, and do its step on the worker, sparsely. "sync", "async", "ssp" and "dcasgd" send
+    gradients to servers that do SGD: they take the optimizer "sgd" with learning_rate, momentum, wd and lr_scheduler,
+    all of them carried along with every gradient, so that set_learning_rate and schedules reach the server.
 
     Args:
         params: net.collect_params(), or a dict or list of parameters, on one device.

@@ -88,6 +88,7 @@ class Sent:
     learning_rate: float
     momentum: float
     weight_decay: float
+    pace: float = 0.0
 
 
 class ScriptedExchange(Exchange):
@@ -104,6 +105,7 @@ class ScriptedExchange(Exchange):
         self.log: list[Any] = []
         self.sent: list[Sent] = []
         self.rounds = 0
+        self.fastest = 0.0
         self.members: tuple[int, ...] = ()
         self.beginning: Sequence[float] = [1.0, 2.0]
 
@@ -129,13 +131,16 @@ class ScriptedExchange(Exchange):
                 payload.learning_rate,
                 payload.momentum,
                 payload.weight_decay,
+                payload.pace,
             )
         )
         self.log.append("exchange")
         weights, finished, used = self.answers.pop(0)
         model.write(False, 0, np.float32(weights))
         self.rounds += used
-        return Completed(Result(self.rounds, 0, 0, 0.5, 0.1, finished, used, members=self.members))
+        return Completed(
+            Result(self.rounds, 0, 0, 0.5, 0.1, finished, used, members=self.members, fastest=self.fastest)
+        )
 
     def stop(self) -> None:
         self.log.append("stop")

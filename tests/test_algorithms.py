@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from esync import config
-from esync.algorithms import ALGORITHMS, ASGD, DCASGD, SSGD, DiLoCo, ESync, Hyper, Local, LocalSGD, make
+from esync.algorithms import ALGORITHMS, ASGD, DCASGD, SSGD, SSP, DiLoCo, DyLU, ESync, Hyper, Local, LocalSGD, make
 from esync.exchange import Result, Service
 from esync.exchange.ledger import Limits
 
@@ -71,6 +71,8 @@ def test_algorithms_and_protocol_need_no_mxnet():
         ),
         (ESync(local_iterations=1), Service("add_mean_update", synchronous=True)),
         (LocalSGD(), Service("add_mean_update", synchronous=True)),
+        (SSP(2), Service("sgd", synchronous=False, staleness=2)),
+        (DyLU(), Service("delayed_nesterov", synchronous=False)),
         (DiLoCo(weighting="samples"), Service("outer_nesterov", synchronous=True, weighting="samples")),
     ],
 )
@@ -136,6 +138,31 @@ def test_stop_abort_and_close_are_passed_on(kind):
     algorithm.close()
     assert world.made.log[:3] == ["stop", ("abort", "the loss is NaN"), "close"]
     assert world.made.log[3:] == (["no more questions"] if kind is ESync else [])
+
+
+# --- DyLU and SSP ---------------------------------------------------------------------------------------------------
+
+
+def test_dylu_does_as_many_iterations_as_its_speed_allows_and_says_how_fast_it_is():
+    world, algorithm = World(answers=[([3, 4], False, True), ([5, 6], False, True)]), DyLU(5)
+    world.start(algorithm)
+    world.made.fastest = 1.0  # this device takes 2 s
+    exchanged = []
+    for _ in range(3):
+        world.step(algorithm, [1, 0])
+        exchanged.append(algorithm.exchanged)
+    assert exchanged == [True, False, True]
+    assert [sent.values for sent in world.made.sent] == [[1.0, 0.0], [2.0, 0.0]]
+    assert [sent.samples for sent in world.made.sent] == [4, 8]
+    assert {(sent.learning_rate, sent.momentum, sent.pace) for sent in world.made.sent} == {
+        (config.DILOCO_GLOBAL_LR, config.DILOCO_OUTER_MOMENTUM, 2.0)
+    }
+    assert world.made.sent[0].statistics is None
+
+
+def test_a_negative_staleness_is_refused():
+    with pytest.raises(ValueError, match="staleness is -1"):
+        SSP(-1)
 
 
 # --- local SGD and DiLoCo -------------------------------------------------------------------------------------------

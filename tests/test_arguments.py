@@ -175,26 +175,27 @@ def test_a_bad_value_is_named_with_what_was_expected(capsys, arguments, said):
 
 #: flag with a value, the modes where it makes sense
 OF_SOME_MODES = [
-    (["--learning-rate", "0.1"], {"sync", "async", "local", "dgs", "dgc-async", "gd-async"}),
-    (["--momentum", "0.1"], {"esync", "diloco", "sync", "async", "local", "dgs", "dgc-async"}),
+    (["--learning-rate", "0.1"], {"sync", "async", "ssp", "local", "dgs", "dgc-async", "gd-async"}),
+    (["--momentum", "0.1"], {"esync", "diloco", "dylu", "ssp", "sync", "async", "local", "dgs", "dgc-async"}),
+    (["--staleness", "2"], {"ssp"}),
     (["--weighting", "normalized"], {"esync", "diloco"}),
-    (["--outer-momentum", "0.5"], {"esync", "diloco"}),
+    (["--outer-momentum", "0.5"], {"esync", "diloco", "dylu"}),
     (["--overlap"], {"esync", "diloco"}),
     (["--sparse-ratio", "0.1"], {"dgs", "dgc-async", "gd-async"}),
     (["--secondary-ratio", "0.1"], {"dgs", "dgc-async", "gd-async"}),
     (["--sparse-values", "float16"], {"dgs", "dgc-async", "gd-async"}),
     (["--dgc-clip", "1"], {"dgc-async"}),
     (["--dgc-warm-up", "100"], {"dgc-async"}),
-    (["--checkpoint-dir", "x"], {"esync", "diloco", "sync", "async", "local"}),
-    (["--local-lr", "0.1"], {"esync", "diloco"}),
-    (["--global-lr", "0.1"], {"esync", "diloco"}),
+    (["--checkpoint-dir", "x"], {"esync", "diloco", "dylu", "ssp", "sync", "async", "local"}),
+    (["--local-lr", "0.1"], {"esync", "diloco", "dylu"}),
+    (["--global-lr", "0.1"], {"esync", "diloco", "dylu"}),
     (["--compression", "fp16"], {"esync", "diloco", "sync"}),
     (["--use-dcasgd", "1"], {"async"}),
     (["--dcasgd-lambda", "0.1"], {"async"}),
     (["--dcasgd-adaptive"], {"async"}),
     (["--state-server-ip", "x"], {"esync"}),
     (["--state-server-port", "1"], {"esync"}),
-    (["--local-iterations", "2"], {"esync", "diloco"}),
+    (["--local-iterations", "2"], {"esync", "diloco", "dylu"}),
     (["--epsilon", "auto"], {"esync"}),
     (["--slowest-iterations", "2"], {"esync"}),
     (["--query-mode", "delayed-ack"], {"esync"}),
@@ -202,7 +203,9 @@ OF_SOME_MODES = [
 
 
 @pytest.mark.parametrize(("arguments", "modes"), OF_SOME_MODES)
-@pytest.mark.parametrize("mode", ["esync", "diloco", "sync", "async", "local", "dgs", "dgc-async", "gd-async"])
+@pytest.mark.parametrize(
+    "mode", ["esync", "diloco", "dylu", "ssp", "sync", "async", "local", "dgs", "dgc-async", "gd-async"]
+)
 def test_a_flag_that_makes_no_sense_with_the_mode_is_an_error(capsys, arguments, modes, mode):
     more = ["--use-dcasgd", "1"] if "dcasgd" in arguments[0] and mode == "async" else []
     if mode in modes:

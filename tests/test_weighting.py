@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esync.rules import Step, add_mean_update, outer_nesterov
+from esync.rules import Step, add_mean_update, delayed_nesterov, outer_nesterov
 from esync.weighting import WEIGHTINGS, check, divisor, factor, of_statistics
 
 from .exchange.memory_servers import MemoryServers
@@ -110,3 +110,16 @@ def test_momentum_reaches_the_weights_and_never_the_statistics():
             cluster.send(rank, sequence, np.float32([1.0]), stats, momentum=0.5, learning_rate=1.0)
     assert cluster.weights().tolist() == [1.5 + 1 + 0.5 * 1.5]
     assert cluster.statistics().tolist() == [4.5]
+
+
+def test_delayed_nesterov_by_hand():
+    weights, state = np.float32([0.0]), None
+    moved = []
+    for turn, update in enumerate([4.0, 8.0, 2.0, 6.0]):
+        step = Step(learning_rate=0.5, momentum=0.5, turn=turn, workers=2)
+        weights, state = delayed_nesterov(weights, np.float32([update]), state, step)
+        moved.append(float(weights[0]))
+    first = 0.5 * (4 / 2)
+    second = first + 0.5 * (8 / 2 + 0.5 * 6)  # v = (4 + 8)/2
+    third = second + 0.5 * (2 / 2)  # no momentum in between
+    assert moved == [first, second, third, third + 0.5 * (6 / 2 + 0.5 * (0.5 * 6 + 4))]

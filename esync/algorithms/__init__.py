@@ -8,11 +8,13 @@ from .dcasgd import DCASGD
 from .dgc_async import DGCAsync
 from .dgs import DGS
 from .diloco import DiLoCo
+from .dylu import DyLU
 from .esync import ESync
 from .gd_async import GDAsync
 from .local import Local
 from .local_sgd import LocalSGD
 from .ssgd import SSGD
+from .ssp import SSP
 from .switch_schedule import Schedule
 from .sync_switch import SyncSwitch
 
@@ -22,9 +24,11 @@ __all__ = [
     "DCASGD",
     "DGS",
     "SSGD",
+    "SSP",
     "Algorithm",
     "DGCAsync",
     "DiLoCo",
+    "DyLU",
     "ESync",
     "GDAsync",
     "Hyper",
@@ -40,7 +44,8 @@ __all__ = [
 
 #: Name → makes the algorithm with its default options.
 ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
-    each.name: each for each in (ESync, LocalSGD, DiLoCo, SSGD, ASGD, DCASGD, SyncSwitch, GDAsync, DGCAsync, DGS, Local)
+    each.name: each
+    for each in (ESync, LocalSGD, DiLoCo, DyLU, SSGD, ASGD, SSP, DCASGD, SyncSwitch, GDAsync, DGCAsync, DGS, Local)
 }
 
 

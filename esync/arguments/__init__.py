@@ -26,7 +26,7 @@ from . import (
     training,
 )
 from .coordination import FOR_THE_STATE_SERVER
-from .modes import MEANS, MODES, NETWORKS, SPARSE, Group
+from .modes import MEANS, MODES, NETWORKS, SPARSE, UPDATES, Group
 from .stragglers import watching
 from .switching import switch_schedule
 from .values import count
@@ -38,6 +38,7 @@ __all__ = [
     "MODES_OF",
     "NETWORKS",
     "SPARSE",
+    "UPDATES",
     "build_parser",
     "count",
     "given",

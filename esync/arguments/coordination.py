@@ -4,13 +4,13 @@ import argparse
 from collections.abc import Mapping
 
 from .. import config
-from .modes import MEANS
+from .modes import UPDATES
 from .values import count, epsilon, job, port
 
 MODES_OF: Mapping[str, tuple[str, ...]] = {
     "state_server_ip": ("esync", "sync-switch"),
     "state_server_port": ("esync", "sync-switch"),
-    "local_iterations": MEANS,
+    "local_iterations": UPDATES,
     "epsilon": ("esync",),
     "slowest_iterations": ("esync",),
     "query_mode": ("esync",),
@@ -61,7 +61,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--local-iterations",
         type=count,
         help="that many in every round, without a state server "
-        f"(default of modes local-sgd and diloco: {config.LOCAL_ITERATIONS})",
+        f"(default of modes local-sgd and diloco: {config.LOCAL_ITERATIONS}; of mode dylu, whose fastest worker does "
+        f"them: {config.DYLU_LOCAL_ITERATIONS})",
     )
 
 

@@ -1,21 +1,27 @@
-"""Flags of the mean of the workers' model updates: how much each counts in it, and the outer optimizer's momentum."""
+"""Flags of the servers' part: how much each worker counts in a mean, the outer optimizer's momentum, staleness."""
 
 import argparse
 import math
 from collections.abc import Mapping
 
 from .. import config
-from .modes import MEANS
-from .values import number
+from .modes import MEANS, UPDATES
+from .values import index, number
 
 MODES_OF: Mapping[str, tuple[str, ...]] = {
     "weighting": MEANS,
-    "outer_momentum": MEANS,
+    "outer_momentum": UPDATES,
+    "staleness": ("ssp",),
 }
 
 #: Mode → flag → its default there, where it is another one than elsewhere.
 DEFAULTS: Mapping[str, Mapping[str, float | int]] = {
     "local-sgd": {"local_iterations": config.LOCAL_ITERATIONS},
+    "dylu": {
+        "local_iterations": config.DYLU_LOCAL_ITERATIONS,
+        "global_lr": config.DILOCO_GLOBAL_LR,
+        "outer_momentum": config.DILOCO_OUTER_MOMENTUM,
+    },
     "diloco": {
         "local_iterations": config.LOCAL_ITERATIONS,
         "global_lr": config.DILOCO_GLOBAL_LR,
@@ -26,7 +32,7 @@ DEFAULTS: Mapping[str, Mapping[str, float | int]] = {
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
-    means = parser.add_argument_group(f"mean of the model updates (modes {', '.join(MEANS)})")
+    means = parser.add_argument_group(f"what the servers do (modes {', '.join(UPDATES)}, ssp)")
     add = means.add_argument
     add(
         "--weighting",
@@ -39,8 +45,15 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--outer-momentum",
         type=number(float, 0, "a number of 0 or more, below 1", most=math.nextafter(1, 0)),
         default=config.OUTER_MOMENTUM,
-        help=f"of Nesterov's momentum on the mean update (default: {config.OUTER_MOMENTUM}; mode diloco: "
+        help=f"of Nesterov's momentum on the mean update (default: {config.OUTER_MOMENTUM}; modes diloco and dylu: "
         f"{config.DILOCO_OUTER_MOMENTUM})",
+    )
+
+    add(
+        "--staleness",
+        type=index,
+        default=config.STALENESS,
+        help="mode ssp: iterations that a worker may be ahead of the slowest (default: %(default)s)",
     )
 
 

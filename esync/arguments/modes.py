@@ -23,7 +23,9 @@ NETWORKS = (
 SPARSE = ("gd-async", "dgc-async", "dgs")
 #: Modes whose workers exchange model updates, of which the mean is taken.
 MEANS = ("esync", "local-sgd", "diloco")
-MODES = (*MEANS, "sync", "async", "sync-switch", "local", *SPARSE)
+#: Modes whose workers send model updates.
+UPDATES = (*MEANS, "dylu")
+MODES = (*UPDATES, "sync", "async", "ssp", "sync-switch", "local", *SPARSE)
 DENSE = tuple(mode for mode in MODES if mode not in SPARSE)
 
 

@@ -4,14 +4,14 @@ import argparse
 from collections.abc import Mapping
 
 from .. import config
-from .modes import MEANS, MODES, NETWORKS, SPARSE
+from .modes import MODES, NETWORKS, UPDATES
 from .values import accuracy, count, index, not_negative, positive
 
 MODES_OF: Mapping[str, tuple[str, ...]] = {
     "momentum": tuple(mode for mode in MODES if mode != "gd-async"),
-    "learning_rate": ("sync", "async", "sync-switch", "local", *SPARSE),
-    "local_lr": MEANS,
-    "global_lr": MEANS,
+    "learning_rate": tuple(mode for mode in MODES if mode not in UPDATES),
+    "local_lr": UPDATES,
+    "global_lr": UPDATES,
 }
 
 
@@ -50,7 +50,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--learning-rate",
         type=positive,
         default=config.LEARNING_RATE,
-        help=f"all modes but {', '.join(MEANS)}; sync-switch takes it times the number of workers while it is "
+        help=f"all modes but {', '.join(UPDATES)}; sync-switch takes it times the number of workers while it is "
         "synchronous (default: %(default)s)",
     )
     add(
@@ -58,14 +58,14 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--local-lr",
         type=positive,
         default=config.LEARNING_RATE_LOCAL,
-        help=f"modes {', '.join(MEANS)}: of the local optimizer (default: %(default)s)",
+        help=f"modes {', '.join(UPDATES)}: of the local optimizer (default: %(default)s)",
     )
     add(
         "-gl",
         "--global-lr",
         type=positive,
         default=config.LEARNING_RATE_GLOBAL,
-        help=f"the same modes: scales the mean model update (default: %(default)s; mode diloco: "
+        help=f"the same modes: scales the mean model update (default: %(default)s; modes diloco and dylu: "
         f"{config.DILOCO_GLOBAL_LR})",
     )
 

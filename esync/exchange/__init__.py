@@ -6,6 +6,7 @@ network. What is exchanged is two flat float32 vectors, the weights (or gradient
 sides see them piece by piece, so that no second copy of a model is needed.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -60,6 +61,8 @@ class Service:
         weighting: how much each worker counts in a mean, see `weighting`.
         compression: of the weights' messages, as `compression.Compression` writes it; synchronous services only.
         tensors: sizes of the tensors that the weights consist of, where compression is told of them.
+        staleness: exchanges that a worker may be ahead of the slowest; its answer waits where it is more. For services
+            that are not synchronous.
         overlap: this worker goes on while an exchange is under way: the handles' `done` never waits, and is True when
             all has arrived.
     """
@@ -72,6 +75,7 @@ class Service:
     weighting: str = config.WEIGHTING
     compression: str = NONE
     tensors: list[int] = field(default_factory=list)
+    staleness: float = math.inf
     overlap: bool = False
 
 
@@ -90,6 +94,7 @@ class Payload:
         aside: it is not used, only acknowledged, because its worker is apart (see `Result.apart`).
         apart: of the leader: the ranks that rounds are not to wait for from the end of this one on; None: as before.
         step: what is to be subtracted from the weights, where the service is sparse.
+        pace: seconds of an iteration on this worker, where the others want to know; 0: they do not.
     """
 
     values: Source | None
@@ -103,6 +108,7 @@ class Payload:
     switch: bool | None = None
     aside: bool = False
     apart: Sequence[int] | None = None
+    pace: float = 0.0
 
     @property
     def terms(self) -> dict[str, Any]:
@@ -116,6 +122,7 @@ class Payload:
             "use": wire.ASIDE if self.aside else uses[self.together],
             "switch": uses[self.switch],
             "text": wire.encode_ranks(self.apart),
+            "pace": self.pace,
         }
 
 
@@ -137,6 +144,7 @@ class Result:
         step: times that the weights had changed by then: once per round, or once per payload used at once.
         synchronous: whether the next payloads should be used together; None where that never changes.
         apart: ranks that are there, but that rounds do not wait for (on some server at least).
+        fastest: seconds of an iteration on the fastest worker that has said so; 0: none has.
     """
 
     round: int
@@ -151,6 +159,7 @@ class Result:
     step: int = 0
     synchronous: bool | None = None
     apart: tuple[int, ...] = ()
+    fastest: float = 0.0
 
     @property
     def books(self) -> Books:

@@ -71,6 +71,7 @@ class Greeting:
         private: whether every worker gets an answer of its own.
         sparse: whether messages are sparse both ways.
         weighting: how much each worker counts in a mean.
+        staleness: exchanges that a worker may be ahead of the slowest.
         compression: of the weights' messages.
         tensors: sizes of the tensors that the weights consist of, where the server has to know.
         limits: what ends the run.
@@ -94,6 +95,7 @@ class Greeting:
     private: bool
     sparse: bool = False
     weighting: str = config.WEIGHTING
+    staleness: float = math.inf
     compression: str = NONE
     tensors: list[int] = field(default_factory=list)
     limits: Limits = field(default_factory=Limits)
@@ -115,6 +117,7 @@ class Greeting:
             private=service.private,
             sparse=service.sparse,
             weighting=service.weighting,
+            staleness=service.staleness,
             compression=service.compression,
             tensors=service.tensors,
             **fields,

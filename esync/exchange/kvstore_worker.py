@@ -204,6 +204,7 @@ class KVStoreExchange(Exchange):
             members=tuple(np.flatnonzero(status["member"]).tolist()),
             step=int(status["step"]),
             synchronous=bool(status["synchronous"]),
+            fastest=float(status["fastest"]),
             apart=tuple(np.flatnonzero(apart).tolist()),
         )
 

@@ -52,6 +52,9 @@ class Ledger:
         resume_at: the round of the checkpoint that the run goes on from; −1: from the beginning.
         stop_at: the run is over when `round` reaches it; None while that is not known.
         failure: why the run was aborted, "" while it was not.
+        staleness: commits that a worker may be ahead of the slowest member (stale synchronous parallel): one that was
+            applied at once is acknowledged when its worker may go on.
+        released: commits whose acknowledgement has had to wait for that.
     """
 
     slots: int
@@ -64,6 +67,8 @@ class Ledger:
     resume_at: int = -1
     stop_at: int | None = None
     failure: str = ""
+    staleness: float = math.inf
+    released: int = 0
 
     def __post_init__(self) -> None:
         if self.limits.rounds < math.inf:
@@ -77,7 +82,10 @@ class Ledger:
         self.used = np.zeros(self.slots, bool)
         self.wait = np.zeros(self.slots)
         self.answer = np.zeros(self.slots, np.int64)
+        self.pace = np.zeros(self.slots)  # seconds of an iteration, where a worker says it
         self.pending: dict[int, Pending] = {}
+        self._held: set[int] = set()  # ranks whose pending commit is applied already
+        self._now = 0.0
         self._together = 0  # rounds in which the members' commits were used together
         self._at_once = 0  # commits that were applied each at once
         self._started: float | None = None
@@ -105,12 +113,21 @@ class Ledger:
         return self.member & ~self.apart
 
     @property
+    def fastest(self) -> float:
+        """Seconds of an iteration on the fastest member; 0 where none has told."""
+        told = self.pace[self.member & (self.pace > 0)]
+        return float(told.min()) if told.size else 0.0
+
+    @property
     def deserted(self) -> bool:
         """Whether every worker that was ever there has left."""
         return bool(self._left) and not self.member.any()
 
     def join(self, rank: int, nonce: int, now: float) -> None:
         """A worker takes its slot, or takes over the one of a dead worker; what that one has committed counts."""
+        self._now = now
+        if rank in self._held:
+            self._let_go(rank, now)
         self.arrivals[rank] += self.nonce[rank] != nonce
         self.nonce[rank] = nonce
         self.member[rank] = True
@@ -136,10 +153,12 @@ class Ledger:
         """A worker is done; the others' rounds no longer wait for it."""
         self.member[rank] = False
         self._left.add(rank)
+        self._release(self._now)
 
     def drop(self, rank: int) -> None:
         """A worker is gone without a goodbye; the others' rounds no longer wait for it, but it may come back."""
         self.member[rank] = False
+        self._release(self._now)
 
     def commit(self, message: Any, now: float) -> list[int]:
         """Note a commit whose payload is complete.
@@ -151,8 +170,10 @@ class Ledger:
         """
         rank = int(message["rank"])
         self.pending[rank] = Pending(message, now)
+        self.pace[rank], self._now = message["pace"], now
         if self.finished or message["use"] == wire.ASIDE:
             self._acknowledge([rank], now, used=False)
+            self._release(now)
             return []
         return self.due() if self.together(message) else [rank]
 
@@ -190,8 +211,13 @@ class Ledger:
         for message in messages:
             if message["rank"] == leader:
                 self._follow(message)
-        self._acknowledge(ranks, now, used=True)
+        if self.staleness < math.inf and not self.together(messages[0]):
+            self._held.update(ranks)
+            self._pass(now)
+        else:
+            self._acknowledge(ranks, now, used=True)
         self._check_limits()
+        self._release(now)
 
     def count(self, samples: int, now: float) -> None:
         """A round of a run on one device is done; after the end of the run it does not count."""
@@ -210,7 +236,7 @@ class Ledger:
         """The record that the workers pull (wire.status_type)."""
         record = np.zeros((), wire.status_type(self.slots))
         record["round"], record["version"], record["samples"] = self.round, self.version, self.samples
-        record["step"], record["elapsed"] = self.step, self._elapsed
+        record["step"], record["elapsed"], record["fastest"] = self.step, self._elapsed, self.fastest
         record["job"], record["resume_at"] = self.job, self.resume_at
         record["stop_at"] = -1 if self.stop_at is None else self.stop_at
         record["aborted"] = bool(self.failure)
@@ -242,8 +268,31 @@ class Ledger:
             self.acknowledged[rank] = int(done.message["sequence"])
             self.wait[rank] = last - done.arrived
             self.used[rank] = used
+        self._pass(now)
+
+    def _pass(self, now: float) -> None:
         if self._started is not None:
             self._elapsed = now - self._started
+
+    def _release(self, now: float) -> None:
+        """Let those go on who are not too far ahead of the slowest member, or all of them when the run is over."""
+        if not self._held:
+            return
+        slowest = min((self._commits_of(rank) for rank in np.flatnonzero(self.member).tolist()), default=math.inf)
+        for rank in sorted(self._held):
+            if self.finished or self._commits_of(rank) - slowest <= self.staleness:
+                self._let_go(rank, now)
+
+    def _let_go(self, rank: int, now: float) -> None:
+        self._held.discard(rank)
+        waited = now - self.pending[rank].arrived
+        self._acknowledge([rank], now, used=True)
+        self.wait[rank] = waited
+        self.released += waited > 0
+
+    def _commits_of(self, rank: int) -> int:
+        """Of this slot, so far; those that have been applied."""
+        return int(self.pending[rank].message["sequence"]) if rank in self._held else int(self.acknowledged[rank])
 
     def _check_limits(self) -> None:
         if self.samples >= self.limits.samples or self._elapsed >= self.limits.seconds:

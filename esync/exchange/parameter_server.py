@@ -270,7 +270,7 @@ class ParameterServer:
         for index, value in values.items():
             shelf = self._shelves[index]
             sent = self.memory.work_on(shelf.replies[ranks[0]][wire.HEADER_ELEMENTS :]) if self._private else None
-            step = Step.of(message, sent)
+            step = Step.of(message, sent, self.ledger.version, self.ledger.slots)
             rule = replace_by_mean if self.layout.buckets[index].statistics else self._rule
             weights, shelf.state = rule(shelf.weights, value, shelf.state, step)
             shelf.weights = self.memory.assign(shelf.weights, weights)

@@ -27,7 +27,7 @@ def serve(greeting: Greeting, shard: int, clock: Callable[[], float], memory: Me
     """
     # Time passes differently on every server: only the first one, which decides when the run ends, looks at it.
     limits = greeting.limits if shard == FIRST else replace(greeting.limits, seconds=math.inf)
-    ledger = Ledger(greeting.slots, greeting.synchronous, limits)
+    ledger = Ledger(greeting.slots, greeting.synchronous, limits, staleness=greeting.staleness)
     layout = greeting.layout()
     if greeting.sparse:
         from .sparse_server import SparseServer  # compiles its inner loops

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 #: Changes whenever a worker and a server of different versions would misunderstand each other.
-PROTOCOL = 5
+PROTOCOL = 6
 
 #: float32 values that the header takes in front of every bucket.
 HEADER_ELEMENTS = 8
@@ -50,6 +50,7 @@ MESSAGE = np.dtype(
         ("momentum", "<f8"),
         ("weight_decay", "<f8"),
         ("samples", "<i8"),  # that went into this payload
+        ("pace", "<f8"),  # seconds of an iteration on this worker; 0: it does not say
         ("buckets", "<i4"),  # of this payload on this server; FETCH: the index of the bucket
         ("place", "<i4"),  # FETCH: which of the vectors that the rule remembers, from 0
         ("use", "<i4"),  # how this commit is used: AS_AGREED, TOGETHER, AT_ONCE, ASIDE
@@ -67,6 +68,7 @@ def status_type(slots: int) -> np.dtype:
             ("version", "<i8"),  # commits that have gone into the weights
             ("step", "<i8"),  # times that the weights have changed: once per round, or once per commit used at once
             ("samples", "<i8"),  # of all workers
+            ("fastest", "<f8"),  # seconds of an iteration on the fastest worker; 0: nobody has said
             ("elapsed", "<f8"),  # seconds from the last worker's greeting to the last change of this record
             ("job", "<i8"),  # number of this job: the nonce of the first holder of slot 0
             ("resume_at", "<i8"),  # the round that the workers go on from; -1: from the beginning

@@ -214,6 +214,7 @@ class SimulatedExchange(Exchange):
             "elapsed": ledger.elapsed,
             "step": ledger.step,
             "synchronous": ledger.synchronous,
+            "fastest": ledger.fastest,
             "apart": self._apart(),
             "members": self.side.everyone
             if np.count_nonzero(ledger.member) == ledger.slots

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import MEANS
+from ..arguments import UPDATES
 from ..assembly import make_trainer
 from ..data import Batches, find_data_dir, load, partition
 from ..engine import mx
@@ -126,7 +126,7 @@ class TimedGradients:
 
 def _faster(options: argparse.Namespace) -> argparse.Namespace:
     """The same flags, with an optimizer that gives the same weights in less time where there is one."""
-    local = options.mode in (*MEANS, "local")  # in the other modes the servers do SGD
+    local = options.mode in (*UPDATES, "local")  # in the other modes the servers do SGD
     if local and options.optimizer.lower() == "sgd" and not options.momentum and not options.weight_decay:
         return argparse.Namespace(**{**vars(options), "optimizer": hostsgd.NAME})
     return options

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from .. import config
-from ..algorithms import ASGD, DCASGD, SSGD, Algorithm, ESync
+from ..algorithms import ASGD, DCASGD, SSGD, SSP, Algorithm, ESync
 from ..exchange.ledger import Limits
 from ..launch import flags
 from .cluster import ClusterModel
@@ -32,7 +32,7 @@ from .simulation import Simulation
 from .timing import TimedIteration, TimedReplica, TimedTrainer
 from .world import SimulatedWorld, WorkerModel
 
-MODES = ("esync", "sync", "async", "dcasgd")
+MODES = ("esync", "sync", "async", "dcasgd", "ssp")
 #: Modes whose workers all hold the same weights after each exchange.
 SYNCHRONOUS = ("esync", "sync")
 BATCH = 8
@@ -58,6 +58,7 @@ class Schedule:
         local_iterations: fixed number of them (mode esync); None: the state server decides.
         query_mode: of the questions to it.
         run_ahead: local iterations that a worker may do during an exchange (mode esync); 0: it waits.
+        staleness: of mode ssp.
     """
 
     mode: str
@@ -70,6 +71,7 @@ class Schedule:
     local_iterations: int | None
     query_mode: str = "blocking"
     run_ahead: int = 0
+    staleness: int = 0
 
     @property
     def steady(self) -> bool:
@@ -131,6 +133,7 @@ def draw(mode: str, seed: int, crashes: bool = True) -> Schedule:
         local_iterations=int(random.integers(1, 4)) if mode == "esync" and random.random() < 0.2 else None,
         query_mode=str(random.choice(config.QUERY_MODES)),
         run_ahead=int(random.integers(1, 8)) if mode == "esync" and random.random() < 0.3 else 0,
+        staleness=int(random.integers(0, 4)) if mode == "ssp" else 0,
     )
 
 
@@ -308,6 +311,8 @@ def _algorithm(schedule: Schedule) -> Algorithm:
             query_mode=schedule.query_mode,
             run_ahead=schedule.run_ahead,
         )
+    if schedule.mode == "ssp":
+        return SSP(schedule.staleness)
     return {"sync": SSGD, "async": ASGD, "dcasgd": DCASGD}[schedule.mode]()
 
 

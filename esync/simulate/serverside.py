@@ -38,13 +38,14 @@ class ServerSide:
         self.everyone_here = self.engine.event()
         self.waiting: dict[int, PendingExchange] = {}
         self.sizes: Sizes | None = None
-        self._seen: list[tuple[int, str]] = []
+        self._seen: list[tuple[int, int, str]] = []
 
     def changed(self, rank: int, time: float) -> None:
         """At `time`, a server has handled a message of this rank: those whose payload has been used go on."""
         ledgers = [node.ledger for node in self.nodes]
-        # Asynchronous commits are dealt with one by one; else the end of a round lets all of them go on.
-        state = [(ledger.version if ledger.synchronous else -1, ledger.failure) for ledger in ledgers]
+        # Asynchronous commits are dealt with one by one; the end of a round lets all of them go on, and so does a slow
+        # worker that the others were too far ahead of.
+        state = [(ledger.version if ledger.synchronous else -1, ledger.released, ledger.failure) for ledger in ledgers]
         ranks = [rank] if state == self._seen else list(self.waiting)
         self._seen = state
         for each in ranks:

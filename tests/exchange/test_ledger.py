@@ -272,3 +272,68 @@ def test_a_worker_that_is_gone_is_not_waited_for_at_the_end():
     assert not ledger.deserted
     ledger.leave(0)
     assert ledger.deserted
+
+
+# --- stale synchronous parallel ---------------------------------------------------------------------------------------
+
+
+def stale(staleness: int, slots: int = 2, **limits: float) -> Ledger:
+    ledger = Ledger(slots, False, Limits(**limits), staleness=staleness)
+    for rank in range(slots):
+        ledger.join(rank, 10 + rank, now=0.0)
+    return ledger
+
+
+def test_a_worker_that_is_too_far_ahead_is_answered_when_the_slowest_has_caught_up():
+    ledger = stale(1)
+    commit(ledger, 0, now=1.0, sequence=1)
+    assert ledger.acknowledged.tolist() == [1, 0]
+    commit(ledger, 0, now=2.0, sequence=2)
+    assert (ledger.version, ledger.acknowledged.tolist()) == (2, [1, 0])  # used at once, not answered
+    commit(ledger, 1, now=5.0, sequence=1)
+    assert ledger.acknowledged.tolist() == [2, 1]
+    assert ledger.wait.tolist() == [3.0, 0.0]
+    assert ledger.released == 1
+    assert not ledger.pending
+
+
+@pytest.mark.parametrize("staleness", [0, 2])
+def test_nobody_gets_further_ahead_than_that(staleness):
+    ledger = stale(staleness)
+    for sequence in range(1, staleness + 2):
+        assert ledger.acknowledged[0] == sequence - 1
+        commit(ledger, 0, now=1.0, sequence=sequence)
+    assert ledger.acknowledged[0] == staleness
+
+
+def test_who_leaves_is_not_waited_for_and_the_end_of_the_run_lets_all_go():
+    for end in ("leave", "drop"):
+        ledger = stale(0)
+        commit(ledger, 0, now=1.0)
+        assert ledger.acknowledged[0] == 0
+        getattr(ledger, end)(1)
+        assert ledger.acknowledged[0] == 1
+    ledger = stale(0, slots=3)
+    commit(ledger, 0, now=1.0)
+    ledger.stop()
+    commit(ledger, 1, now=2.0)
+    assert ledger.acknowledged.tolist() == [1, 1, 0]
+    assert ledger.used.tolist() == [True, False, False]
+
+
+def test_what_a_dead_worker_has_committed_counts_for_its_replacement():
+    ledger = stale(0)
+    commit(ledger, 0, now=1.0)
+    ledger.join(0, 99, now=2.0)
+    assert (ledger.acknowledged[0], ledger.version) == (1, 1)
+
+
+def test_the_fastest_is_the_fastest_member_that_has_told():
+    ledger = make(3, synchronous=False)
+    assert ledger.fastest == 0
+    for rank, pace in enumerate((0.5, 0.2, 0.0)):
+        message = wire.message(wire.COMMIT, rank=rank, sequence=1, pace=pace)
+        ledger.applied(ledger.commit(message, 1.0), 1.0)
+    assert ledger.fastest == 0.2 == ledger.status()["fastest"]
+    ledger.leave(1)
+    assert ledger.fastest == 0.5

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from esync.exchange import wire
 from esync.exchange.ledger import Limits
 from esync.exchange.resumption import Books, Offer, Offers
-from esync.rules import DelayCompensatedSGD, add_mean_update, outer_nesterov, sgd
+from esync.rules import DelayCompensatedSGD, add_mean_update, delayed_nesterov, outer_nesterov, sgd
 
 from .memory_servers import MemoryServers, Push, floats, mean_in_rank_order
 
@@ -548,6 +548,7 @@ def put_state(cluster: MemoryServers, vectors: list[np.ndarray | None], rank: in
 RULES = {
     "sgd": (sgd, False, 1),
     "outer momentum": (outer_nesterov, False, 1),
+    "delayed momentum": (delayed_nesterov, False, 2),
     "delay compensated": (DelayCompensatedSGD(2.0, adaptive=True), True, 2),
 }
 

@@ -81,6 +81,20 @@ def test_weighting_and_outer_momentum_reach_the_modelled_servers():
     assert plain.tobytes() == uniform.tobytes()
 
 
+def test_dylu_and_ssp_learn_with_real_gradients():
+    chosen = options(*WORDS, "--mode=ssp", "--staleness=0", f"--data-dir={find_data_dir(None, 'fashion-mnist')}")
+    assert chosen.learning_rate > 0
+    asgd, ssp = (trained(cluster(0.1, 0.3), *words) for words in (["--mode=async"], ["--mode=ssp", "--staleness=50"]))
+    np.testing.assert_array_equal(asgd[0], ssp[0])
+    tight = trained(cluster(0.1, 0.3), "--mode=ssp", "--staleness=0")
+    assert np.abs(tight[0] - asgd[0]).max() > 0
+    with_momentum, without = (
+        trained(cluster(0.1, 0.3), "--mode=dylu", "--local-iterations=2", f"--outer-momentum={beta}")
+        for beta in (0.9, 0)
+    )
+    assert np.abs(with_momentum[0] - without[0]).max() > 0
+
+
 def test_diloco_is_local_sgd_with_momentum():
     words = ("--local-iterations=2", "--global-lr=1")
     local = trained(cluster(0.1, 0.2), "--mode=local-sgd", *words)

@@ -187,3 +187,33 @@ def test_local_sgd_with_overlap_is_as_fast_as_its_slowest_device():
     plain, hidden = (result(simulate(modelled, *words, *more, rounds=20), "test") for more in ([], ["--overlap"]))
     assert hidden["seconds"] == pytest.approx(20 * 4 * 0.5, rel=0.06)
     assert plain["seconds"] > 20 * (4 * 0.5 + 1)
+
+
+def test_nobody_gets_further_ahead_than_the_staleness_allows():
+    def most_ahead(*words):
+        counts, ahead = {}, []
+
+        def watch(simulation, trainer):
+            counts[trainer.rank] = trainer.round
+            ahead.append(max(counts.values()) - min(counts.get(rank, 0) for rank in range(3)))
+
+        simulate(cluster(0.1, 0.3, 1.0), "--network=lenet", *words, rounds=10, watch=watch)
+        return max(ahead)
+
+    assert most_ahead("--mode=ssp", "--staleness=2") in (2, 3)  # one more while one after the other notices
+    assert most_ahead("--mode=ssp", "--staleness=0") == 1
+    assert most_ahead("--mode=async") > 10
+
+
+def test_dylu_gives_every_device_local_iterations_in_proportion_to_its_speed():
+    found = {}
+
+    def watch(simulation, trainer):
+        found.setdefault(trainer.rank, []).append(trainer.local_iterations)
+
+    words = ("--mode=dylu", "--network=lenet", "--local-iterations=10")
+    simulation = simulate(cluster(0.1, 0.2, 0.45, 3.0), *words, rounds=20, watch=watch)
+    assert [counts[0] for counts in found.values()] == [1] * 4
+    for rank, count in enumerate([10, 5, 2, 1]):
+        assert set(found[rank][1:]) == {count}
+    assert result(simulation, "test")["efficiency"] > 0.95
