@@ -2,7 +2,12 @@
 
 import signal
 
+import hypothesis
 import pytest
+
+# Its deadline is 200 ms of real time for an example: a busy machine misses it, whatever the example does.
+hypothesis.settings.register_profile("any machine", deadline=None)
+hypothesis.settings.load_profile("any machine")
 
 
 def pytest_configure(config: pytest.Config) -> None:

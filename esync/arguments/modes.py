@@ -14,6 +14,7 @@ NETWORKS = (
     "mobilenet-v2",
     "inception-v3",
     "lenet",
+    "mlp",
     "cifar-resnet20-v1",
     "cifar-resnet32-v1",
     "cifar-resnet56-v1",

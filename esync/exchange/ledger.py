@@ -123,11 +123,15 @@ class Ledger:
         """Whether every worker that was ever there has left."""
         return bool(self._left) and not self.member.any()
 
+    def commits_of(self, rank: int) -> int:
+        """How many commits of this slot have been dealt with so far."""
+        return int(self.pending[rank].message["sequence"]) if rank in self._held else int(self.acknowledged[rank])
+
     def join(self, rank: int, nonce: int, now: float) -> None:
         """A worker takes its slot, or takes over the one of a dead worker; what that one has committed counts."""
         self._now = now
         if rank in self._held:
-            self._let_go(rank, now)
+            self._let_go(rank, now)  # it takes the weights as they are now, whatever it is told
         self.arrivals[rank] += self.nonce[rank] != nonce
         self.nonce[rank] = nonce
         self.member[rank] = True
@@ -278,9 +282,9 @@ class Ledger:
         """Let those go on who are not too far ahead of the slowest member, or all of them when the run is over."""
         if not self._held:
             return
-        slowest = min((self._commits_of(rank) for rank in np.flatnonzero(self.member).tolist()), default=math.inf)
+        slowest = min((self.commits_of(rank) for rank in np.flatnonzero(self.member).tolist()), default=math.inf)
         for rank in sorted(self._held):
-            if self.finished or self._commits_of(rank) - slowest <= self.staleness:
+            if self.finished or self.commits_of(rank) - slowest <= self.staleness:
                 self._let_go(rank, now)
 
     def _let_go(self, rank: int, now: float) -> None:
@@ -289,10 +293,6 @@ class Ledger:
         self._acknowledge([rank], now, used=True)
         self.wait[rank] = waited
         self.released += waited > 0
-
-    def _commits_of(self, rank: int) -> int:
-        """Of this slot, so far; those that have been applied."""
-        return int(self.pending[rank].message["sequence"]) if rank in self._held else int(self.acknowledged[rank])
 
     def _check_limits(self) -> None:
         if self.samples >= self.limits.samples or self._elapsed >= self.limits.seconds:

@@ -187,7 +187,8 @@ class Check:
     * rounds advance by one;
     * synchronous: all workers hold the same weights after the same round;
     * what was committed is what was applied, once;
-    * mode esync, steady devices: nobody waits longer than its bound.
+    * mode esync, steady devices: nobody waits longer than its bound;
+    * mode ssp: nobody goes on who is further ahead of the slowest than the staleness allows.
     """
 
     evaluates = False
@@ -246,11 +247,24 @@ class Check:
         if before is not None and trainer.round != before + 1:
             self._broken(f"worker {trainer.rank} went from round {before} to round {trainer.round}")
         self._rounds[trainer.world] = trainer.round
+        if self._schedule.mode == "ssp":
+            self._check_staleness(trainer)
         if self._schedule.mode in SYNCHRONOUS:
             weights = trainer.replica.weights.values
             expected = self._weights.setdefault(trainer.round, weights.copy())
             if not np.array_equal(weights, expected):
                 self._broken(f"after round {trainer.round} worker {trainer.rank} holds {weights}, others {expected}")
+
+    def _check_staleness(self, trainer: TimedTrainer) -> None:
+        """Whoever goes on is not too far ahead, by the books of every server."""
+        ledgers = [node.ledger for node in self.simulation.side.nodes]
+        if any(ledger.finished for ledger in ledgers):
+            return  # then all may go
+        for ledger in ledgers:
+            for rank in np.flatnonzero(ledger.member).tolist():
+                ahead = trainer.round - ledger.commits_of(rank)
+                if ahead > self._schedule.staleness:
+                    self._broken(f"worker {trainer.rank} is {ahead} exchanges ahead of worker {rank}")
 
     def _check_applied(self) -> None:
         simulation = self.simulation

@@ -80,6 +80,17 @@ def test_waiting_too_long_is_noticed(monkeypatch):
     assert "its bound is" in broken("esync", monkeypatch, coordinator, "decide", always)
 
 
+def test_a_worker_that_goes_on_too_early_is_noticed(monkeypatch):
+    in_time = Ledger._release
+
+    def release(self, now):
+        self.staleness += 1
+        in_time(self, now)
+        self.staleness -= 1
+
+    assert "exchanges ahead of worker" in broken("ssp", monkeypatch, Ledger, "_release", release)
+
+
 def test_the_program_prints_seeds_that_break(monkeypatch, capsys):
     assert schedules.main(["--mode", "sync", "--schedules", "3"]) == 0
     assert capsys.readouterr().out.startswith("sync: 3 schedules, 0 broken, in ")
