@@ -1,11 +1,13 @@
 """What this project adds to ESync, on the paper's cluster in virtual time: `python benchmarks/beyond_paper.py`.
 
 Simulates clusters/paper.yaml (ResNet-18-v1, 1 Gbit/s) with real gradients on Fashion-MNIST: plain ESync, and ESync with
-other means, smaller exchanges and hidden ones, i.i.d. and by class, each beside SSGD with the same exchanges. A run
-ends at an accuracy of 0.8, or after `--epochs` times the training set. Efficiency and computing time ratio come from
-simulations without gradients of 100 rounds each. A run that is done is not done again.
+other means, smaller exchanges and hidden ones, its relatives, i.i.d. and by class, each beside SSGD with the same
+exchanges. A run ends at an accuracy of 0.8, or after `--epochs` times the training set; with `--to-the-end` always
+there, so that final accuracies can be compared. Efficiency and computing time ratio come from simulations without
+gradients of 100 rounds each. `--network mlp` takes a stand-in of which a run takes seconds (clusters/paper-mlp.yaml).
+A run that is done is not done again.
 
-Writes into `--out`: a JSON file for every run, and table.md.
+Writes into `--out`: a JSON file for every run, and table.md (with `--to-the-end` see beyond_table.py).
 """
 
 import argparse
@@ -13,11 +15,15 @@ import json
 import math
 import signal
 import sys
+import time
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from beyond_table import compared
 from reproduce_paper import PARTITIONS, RATE, TARGET, carry_out
 
 #: Name → flags.
@@ -28,17 +34,44 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "esync-outer": ("--weighting=samples", "--outer-momentum=0.3"),
     "esync-fp16": ("--compression=fp16",),
     "esync-fp16-samples": ("--compression=fp16", "--weighting=samples"),
+    "esync-2bit": ("--compression=2bit",),
     "esync-2bit-samples": ("--compression=2bit", "--weighting=samples"),
     "esync-topk": ("--compression=topk:0.01",),
     "esync-topk-samples": ("--compression=topk:0.01", "--weighting=samples"),
+    "esync-topk-back": ("--compression=topk:0.01:0.01",),
     "esync-topk-back-samples": ("--compression=topk:0.01:0.01", "--weighting=samples"),
     "esync-overlap": ("--overlap",),
     "esync-overlap-fp16-samples": ("--overlap", "--compression=fp16", "--weighting=samples"),
+    "esync-overlap-topk-back-samples": ("--overlap", "--compression=topk:0.01:0.01", "--weighting=samples"),
     "sync": ("--mode=sync",),
     "sync-fp16": ("--mode=sync", "--compression=fp16"),
+    "sync-2bit": ("--mode=sync", "--compression=2bit"),
     "sync-topk": ("--mode=sync", "--compression=topk:0.01"),
     "local-sgd": ("--mode=local-sgd",),
     "diloco": ("--mode=diloco",),
+    "ssp": ("--mode=ssp",),
+    "dylu": ("--mode=dylu",),
+}
+#: Modes that exchange in every iteration: rounds between two evaluations of a run to the end.
+EVERY_ITERATION = {"--mode=sync": 8, "--mode=ssp": 8}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is trained.
+
+    Attributes:
+        file: the cluster's description.
+        rate: learning rate of all variants, on the gradient summed over the batch.
+    """
+
+    file: str
+    rate: float
+
+
+SETTINGS = {
+    "resnet18-v1": Setting("clusters/paper.yaml", RATE),
+    "mlp": Setting("clusters/paper-mlp.yaml", 0.001),
 }
 
 
@@ -51,12 +84,16 @@ class Run:
         data: "iid" or "niid".
         seed: of data and weights.
         timing: without gradients, 100 rounds.
+        setting: what is trained.
+        whole: it goes on after the target accuracy.
     """
 
     variant: str
     data: str = "iid"
     seed: int = 0
     timing: bool = False
+    setting: Setting = SETTINGS["resnet18-v1"]
+    whole: bool = False
 
     @property
     def name(self) -> str:
@@ -65,22 +102,42 @@ class Run:
 
     def words(self, out: Path, epochs: float, images: int) -> list[str]:
         """The command line."""
-        words = [sys.executable, "-m", "esync.simulate", "clusters/paper.yaml", *VARIANTS[self.variant]]
+        words = [sys.executable, "-m", "esync.simulate", self.setting.file, *VARIANTS[self.variant]]
         words += [f"--json={out / self.name}.json", "--no-logs"]
         if self.timing:
             return [*words, "--numerics=none", "--rounds=100"]
-        rates = "--learning-rate" if "--mode=sync" in words else "--local-lr"
-        words += [f"{rates}={RATE:g}", f"--seed={self.seed}", f"--partition={PARTITIONS[self.data]}"]
-        return [*words, f"--epochs={epochs:g}", f"--target-accuracy={TARGET}", f"--test-images={images}"]
+        every = next((EVERY_ITERATION[word] for word in words if word in EVERY_ITERATION), None)
+        rates = "--local-lr" if every is None else "--learning-rate"
+        words += [f"{rates}={self.setting.rate:g}", f"--seed={self.seed}", f"--partition={PARTITIONS[self.data]}"]
+        words += [f"--epochs={epochs:g}", f"--test-images={images}"]
+        if not self.whole:
+            return [*words, f"--target-accuracy={TARGET}"]
+        return [*words, f"--eval-duration={every or 1}"]
 
 
-def runs(seeds: int) -> list[Run]:
+def runs(variants: Sequence[str], seeds: int, setting: Setting, whole: bool) -> list[Run]:
     """All of them, in the order of their worth."""
-    chosen = [Run(variant, timing=True) for variant in VARIANTS]
+    chosen = [Run(variant, timing=True, setting=setting) for variant in variants]
     for seed in range(seeds):
         for data in PARTITIONS:
-            chosen += [Run(variant, data, seed) for variant in VARIANTS]
+            chosen += [Run(variant, data, seed, setting=setting, whole=whole) for variant in variants]
     return chosen
+
+
+def here(chosen: Sequence[Run], given: argparse.Namespace) -> bool:
+    """Do what is not done yet, one after the other in this process; whether all went well."""
+    from esync.simulate.__main__ import main as simulate
+
+    failed = 0
+    for number, run in enumerate(chosen, start=1):
+        if (given.out / f"{run.name}.json").exists():
+            continue
+        begun = time.process_time()
+        _, _, _, *words = run.words(given.out, given.epochs, given.test_images)
+        with redirect_stdout(StringIO()):
+            failed += simulate([*words, "--quiet"]) != 0
+        print(f"{number} of {len(chosen)}: {run.name}, {time.process_time() - begun:.0f} core-seconds", flush=True)
+    return not failed
 
 
 def table(out: Path, chosen: Sequence[Run]) -> str:
@@ -111,18 +168,26 @@ def _row(run: Run, result: dict[str, Any]) -> str:
 def main(words: Sequence[str] | None = None) -> int:
     """Run, write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--network", choices=SETTINGS, default="resnet18-v1")
+    parser.add_argument("--to-the-end", action="store_true", help="go on after an accuracy of 0.8")
     parser.add_argument("--seeds", type=int, default=1, help="of every run (default: %(default)s)")
     parser.add_argument("--epochs", type=float, default=3.0, help="samples of all workers (default: %(default)s)")
     parser.add_argument("--test-images", type=int, default=2500, help="of an evaluation (default: %(default)s)")
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS), help="(default: all)")
     parser.add_argument("--only", default="", help="runs whose name contains this")
+    parser.add_argument("--here", action="store_true", help="one at a time, in this process: saves MXNet's start")
     parser.add_argument("--jobs", type=int, default=2, help="simulations at a time (default: %(default)s)")
-    parser.add_argument("--out", type=Path, default=Path("results/beyond"))
+    parser.add_argument("--out", type=Path, help="(default: results/beyond, or results/beyond-NETWORK)")
     given = parser.parse_args(words)
+    more = "" if given.network == "resnet18-v1" else f"-{given.network}"
+    given.out = given.out or Path(f"results/beyond{more}")
     given.out.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # takes the simulations with it, as Ctrl-C does
-    everything = runs(given.seeds)
-    well = carry_out([run for run in everything if given.only in run.name], given)
-    (given.out / "table.md").write_text(table(given.out, everything))
+    everything = runs(given.variants, given.seeds, SETTINGS[given.network], given.to_the_end)
+    chosen = [run for run in everything if given.only in run.name]
+    well = here(chosen, given) if given.here else carry_out(chosen, given)
+    told = compared(given.out, VARIANTS, given.seeds) if given.to_the_end else table(given.out, everything)
+    (given.out / "table.md").write_text(told)
     print((given.out / "table.md").read_text())
     return 0 if well else 1
 
