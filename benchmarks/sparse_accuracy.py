@@ -40,7 +40,7 @@ from esync.simulate.timing import TimedTrainer
 from esync.simulate.world import SimulatedWorld, WorkerModel
 
 LAYERS = (784, 64, 10)
-RATE, MOMENTUM, DECAY = 0.02, 0.7, 5e-4
+RATE, MOMENTUM, DECAY = 0.01, 0.7, 5e-4
 #: Share of the run after which the learning rate is divided by 10.
 DROPS = (0.6, 0.8)
 #: What is compared: name → flags; DGC and DGS take MOMENTUM, the others have none.
@@ -289,7 +289,7 @@ def main() -> int:
     add("--workers", type=int, nargs="+", default=[4, 16], help="(default: 4 16)")
     add("--methods", nargs="+", choices=tuple(METHODS), default=list(METHODS), help="(default: all)")
     add("--seeds", type=int, default=5, help="(default: %(default)s)")
-    add("--epochs", type=float, default=4, help="(default: %(default)s)")
+    add("--epochs", type=float, default=12, help="(default: %(default)s)")
     add("--batch-size", type=int, default=32, help="of each worker (default: %(default)s)")
     add("--json", type=Path, metavar="FILE", help="write the figures there, too")
     options = parser.parse_args()
