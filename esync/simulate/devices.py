@@ -140,6 +140,61 @@ def _turn(pause: Pause, now: float) -> tuple[float, float]:
     return start, start + pause.lasting
 
 
+class Workload:
+    """The iterations of one worker, one after the other: when each of them ends.
+
+    Args:
+        model: of its device.
+        seed: of its jitter.
+        straggler: tells how much longer iterations take; None: they never do.
+    """
+
+    def __init__(self, model: DeviceModel, seed: Sequence[int], straggler: Straggler | None = None) -> None:
+        self._works = model.works(seed)
+        self._next: float | None = None  # work that was drawn already
+        self._pace = Pace(model.speed, model.pauses)
+        self._straggler = straggler if straggler is not None and straggler.ever else None
+        self._step = model.mean
+        self._steady = self._pace.steady and self._straggler is None
+        self._constant = self._steady and not (model.jitter or model.trace)
+
+    def one(self, begun: float) -> float:
+        """When the next iteration ends, which begins then."""
+        if self._constant:
+            return begun + self._step
+        work, self._next = self._next, None
+        return self._ends(begun, next(self._works) if work is None else work)
+
+    def several(self, begun: float, most: float, until: float) -> tuple[Sequence[float], float]:
+        """So many iterations at most, each of which ends before `until`: seconds of each, and when the last one ends."""
+        if self._constant:
+            step = self._step
+            count = int(min(most, max(0.0, (until - begun) / step) if until < math.inf else most))
+            while count and begun + count * step >= until:
+                count -= 1
+            return [step] * count, begun + count * step
+        taken: list[float] = []
+        ended = begun
+        while len(taken) < most:
+            work, self._next = self._next, None
+            if work is None:
+                work = next(self._works)
+            next_end = self._ends(ended, work)
+            if next_end >= until:
+                self._next = work
+                break
+            taken.append(next_end - ended)
+            ended = next_end
+        return taken, ended
+
+    def _ends(self, begun: float, work: float) -> float:
+        """When an iteration ends that was begun then."""
+        if self._steady:
+            return begun + work
+        ends = self._pace.ends(begun, work)
+        return ends if self._straggler is None else ends + self._straggler.delay(COMPUTE, begun)
+
+
 class SimulatedDevice(Device):
     """The clock and device of one worker in virtual time.
 
@@ -159,10 +214,7 @@ class SimulatedDevice(Device):
     def __init__(self, engine: Engine, model: DeviceModel, seed: Sequence[int]) -> None:
         self._engine = engine
         self.straggler = Straggler(model.spells, self.now)
-        self._works = model.works(seed)
-        self._next: float | None = None  # work that was drawn already
-        self._constant = not (model.jitter or model.trace)
-        self._pace = Pace(model.speed, model.pauses)
+        self._workload = Workload(model, seed, self.straggler)
         self.step_time = model.mean
         self.iterations = 0
         self.computing = 0.0
@@ -188,7 +240,7 @@ class SimulatedDevice(Device):
     def end_iteration(self) -> float:
         """Let the time of one iteration pass."""
         begun, now = self._begun, self._engine.now
-        ended = self._ends(begun, self._work())
+        ended = self._workload.one(begun)
         self._engine.pass_time(max(0.0, ended - now))
         self.iterations += 1
         self.computing += ended - begun
@@ -196,36 +248,11 @@ class SimulatedDevice(Device):
 
     def iterate(self, most: float, until: float) -> Sequence[float]:
         """Do so many iterations at most, one after the other, each of which ends before `until`; seconds of each."""
-        begun = ended = self._engine.now
-        taken: Sequence[float]
-        if self._constant and self._pace.steady and not self.straggler.ever:
-            step = self.step_time
-            count = int(min(most, max(0.0, (until - begun) / step) if until < math.inf else most))
-            while count and begun + count * step >= until:
-                count -= 1
-            taken, ended = [step] * count, begun + count * step
-        else:
-            each: list[float] = []
-            while len(each) < most:
-                work = self._work()
-                next_end = self._ends(ended, work)
-                if next_end >= until:
-                    self._next = work
-                    break
-                each.append(next_end - ended)
-                ended = next_end
-            taken = each
+        begun = self._engine.now
+        taken, ended = self._workload.several(begun, most, until)
         if taken:
             self._engine.pass_time(ended - begun)
             self.iterations += len(taken)
             self.computing += ended - begun
             self._begun = self._engine.now
         return taken
-
-    def _ends(self, begun: float, work: float) -> float:
-        """When an iteration ends that was begun then."""
-        return self._pace.ends(begun, work) + self.straggler.delay(COMPUTE, begun)
-
-    def _work(self) -> float:
-        work, self._next = self._next, None
-        return next(self._works) if work is None else work

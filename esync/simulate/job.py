@@ -1,8 +1,8 @@
 """One job of `simulate`: from a description and flags to a finished simulation and its result."""
 
 import time
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,10 @@ from ..launch import flags
 from ..launch.description import DescriptionError, read
 from ..launch.plan import mode_folder
 from . import view
-from .cluster import model
+from .cluster import ClusterModel, model
 from .result import result
+from .roundwise import scope
+from .roundwise.simulation import RoundwiseSimulation
 from .simulation import Numerics, Simulation, Timing
 
 
@@ -98,19 +100,37 @@ def run(job: Job) -> Done:
     folder = mode_folder(options) if logs else None
     numerics = _numerics(job, options, len(cluster.workers))
     screen = view.choose(f"{options.network}, {options.mode}", job.quiet or options.quiet)
-    simulation = Simulation(cluster, options, numerics, folder, screen.watch, job.leases)
     ready = time.perf_counter()
     with closing(screen):
-        simulation.run()
+        simulation = _simulate(cluster, options, numerics, folder, screen.watch, job.leases)
     finished = time.perf_counter()
     real = {
         "preparation": ready - begun,
         "simulation": finished - ready,
-        "events": simulation.engine.events,
+        "events": simulation.events,
         **getattr(numerics, "seconds", {}),
         "computed_gradients": getattr(numerics, "gradients", 0),
     }
     return Done(result(simulation, job.file.name), real, folder)
+
+
+def _simulate(
+    cluster: ClusterModel,
+    options: Any,
+    numerics: Numerics,
+    folder: Path | None,
+    watch: Callable[[view.Watched, Any], None],
+    leases: bool,
+) -> Simulation | RoundwiseSimulation:
+    """A finished simulation: round by round where that is possible and no rounds are logged."""
+    if isinstance(numerics, Timing) and folder is None and scope.covers(cluster, options):
+        with suppress(scope.EntangledError):
+            roundwise = RoundwiseSimulation(cluster, options, numerics, watch, leases)
+            roundwise.run()
+            return roundwise
+    simulation = Simulation(cluster, options, numerics, folder, watch, leases)
+    simulation.run()
+    return simulation
 
 
 def _numerics(job: Job, options: Any, workers: int) -> Numerics:

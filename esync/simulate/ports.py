@@ -21,7 +21,7 @@ from typing import Any
 from .engine import Engine
 
 #: Bytes that rounding may leave over, and seconds at the transfer's rate.
-_NOTHING, _AT_ONCE = 1e-3, 1e-9
+NOTHING, AT_ONCE = 1e-3, 1e-9
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Transfer:
     __slots__ = ("arrived", "begun", "centre", "dropped", "due", "edge", "flow", "left", "number", "owner")
 
     def __init__(self, size: float, arrived: Callable[[], Any], owner: object, begun: float) -> None:
-        self.left = max(size, 2 * _NOTHING)
+        self.left = max(size, 2 * NOTHING)
         self.arrived, self.owner, self.begun = arrived, owner, begun
         self.dropped = False
         self.centre: Port
@@ -195,7 +195,7 @@ class Port:
         self._advance()
         done = []
         for flow in self._flows:
-            enough = flow.given + max(_NOTHING, flow.rate * _AT_ONCE)
+            enough = flow.given + max(NOTHING, flow.rate * AT_ONCE)
             while (first := flow.first()) is not None and first.due <= enough:
                 heapq.heappop(flow.heap)
                 done.append(first)
@@ -216,7 +216,7 @@ class Port:
     def _take_out(self, transfer: Transfer) -> None:
         flow, transfer.flow = transfer.flow, None
         if flow is not None:
-            transfer.left = max(transfer.due - flow.given, _NOTHING)
+            transfer.left = max(transfer.due - flow.given, NOTHING)
             flow.members -= 1
             if not flow.members:
                 self._flows.remove(flow)

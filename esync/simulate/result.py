@@ -5,11 +5,12 @@ from typing import Any
 from logs_tools import metrics
 
 from .. import config
+from .roundwise.simulation import RoundwiseSimulation
 from .simulation import Simulation
 from .tally import WorkerTally
 
 
-def result(simulation: Simulation, description: str) -> dict[str, Any]:
+def result(simulation: Simulation | RoundwiseSimulation, description: str) -> dict[str, Any]:
     """What came out; times in seconds of virtual time, speeds per second of it."""
     options, workers = simulation.options, simulation.workers
     began = min(sums.began for sums in workers)
@@ -47,7 +48,7 @@ def result(simulation: Simulation, description: str) -> dict[str, Any]:
     }
 
 
-def _traffic(simulation: Simulation) -> dict[str, dict[str, int]]:
+def _traffic(simulation: Simulation | RoundwiseSimulation) -> dict[str, dict[str, int]]:
     """Bytes of every host."""
     sent, received = dict(simulation.network.sent), dict(simulation.network.received)
     server = simulation.cluster.state_server.host

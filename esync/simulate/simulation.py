@@ -129,6 +129,16 @@ class Simulation:
         self._keepers: dict[int, RoundKeeper] = {}
 
     @property
+    def now(self) -> float:
+        """Virtual time."""
+        return self.engine.now
+
+    @property
+    def events(self) -> int:
+        """How many there have been."""
+        return self.engine.events
+
+    @property
     def rounds(self) -> int:
         """Rounds completed, as server 0 counts them (mode local: as the worker does)."""
         return self.workers[0].rounds if self._books is None else self._books.round
@@ -194,7 +204,7 @@ class Simulation:
             trainer.start()
             if len(sums.worlds) == 1:
                 sums.began = self.engine.now
-            tally = Tally(sums, self.engine_now, self._keeper(sums, trainer), self._watch_rounds)
+            tally = Tally(sums, lambda: self.now, self._keeper(sums, trainer), self._watch_rounds)
             try:
                 train(trainer, iteration, tally)
             except DivergedError:
@@ -204,10 +214,6 @@ class Simulation:
             trainer.close()
         finally:
             sums.left = self.engine.now
-
-    def engine_now(self) -> float:
-        """Virtual time."""
-        return self.engine.now
 
     def _watch_rounds(self, trainer: Any) -> None:
         if self.watch is not None:
@@ -235,7 +241,7 @@ class Simulation:
             examiner,
             options.eval_duration,
             options.target_accuracy,
-            self.engine_now,
+            lambda: self.now,
             traffic=sums,
             curves=make_curves(options, worker.rank, logs),
         )

@@ -1,7 +1,9 @@
 """What a simulation shows while it runs: how far it is in real time, and what time it is in virtual time."""
 
+import argparse
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from rich.console import Console
@@ -9,16 +11,37 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from .. import config
 from ..launch.rows import clock
-from .simulation import Simulation
+from .simulation import Examined, Numerics
+from .tally import WorkerTally
 
 #: Seconds of real time between two updates of a bar on a terminal.
 _EVERY = 0.2
 
 
+class Watched(Protocol):
+    """What a view asks a simulation for; see `simulation.Simulation`."""
+
+    options: argparse.Namespace
+    numerics: Numerics
+    workers: list[WorkerTally]
+
+    @property
+    def accuracies(self) -> Sequence[Examined]: ...  # noqa: D102 - see the class
+
+    @property
+    def now(self) -> float: ...  # noqa: D102
+
+    @property
+    def rounds(self) -> int: ...  # noqa: D102
+
+    @property
+    def samples(self) -> int: ...  # noqa: D102
+
+
 class View(Protocol):
     """Shows one simulation."""
 
-    def watch(self, simulation: Simulation, trainer: Any) -> None:
+    def watch(self, simulation: Watched, trainer: Any) -> None:
         """Called after each worker's round."""
 
     def close(self) -> None:
@@ -28,7 +51,7 @@ class View(Protocol):
 class Silent:
     """Shows nothing."""
 
-    def watch(self, simulation: Simulation, trainer: Any) -> None:
+    def watch(self, simulation: Watched, trainer: Any) -> None:
         """Nothing."""
 
     def close(self) -> None:
@@ -47,14 +70,14 @@ class _Paced:
         self._title, self._every = title, every
         self._shown = time.monotonic()
 
-    def watch(self, simulation: Simulation, trainer: Any) -> None:
+    def watch(self, simulation: Watched, trainer: Any) -> None:
         """Show how far it is, if the last time was long ago."""
         now = time.monotonic()
         if now - self._shown >= self._every:
             self._shown = now
             accuracy = simulation.accuracies[-1].accuracy if simulation.accuracies else None
             told = "" if accuracy is None else f", accuracy {accuracy:.3f}"
-            self.show(share(simulation), f"round {trainer.round}, virtual {clock(simulation.engine.now)}{told}")
+            self.show(share(simulation), f"round {trainer.round}, virtual {clock(simulation.now)}{told}")
 
     def show(self, done: float | None, state: str) -> None:
         """How far, 0 to 1 (None where nobody can tell), and what there is to say."""
@@ -108,7 +131,7 @@ def choose(title: str, quiet: bool) -> View:
     return Bar(title) if sys.stderr.isatty() else Lines(title)
 
 
-def share(simulation: Simulation) -> float | None:
+def share(simulation: Watched) -> float | None:
     """How much of the run is done, 0 to 1, by the limit that is nearest; None where only an accuracy ends it."""
     options, first = simulation.options, simulation.workers[0]
     shares = []
@@ -117,5 +140,5 @@ def share(simulation: Simulation) -> float | None:
     if options.epochs:
         shares.append(simulation.samples / (options.epochs * simulation.numerics.samples))
     if options.max_time:
-        shares.append((simulation.engine.now - first.began) / options.max_time)
+        shares.append((simulation.now - first.began) / options.max_time)
     return min(1.0, max(shares)) if shares else None

@@ -1,0 +1,103 @@
+"""The workers of ESync and the state server, from their RESETs until each has been told to exchange.
+
+The decisions are those of the real coordinator, in the order in which calls reach it. Each call is one event, and
+everything that a worker does until its next one is worked out there.
+"""
+
+from collections.abc import Iterable
+from heapq import heapify, heappop, heapreplace
+
+from ...coordination import Decision
+from ...coordination.coordinator import Coordinator
+from ..coordination import StateServerModel
+from .worker import Worker
+
+_QUESTION, _RESET, _FIRST = range(3)
+
+
+class Asking:
+    """The state server's queue.
+
+    Args:
+        model: what a call costs.
+        leases: whether workers keep leases.
+
+    Attributes:
+        questions: how many were asked.
+        events: calls.
+        now: when the newest of them arrived.
+    """
+
+    def __init__(self, model: StateServerModel, leases: bool) -> None:
+        self.questions = self.events = 0
+        self.now = 0.0
+        self._leases, self._answer_time = leases, model.answer_time
+        self._free = 0.0
+
+    def init(self, first: Worker, workers: int, epsilon: float | None, slowest_iterations: int) -> tuple[float, float]:
+        """Rank 0 begins the job: when that reaches the state server, and when the answer is back."""
+        self._coordinator = Coordinator(workers, epsilon, slowest_iterations)
+        arrived = first.latency
+        self._free = max(self._free, arrived) + self._answer_time
+        self.events += 1
+        first.asked += 1
+        back = arrived + (self._free - arrived + first.latency)
+        first.waited += back
+        return arrived, back
+
+    def run(self, round: int, begun: Iterable[tuple[float, Worker]]) -> list[Worker]:
+        """A round: who is READY, in that order.
+
+        Args:
+            round: from 1.
+            begun: when each worker has the model of this round, and the worker.
+        """
+        coordinator, leases, answer_time, free = self._coordinator, self._leases, self._answer_time, self._free
+        kind = _RESET if round > 1 else _FIRST
+        calls = [(time + worker.latency, place, kind, worker) for place, (time, worker) in enumerate(begun)]
+        for time, worker in begun:
+            worker.called = time
+        heapify(calls)
+        place = len(calls)
+        ready: list[Worker] = []
+        while calls:
+            arrived, _, kind, worker = calls[0]
+            free = (arrived if arrived > free else free) + answer_time
+            back = arrived + (free - arrived + worker.latency)
+            worker.waited += back - worker.called
+            worker.asked += 1
+            if kind == _QUESTION:
+                if leases:
+                    decision = coordinator.query(
+                        worker.rank, round, worker.iterations, worker.mean, free, worker.round_trip
+                    )
+                else:
+                    decision = Decision(
+                        coordinator.apply(worker.rank, worker.iterations, worker.mean, free, round=round)
+                    )
+                worker.round_trip = back - worker.called
+                if decision.ready:
+                    worker.begun = back
+                    ready.append(worker)
+                    heappop(calls)
+                    continue
+                worker.free_until = worker.called + decision.lease
+            elif kind == _RESET:
+                coordinator.reset(worker.rank, round, free)
+                worker.sums.ended = back
+            else:
+                capability = worker.sums.worker.device.mean
+                if leases:
+                    coordinator.query(worker.rank, round, 0, capability, free, None)
+                else:
+                    coordinator.apply(worker.rank, 0, capability, free, round=round)
+                worker.round_trip = back - worker.called
+                worker.sums.began = back
+            asks = worker.compute_until_question(back)
+            heapreplace(calls, (asks + worker.latency, place, _QUESTION, worker))
+            place += 1
+        self._free = free
+        self.events += place
+        self.questions += place - (len(ready) if round > 1 else 0)
+        self.now = arrived
+        return ready

@@ -1,0 +1,232 @@
+"""The exchange of a round: all payloads to the parameter servers, and the new model to all workers.
+
+With one server whose port the workers share from hosts of their own, both are worked out in one go; else by events,
+over the same modelled network as one message after the other.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
+
+from ..cluster import ClusterModel
+from ..engine import Engine
+from ..network import Link, Network
+from ..pending import noticed_at
+from ..servers import ServerModel, Sizes
+from .scope import EntangledError
+from .sharing import carry
+from .worker import Way, Worker
+
+_TIME = itemgetter(0)
+#: When something arrives, and whose it is.
+Arrival = tuple[float, Worker]
+
+
+class _Server:
+    """A parameter server's queue; see `servers.ServerNode.occupy`.
+
+    Args:
+        model: what it costs.
+        payload: messages and bytes of a payload with its commit.
+        pull: messages and bytes of a pull.
+        message: bytes of a message alone.
+
+    Attributes:
+        last_request: when the last request for the newest model has reached it.
+        polls: of its status, so far.
+    """
+
+    def __init__(self, model: ServerModel, payload: tuple[int, float], pull: tuple[int, float], message: float) -> None:
+        self.host = model.host
+        self.payload_size, self.model_size, self.message = payload[1], pull[1], message
+        self.last_request = -math.inf
+        self.polls = 0
+        self._push_cost, self._pull_cost = model.cost(*payload), model.cost(*pull)
+        self._leave_cost = model.cost(1, message)
+        self._free = 0.0
+
+    def push(self, arrived: float) -> float:
+        """A payload has arrived; when it will have been handled."""
+        if arrived <= self.last_request and self._push_cost + self._pull_cost:
+            raise EntangledError
+        return self._occupy(arrived, self._push_cost)
+
+    def pull(self, arrived: float) -> float:
+        """A request has arrived; when the model is handed out."""
+        self.last_request = arrived
+        return self._occupy(arrived, self._pull_cost)
+
+    def leave(self, arrived: float) -> None:
+        """A goodbye has arrived."""
+        self._occupy(arrived, self._leave_cost)
+
+    def _occupy(self, arrived: float, cost: float) -> float:
+        self._free = max(self._free, arrived) + cost
+        return self._free
+
+
+class Exchanges:
+    """The servers, and the network between them and the workers.
+
+    Args:
+        cluster: the models.
+        sizes: of what goes over the wire.
+        link: host → its way into the network.
+
+    Attributes:
+        servers: in the order of their shards.
+        network: between all hosts, without anything under way.
+        events: how many there have been where an exchange was not worked out in one go.
+    """
+
+    def __init__(self, cluster: ClusterModel, sizes: Sizes, link: Callable[[str], Link]) -> None:
+        self._sizes, self._link = sizes, link
+        pushed, buckets = sizes.pushed[0], sizes.buckets[0]
+        self.servers = [
+            _Server(
+                model,
+                (buckets[shard] + 1, pushed[shard] + sizes.message),
+                (buckets[shard], pushed[shard]),
+                sizes.message,
+            )
+            for shard, model in enumerate(cluster.servers)
+        ]
+        self.events = 0
+        self._hosts = [server.host for server in self.servers]
+        self.network = Network(Engine(), link, self._hosts)
+        self._bandwidth = link(self._hosts[0]).bandwidth
+        # Bytes per second that each worker can use of the server's port; None: its transfers take none of it.
+        self._limits = [self._limit(worker.host) for worker in cluster.workers]
+        limited = Counter(
+            worker.host for worker, limit in zip(cluster.workers, self._limits, strict=True) if limit is not None
+        )
+        self._in_one_go = len(self.servers) == 1 and max(limited.values(), default=1) == 1
+
+    def ways(self, host: str) -> list[Way]:
+        """From a host to the servers."""
+        network, message = self.network, self._sizes.message
+        ways = []
+        for server in self._hosts:
+            latency = network.latency(host, server)
+            ways.append(Way(latency, 2 * latency + network.carrying(host, server, message)))
+        return ways
+
+    def push(self, ready: Sequence[Worker]) -> float:
+        """Payloads leave when each worker's exchange begins; notes for each how long it waits, and when it notices.
+
+        Args:
+            ready: all workers, in the order in which they begin.
+
+        Returns:
+            When the first server has ended the round.
+
+        Raises:
+            EntangledError: a payload arrives before the last request for the model of the round before.
+        """
+        servers = self.servers
+        handled: list[list[float]] = [[0.0] * len(ready) for _ in servers]
+        ended = [0.0] * len(servers)
+        used = 0.0
+        for arrived, shard, worker in self._pushed(ready):
+            used = ended[shard] = handled[shard][worker.rank] = servers[shard].push(arrived)
+        for worker in ready:
+            worker.wait = max(end - each[worker.rank] for end, each in zip(ended, handled, strict=True))
+            noticed = 0.0
+            for server, way in zip(servers, worker.ways, strict=True):
+                at, polls = noticed_at(worker.begun, used, way.round_trip)
+                noticed = max(noticed, at)
+                server.polls += polls
+                worker.polls += polls
+            worker.noticed = noticed
+        return ended[0]
+
+    def pull(self, noticed: Sequence[Worker], last: bool = False) -> list[Arrival]:
+        """The model leaves when each worker's request, sent when it has noticed, has been handled; its arrivals.
+
+        Args:
+            noticed: all workers; equal times in this order.
+            last: the workers leave when they have it.
+        """
+        if not self._in_one_go or last:
+            return self._pull_by_events(noticed, last)
+        server = self.servers[0]
+        entries = []
+        for asked, worker in sorted(((each.noticed + each.ways[0].latency, each) for each in noticed), key=_TIME):
+            entries.append((server.pull(asked) + worker.ways[0].latency, worker))
+        return self._through(entries, server.model_size)
+
+    # --- in one go --------------------------------------------------------------------------------------------------
+
+    def _limit(self, host: str) -> float | None:
+        own = self._link(host).bandwidth
+        return None if host == self._hosts[0] or own == self._bandwidth == math.inf else own
+
+    def _through(self, entries: Iterable[Arrival], size: float) -> list[Arrival]:
+        """What enters the server's port, or goes past it, in the order in which it is through."""
+        past: list[Arrival] = []
+        shared: list[tuple[float, float, Worker]] = []
+        for time, worker in sorted(entries, key=_TIME):
+            limit = self._limits[worker.rank]
+            if limit is None:
+                past.append((time, worker))
+            else:
+                shared.append((time, limit, worker))
+        through = carry(self._bandwidth, size, shared) if shared else []
+        return sorted(past + through, key=_TIME) if past and through else past or through
+
+    # --- by events --------------------------------------------------------------------------------------------------
+
+    def _pushed(self, ready: Sequence[Worker]) -> list[tuple[float, int, Worker]]:
+        """When each payload has arrived, at which server, and whose it is, in that order."""
+        if self._in_one_go:
+            entries = ((worker.begun + worker.ways[0].latency, worker) for worker in ready)
+            return [(time, 0, worker) for time, worker in self._through(entries, self.servers[0].payload_size)]
+        engine, network = self._event_by_event()
+        arrivals: list[tuple[float, int, Worker]] = []
+        for worker in ready:
+            host = worker.sums.worker.host
+            for shard, server in enumerate(self.servers):
+
+                def arrive(shard: int = shard, worker: Worker = worker) -> None:
+                    arrivals.append((engine.time, shard, worker))
+
+                network.send(host, server.host, server.payload_size, arrive, at=worker.begun)
+        self._run(engine)
+        return arrivals
+
+    def _pull_by_events(self, noticed: Sequence[Worker], last: bool) -> list[Arrival]:
+        engine, network = self._event_by_event()
+        missing = [len(self.servers)] * len(noticed)
+        arrivals: list[Arrival] = []
+
+        def hand_out(server: _Server, worker: Worker) -> None:
+            host, at = worker.sums.worker.host, server.pull(engine.time)
+            network.send(server.host, host, server.model_size, lambda: arrive(worker), at=at)
+
+        def arrive(worker: Worker) -> None:
+            missing[worker.rank] -= 1
+            if not missing[worker.rank]:
+                arrivals.append((engine.time, worker))
+                if last:
+                    leave(worker)
+
+        def leave(worker: Worker) -> None:
+            for server in self.servers:
+                gone = lambda server=server: server.leave(engine.time)  # noqa: E731
+                network.send(worker.sums.worker.host, server.host, server.message, gone)
+
+        for worker in noticed:
+            for server, way in zip(self.servers, worker.ways, strict=True):
+                engine.call_at(worker.noticed + way.latency, hand_out, server, worker)
+        self._run(engine)
+        return arrivals
+
+    def _event_by_event(self) -> tuple[Engine, Network]:
+        """A network for one step of one exchange: nothing else is under way in its ports."""
+        engine = Engine()
+        return engine, Network(engine, self._link, self._hosts)
+
+    def _run(self, engine: Engine) -> None:
+        engine.run()
+        self.events += engine.events

@@ -1,0 +1,162 @@
+"""A simulation round by round; takes the place of `simulation.Simulation` where `scope` allows it."""
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from ... import config
+from ...assembly import asks_state_server, make_limits
+from ...exchange.layout import Layout
+from ...exchange.ledger import Ledger
+from ..cluster import ClusterModel
+from ..servers import Sizes
+from ..timing import SIZES
+from .asking import Asking
+from .exchange import Arrival, Exchanges
+from .worker import Life, Worker
+
+
+@dataclass
+class Traffic:
+    """Bytes of every host; see `network.Network`."""
+
+    sent: dict[str, float] = field(default_factory=dict)
+    received: dict[str, float] = field(default_factory=dict)
+
+    def count(self, host: str, sent: float, received: float) -> None:
+        """So many more."""
+        self.sent[host] = self.sent.get(host, 0.0) + sent
+        self.received[host] = self.received.get(host, 0.0) + received
+
+
+class RoundwiseSimulation:
+    """A modelled cluster whose workers exchange synchronously, without gradients.
+
+    Args:
+        cluster: the models.
+        options: the worker's flags, parsed.
+        numerics: `simulation.Timing`.
+        watch: called after each round, with (simulation, what knows the round).
+        leases: whether workers keep leases on the state server's answers.
+
+    Attributes:
+        workers: what was added up, by rank.
+        now: virtual time.
+        round: rounds completed.
+    """
+
+    accuracies: tuple[Any, ...] = ()
+
+    def __init__(
+        self,
+        cluster: ClusterModel,
+        options: argparse.Namespace,
+        numerics: Any,
+        watch: Callable[[Any, Any], None] | None = None,
+        leases: bool = True,
+    ) -> None:
+        self.cluster, self.options, self.numerics = cluster, options, numerics
+        self._watch = watch
+        link = lru_cache(maxsize=None)(cluster.link)
+        slots, servers = len(cluster.workers), len(cluster.servers)
+        self._sizes = Sizes.of(Layout(*SIZES[options.network], servers, config.BUCKET_ELEMENTS), slots)
+        self._exchanges = Exchanges(cluster, self._sizes, link)
+        self.state_server = Asking(cluster.state_server, leases)
+        latency = self._exchanges.network.latency
+        self._workers = [
+            Worker(
+                model,
+                options.seed,
+                latency(model.host, cluster.state_server.host),
+                self._exchanges.ways(model.host),
+            )
+            for model in cluster.workers
+        ]
+        self.workers = [worker.sums for worker in self._workers]
+        self.network = Traffic()
+        # The servers' books, in which all workers together are one: they commit together.
+        self._ledger = Ledger(1, True, make_limits(options, numerics.samples))
+        self._asks = asks_state_server(options)
+        self.now, self.round = 0.0, 0
+
+    @property
+    def rounds(self) -> int:
+        """Rounds completed."""
+        return self._ledger.round
+
+    @property
+    def samples(self) -> int:
+        """Of all workers, in those rounds."""
+        return self._ledger.samples
+
+    @property
+    def events(self) -> int:
+        """Calls to the state server, and what was simulated event by event."""
+        return self.state_server.events + self._exchanges.events
+
+    def run(self) -> None:
+        """Run it to its end.
+
+        Raises:
+            EntangledError: its rounds cannot be worked out one after the other.
+        """
+        ledger, exchanges = self._ledger, self._exchanges
+        ledger.join(0, 1, 0.0)
+        arrivals = self._begin()
+        while not ledger.finished:
+            ready = self._compute(arrivals)
+            ended = exchanges.push(ready)
+            ledger.count(self.options.batch_size * sum(worker.iterations for worker in ready), ended)
+            self.round = ledger.round
+            arrivals = exchanges.pull(ready, last=ledger.finished)
+            for arrived, worker in arrivals:
+                worker.end_round(arrived)
+            self.now = arrivals[-1][0]
+            if self._watch is not None:
+                self._watch(self, self)
+        for arrived, worker in arrivals:
+            worker.sums.left = arrived
+        self._add_up()
+
+    def _begin(self) -> list[Arrival]:
+        """Everybody comes at once, and takes the initial model as soon as all are there."""
+        workers, options = self._workers, self.options
+        if self._asks:
+            epsilon = None if isinstance(options.epsilon, str) else options.epsilon
+            come, first = self.state_server.init(workers[0], len(workers), epsilon, options.slowest_iterations)
+            for worker in workers:
+                worker.noticed = come
+            workers[0].noticed = first
+        arrivals = self._exchanges.pull(sorted(workers, key=lambda worker: worker.noticed))
+        for arrived, worker in arrivals:
+            worker.sums.began = arrived  # with a state server, it has one question more before that
+        return arrivals
+
+    def _compute(self, arrivals: list[Arrival]) -> list[Worker]:
+        """What the workers do in a round, which each begins when it has the model; in the order of their exchanges."""
+        if self._asks:
+            return self.state_server.run(self.round + 1, arrivals)
+        iterations = 1 if self.options.mode == "sync" else self.options.local_iterations
+        for arrived, worker in arrivals:
+            worker.compute(iterations, arrived)
+        return [worker for _, worker in arrivals]
+
+    def _add_up(self) -> None:
+        """Bytes, by what was sent how often."""
+        sizes, rounds, slots = self._sizes, self.rounds, len(self._workers)
+        pulled, requests = sum(sizes.pushed[0]), sizes.question * sum(sizes.buckets[0])
+        leaving = len(self._exchanges.servers) * sizes.message
+        pushed = pulled + leaving
+        for worker in self._workers:
+            sent = rounds * pushed + (rounds + 1) * requests + leaving + worker.polls * sizes.question
+            received = (rounds + 1) * pulled + worker.polls * sizes.message
+            worker.sums.worlds.append(Life.of(worker, sent, received))
+            self.network.count(worker.sums.worker.host, sent, received)
+        for shard, server in enumerate(self._exchanges.servers):
+            pulls = slots * (rounds + 1)
+            taken = slots * rounds * server.payload_size + slots * sizes.message
+            taken += (pulls * sizes.buckets[0][shard] + server.polls) * sizes.question
+            self.network.count(server.host, pulls * server.model_size + server.polls * sizes.message, taken)
+
