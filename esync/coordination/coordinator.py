@@ -121,7 +121,7 @@ class Coordinator:
             _seconds("te", te)
             self._check_question(record, iteration, capability, round)
             if iteration > record.asked:
-                before = record.speed_rank
+                before = record.capability
                 record.heard(iteration, capability, now, self._smoothing)
                 record.te = te
                 self._news(record, now, before)
@@ -151,11 +151,13 @@ class Coordinator:
                 _seconds("round_trip", round_trip)
             self._check_question(record, iteration, capability, round)
             if iteration > record.asked:
-                news = (iteration, capability, now, self._smoothing, max(iteration - max(record.asked, 0), 1))
+                iterations = iteration - (record.asked if record.asked > 0 else 0)
+                if iterations < 1:
+                    iterations = 1
                 if round_trip is not None:
-                    record.delayed(*news, round_trip)
-                before = record.speed_rank
-                record.heard(*news)
+                    record.delayed(iteration, capability, now, self._smoothing, iterations, round_trip)
+                before = record.capability
+                record.heard(iteration, capability, now, self._smoothing, iterations)
                 self._news(record, now, before)
             return self._answer(record, iteration, now)
 
@@ -256,6 +258,8 @@ class Coordinator:
             )
 
     def _check_question(self, record: Record, iteration: int, capability: float, round: int | None) -> None:
+        if record.round == self._round == round and iteration >= 0 and 0 <= capability < math.inf:
+            return  # as nearly always: questions are what a state server does most
         _count("k", iteration)
         _seconds("c", capability)
         self._check_round(record, round)
@@ -284,14 +288,15 @@ class Coordinator:
                 ranking[:] = [(-record.speed_rank, record.rank) for record in records if record.rank not in absent]
                 heapify(ranking)
             negative, rank = ranking[0]
-            if records[rank].speed_rank == -negative:
-                return records[rank]
+            record = records[rank]
+            if (record.capability or math.inf) == -negative:
+                return record
             heappop(ranking)
 
     def _news(self, record: Record, now: float, before: float) -> None:
-        """A worker has told something new; `before` is how it ranked until then."""
+        """A worker has told something new; `before` was its capability until then."""
         self._last_progress = now
-        if self._ranking and record.speed_rank != before and record.rank not in self._absent:
+        if record.capability != before and self._ranking and record.rank not in self._absent:
             heappush(self._ranking, (-record.speed_rank, record.rank))
 
     def _epsilon(self, record: Record) -> float:
@@ -304,6 +309,6 @@ def _count(name: str, value: int) -> None:
 
 
 def _seconds(name: str, value: float) -> float:
-    if not (math.isfinite(value) and value >= 0):
+    if not 0 <= value < math.inf:
         raise InvalidError(f"{name} must be a finite number of seconds, 0 or more, but is {value}")
     return value

@@ -50,7 +50,8 @@ def decide(
         return READY if begun and record.asked >= slowest_iterations else NOT_READY
     if slowest.ready:
         return READY if begun else NOT_READY
-    iterations_left = max(slowest_iterations - max(slowest.asked, 0), 1)
+    done = slowest.asked if slowest.asked > 0 else 0
+    iterations_left = slowest_iterations - done if done < slowest_iterations else 1
     rest_time = iterations_left * (slowest.speed_rank + slowest.held_up) - (now - slowest.finished)
     slack = rest_time - (record.capability + record.round_trip + epsilon)
     if slack < 0 and begun:
@@ -58,7 +59,10 @@ def decide(
     # Nobody can exchange before the slowest's iteration under way has ended, whoever is the slowest by then: so a lease
     # that ends before it need never be taken back.
     unavoidable = slowest.finished + slowest.shortest - now
-    return Decision(False, max(0.0, min(lease_share(record.rank) * slack, unavoidable)))
+    lease = lease_share(record.rank) * slack
+    if unavoidable < lease:
+        lease = unavoidable
+    return Decision(False, lease) if lease > 0 else NOT_READY
 
 
 def lease_share(rank: int) -> float:
@@ -76,4 +80,6 @@ def automatic_epsilon(record: Record) -> float:
     They cover what its iteration and its round trip usually fluctuate by. They cost it that much computing time a
     round, so they are never more than a small share of its own iteration.
     """
-    return min(record.jitter + record.round_trip_jitter, config.EPSILON_SHARE * record.capability)
+    most = config.EPSILON_SHARE * record.capability
+    fluctuates = record.jitter + record.round_trip_jitter
+    return fluctuates if fluctuates < most else most

@@ -166,7 +166,7 @@ class Workload:
         return self._ends(begun, next(self._works) if work is None else work)
 
     def several(self, begun: float, most: float, until: float) -> tuple[Sequence[float], float]:
-        """So many iterations at most, each of which ends before `until`: seconds of each, and when the last one ends."""
+        """So many iterations at most, each of which ends before `until`: seconds of each, and when the last ends."""
         if self._constant:
             step = self._step
             count = int(min(most, max(0.0, (until - begun) / step) if until < math.inf else most))

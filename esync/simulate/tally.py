@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .world import SimulatedWorld, WorkerModel
+from .world import WorkerModel
 
 
 @dataclass
@@ -21,7 +21,8 @@ class WorkerTally:
         waits: sum of what it waited for the others' commits.
         longest_wait: the longest of them.
         transfers: what its exchanges took besides.
-        worlds: one for each life, with the device, the connections and the questions.
+        worlds: one for each life (a `SimulatedWorld`, or what `roundwise` has of one), with the device, the connections
+            and the questions.
     """
 
     worker: WorkerModel
@@ -33,7 +34,7 @@ class WorkerTally:
     waits: float = 0.0
     longest_wait: float = 0.0
     transfers: float = 0.0
-    worlds: list[SimulatedWorld] = field(default_factory=list)
+    worlds: list[Any] = field(default_factory=list)
 
     def take(self) -> tuple[int, int]:
         """Bytes sent and received since the last call, over all its lives; see `rounds.Traffic`."""

@@ -35,6 +35,7 @@ class _Server:
     Attributes:
         last_request: when the last request for the newest model has reached it.
         polls: of its status, so far.
+        free: when it has handled everything so far.
     """
 
     def __init__(self, model: ServerModel, payload: tuple[int, float], pull: tuple[int, float], message: float) -> None:
@@ -44,7 +45,7 @@ class _Server:
         self.polls = 0
         self._push_cost, self._pull_cost = model.cost(*payload), model.cost(*pull)
         self._leave_cost = model.cost(1, message)
-        self._free = 0.0
+        self.free = 0.0
 
     def push(self, arrived: float) -> float:
         """A payload has arrived; when it will have been handled."""
@@ -62,8 +63,8 @@ class _Server:
         self._occupy(arrived, self._leave_cost)
 
     def _occupy(self, arrived: float, cost: float) -> float:
-        self._free = max(self._free, arrived) + cost
-        return self._free
+        self.free = free = (arrived if arrived > self.free else self.free) + cost
+        return free
 
 
 class Exchanges:
@@ -131,14 +132,16 @@ class Exchanges:
         for arrived, shard, worker in self._pushed(ready):
             used = ended[shard] = handled[shard][worker.rank] = servers[shard].push(arrived)
         for worker in ready:
-            worker.wait = max(end - each[worker.rank] for end, each in zip(ended, handled, strict=True))
-            noticed = 0.0
-            for server, way in zip(servers, worker.ways, strict=True):
-                at, polls = noticed_at(worker.begun, used, way.round_trip)
-                noticed = max(noticed, at)
+            worker.wait = worker.noticed = 0.0
+            for shard, server in enumerate(servers):
+                waited = ended[shard] - handled[shard][worker.rank]
+                if waited > worker.wait:
+                    worker.wait = waited
+                noticed, polls = noticed_at(worker.begun, used, worker.ways[shard].round_trip)
+                if noticed > worker.noticed:
+                    worker.noticed = noticed
                 server.polls += polls
                 worker.polls += polls
-            worker.noticed = noticed
         return ended[0]
 
     def pull(self, noticed: Sequence[Worker], last: bool = False) -> list[Arrival]:
@@ -148,13 +151,17 @@ class Exchanges:
             noticed: all workers; equal times in this order.
             last: the workers leave when they have it.
         """
-        if not self._in_one_go or last:
+        if not self._in_one_go:
             return self._pull_by_events(noticed, last)
         server = self.servers[0]
-        entries = []
+        free, entries = server.free, []
         for asked, worker in sorted(((each.noticed + each.ways[0].latency, each) for each in noticed), key=_TIME):
             entries.append((server.pull(asked) + worker.ways[0].latency, worker))
-        return self._through(entries, server.model_size)
+        arrivals = self._through(entries, server.model_size)
+        if last and min(arrived + worker.ways[0].latency for arrived, worker in arrivals) <= server.last_request:
+            server.free = free  # a goodbye may be in the way of a request
+            return self._pull_by_events(noticed, last)
+        return arrivals
 
     # --- in one go --------------------------------------------------------------------------------------------------
 

@@ -159,4 +159,3 @@ class RoundwiseSimulation:
             taken = slots * rounds * server.payload_size + slots * sizes.message
             taken += (pulls * sizes.buckets[0][shard] + server.polls) * sizes.question
             self.network.count(server.host, pulls * server.model_size + server.polls * sizes.message, taken)
-

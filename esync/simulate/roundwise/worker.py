@@ -123,7 +123,9 @@ class Worker:
         sums.waits += self.wait
         if self.wait > sums.longest_wait:
             sums.longest_wait = self.wait
-        sums.transfers += max(0.0, arrived - self.begun - self.wait)
+        transfer = arrived - self.begun - self.wait
+        if transfer > 0:
+            sums.transfers += transfer
         self.iterations = 0
 
 
@@ -170,9 +172,5 @@ class Life:
     @property
     def traffic(self) -> tuple[int, int]:
         """Bytes sent and received."""
-        lines = [*self.connections, *self.questions]
+        lines: list[Line | Calls] = [*self.connections, *self.questions]
         return round(sum(each.sent for each in lines)), round(sum(each.received for each in lines))
-
-    def take(self) -> tuple[int, int]:
-        """See `SimulatedWorld.take`: nothing is asked for between rounds."""
-        return self.traffic

@@ -1,0 +1,210 @@
+"""The simulation round by round against the one event by event: the same results, on random clusters."""
+
+import math
+import random
+
+import pytest
+
+from esync.launch import flags
+from esync.simulate.cluster import ClusterModel
+from esync.simulate.coordination import StateServerModel
+from esync.simulate.devices import JITTERS, DeviceModel, Pause
+from esync.simulate.engine import Engine
+from esync.simulate.job import Job, run
+from esync.simulate.network import Link, Network
+from esync.simulate.result import result
+from esync.simulate.roundwise import scope, sharing
+from esync.simulate.roundwise.simulation import RoundwiseSimulation
+from esync.simulate.servers import ServerModel
+from esync.simulate.simulation import Simulation, Timing
+from esync.simulate.world import WorkerModel
+from esync.straggle import Spell
+
+from .modelling import cluster, options, simulate
+
+#: Tests, which run side by side, and clusters in each.
+CHUNKS, CHUNK = 6, 20
+
+
+def random_device(draw, kinds):
+    more = {}
+    if draw.random() < 0.4:
+        more = {"jitter": draw.choice([0.05, 0.3]), "distribution": draw.choice(JITTERS)}
+    if draw.random() < 0.1:
+        more["pauses"] = [Pause(1.0, 0.7, 3.0)]
+    if draw.random() < 0.1:
+        more["speed"] = [(2.0, 0.5)]
+    if draw.random() < 0.1:
+        more["trace"] = (0.1, 0.2, 0.15)
+    return DeviceModel(step_time=draw.choice(kinds), **more)
+
+
+def random_cluster(draw):
+    """1 to 12 workers and 1 or 2 servers on a network that may be free, shared or uneven."""
+    kinds = [round(draw.uniform(0.03, 1.5), 4) for _ in range(draw.randint(1, 4))]
+    base = Link(draw.choice([math.inf, 125e6, 12.5e6, 1.25e6]), draw.choice([0.0, 1e-4, 5e-3]))
+    own, on_one_host, workers = {}, draw.random() < 0.25, []
+    for rank in range(draw.randint(1, 12)):
+        host = f"w{rank // 2 if on_one_host else rank}"
+        if draw.random() < 0.3:
+            own[host] = Link(draw.choice([1e6, 5e6, math.inf]), draw.choice([2e-4, 0.03]))
+        workers.append(WorkerModel(rank, host, f"cpu-{rank}", random_device(draw, kinds)))
+    count = draw.choice([1, 1, 2])
+    if count == 1 and draw.random() < 0.15:
+        workers[0] = WorkerModel(0, "s0", "cpu", workers[0].device)
+    servers = tuple(
+        ServerModel(f"s{shard}", draw.choice([0, 1e-6, 1e-4, 1e-3]), draw.choice([math.inf, 1e9]))
+        for shard in range(count)
+    )
+    state_server = StateServerModel(draw.choice(["s0", "other"]), draw.choice([0, 1e-6, 2e-4, 5e-3]))
+    return ClusterModel(tuple(workers), servers, state_server, lambda host: own.get(host, base), 1.0)
+
+
+def random_options(draw, seed):
+    mode = draw.choice(["esync", "esync", "esync", "sync", "local-sgd", "diloco"])
+    words = [f"--mode={mode}", f"--network={draw.choice(['lenet', 'resnet18-v1'])}", f"--seed={seed}"]
+    if mode == "esync":
+        words += draw.choice(
+            [[], [], ["--epsilon=0.02"], ["--epsilon=0.5"], ["--slowest-iterations=3"], ["--local-iterations=4"]]
+        )
+    if draw.random() < 0.2:
+        words.append(f"--max-time={draw.choice([2, 5])}")
+    if draw.random() < 0.2:
+        words.append("--epochs=0.05")
+    return options(*words, rounds=draw.randint(1, 6))
+
+
+def roundwise(modelled, chosen, leases=True, watch=None):
+    simulation = RoundwiseSimulation(modelled, chosen, Timing(chosen, 60_000), watch, leases)
+    simulation.run()
+    return simulation
+
+
+def differences(one, other, place="result"):
+    """Where two results differ by more than rounding: the order of additions may be another one."""
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        return [each for key in one for each in differences(one[key], other[key], f"{place}.{key}")]
+    if isinstance(one, list):
+        assert len(one) == len(other)
+        return [
+            each
+            for index, pair in enumerate(zip(one, other, strict=True))
+            for each in differences(*pair, f"{place}[{index}]")
+        ]
+    if isinstance(one, float) and isinstance(other, float):
+        return [] if math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9) else [(place, one, other)]
+    return [] if one == other else [(place, one, other)]
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_the_same_result_as_event_by_event(chunk):
+    compared = 0
+    for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+        draw = random.Random(seed)
+        modelled, chosen, leases = random_cluster(draw), random_options(draw, seed), draw.random() < 0.8
+        assert scope.covers(modelled, chosen)
+        try:
+            quick = roundwise(modelled, chosen, leases)
+        except scope.EntangledError:
+            continue
+        reference = Simulation(modelled, chosen, Timing(chosen, 60_000), leases=leases)
+        reference.run()
+        assert differences(result(reference, ""), result(quick, "")) == [], f"seed {seed}"
+        compared += 1
+    assert compared > 0.8 * CHUNK
+
+
+def test_transfers_share_a_port_as_event_by_event():
+    for seed in range(20):
+        draw = random.Random(seed)
+        limits = [draw.choice([1e6, 3e6, math.inf]) for _ in range(30)]
+        times = [round(draw.uniform(0, 2), draw.choice([1, 6])) for _ in limits]
+        engine = Engine()
+        network = Network(engine, lambda host: Link(10e6 if host == "s" else limits[int(host)]), ["s"])  # noqa: B023
+        done = []
+        for index, time in enumerate(times):
+            network.send(str(index), "s", 1e6, lambda index=index: done.append((engine.time, index)), at=time)  # noqa: B023
+        engine.run()
+        entries = sorted(zip(times, limits, range(30), strict=True), key=lambda entry: entry[0])
+        assert sharing.carry(10e6, 1e6, entries) == done
+
+
+def test_at_most_five_events_for_each_worker_and_round():
+    times = [0.03 + 3.47 * rank / 299 for rank in range(300)]
+    link = Link(125e8, 5e-4)
+    chosen = options("--network=lenet", rounds=10)
+    seen = []
+    simulation = roundwise(
+        cluster(*times, link=link, answer_time=1e-6), chosen, watch=lambda each, _: seen.append(each.rounds)
+    )
+    assert simulation.rounds == 10
+    assert simulation.events < 5 * 300 * 10
+    assert seen == list(range(1, 11))
+
+
+def test_rounds_whose_messages_meet_on_a_server_are_noticed():
+    # The first worker's next payload is there before the second one has looked at the status again.
+    modelled, chosen = cluster(0.001, 0.004, 0.05, message_time=1e-4), options("--mode=sync", "--network=lenet")
+    with pytest.raises(scope.EntangledError):
+        roundwise(modelled, chosen)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--mode=async"],
+        ["--overlap"],
+        ["--query-mode=delayed-ack"],
+        ["--compression=fp16"],
+        ["--mode=sync", "--collective=ring"],
+        ["--mode=async", "--use-dcasgd=1"],
+    ],
+)
+def test_what_is_not_simulated_round_by_round(words):
+    modelled = cluster(0.1, 0.2)
+    assert scope.covers(modelled, options())
+    assert not scope.covers(modelled, options(*words))
+
+
+def test_workers_and_servers_that_are_not_simulated_round_by_round():
+    assert not scope.covers(cluster(0.1, 0.2, crashes=[(1, 1.0, 1.0)]), options())
+    assert not scope.covers(cluster(0.1, 0.2, spells=[Spell("compute", 1.0, 0.0, 1.0)]), options())
+    beside = cluster(0.1, 0.2, servers=2)
+    at_server = WorkerModel(0, "s1", "cpu", beside.workers[0].device)
+    assert not scope.covers(
+        ClusterModel((at_server, *beside.workers[1:]), beside.servers, beside.state_server, beside.link, 1.0), options()
+    )
+
+
+def test_the_flags_that_are_named_exist():
+    assert flags.DEFAULTS.keys() >= scope.REGARDED | scope.WITHOUT_EFFECT
+
+
+@pytest.mark.parametrize("entangled", [True, False])
+def test_a_job_gives_the_same_with_and_without_logs(tmp_path, entangled):
+    first, second = (0.001, 0.004) if entangled else (0.2, 0.3)
+    path = tmp_path / "cluster.yaml"
+    path.write_text(
+        f"""
+scheduler: {{host: near}}
+servers: [{{host: near}}]
+workers:
+  - {{host: far, device: cpu, count: 2, step_time: {first}}}
+  - {{host: other, device: cpu, step_time: {second}}}
+  - {{host: slow, device: cpu, step_time: 0.05}}
+network: {{bandwidth: 10Gbit}}
+train: {{mode: sync, network: lenet, rounds: 5, log_dir: {tmp_path / "logs"}}}
+"""
+    )
+    logged, unlogged = (run(Job(path, "none", logs=logs, quiet=True)) for logs in (True, False))
+    assert logged.result == unlogged.result
+    assert logged.logs is not None
+    assert (unlogged.real["events"] < logged.real["events"]) == (not entangled)
+
+
+def test_the_same_seed_gives_the_same_result():
+    jittery = cluster(0.1, 0.5, 1.0, jitter=0.2)
+    first, again, other = (result(roundwise(jittery, options(f"--seed={seed}")), "") for seed in (1, 1, 2))
+    assert first == again != other
+    assert first == result(simulate(jittery, "--seed=1"), "")
