@@ -72,7 +72,8 @@ class Gradients:
         )
         loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()
         size = MODELS[options.network].size
-        iteration = Iteration(net, loss, batches, size, self._context, lambda: reseed(trainer, options.seed))
+        seed = (lambda: reseed(trainer, options.seed)) if _draws(net) else None  # it takes as long as a small network
+        iteration = Iteration(net, loss, batches, size, self._context, seed)
         return trainer, TimedGradients(iteration, self)
 
     def accuracy(self, weights: Any, statistics: Any, every_image: bool = False) -> float:
@@ -122,6 +123,12 @@ class TimedGradients:
     def give_back(self) -> None:
         """See `training.Iteration.give_back`."""
         self._iteration.give_back()
+
+
+def _draws(net: Any) -> bool:
+    """Whether an iteration of this network draws random numbers."""
+    found = isinstance(net, mx.gluon.nn.Dropout)
+    return found or any(_draws(child) for child in net._children.values())
 
 
 def _faster(options: argparse.Namespace) -> argparse.Namespace:

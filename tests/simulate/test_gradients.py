@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from esync.data import find_data_dir
-from esync.simulate.gradients import Gradients
+from esync.engine import mx
+from esync.simulate.gradients import Gradients, _draws
 from esync.simulate.simulation import Simulation
 
 from .modelling import cluster, options
@@ -111,3 +112,13 @@ def test_with_overlap_all_workers_end_with_the_common_model():
     (ahead,) = trained(cluster(0.1), "--mode=esync", "--local-iterations=2", "--overlap")
     # A single worker's mean is its own update, so running ahead changes nothing.
     np.testing.assert_allclose(ahead, alone, rtol=1e-4, atol=1e-6)
+
+
+def test_random_numbers_are_seeded_for_networks_that_draw_them():
+    nn = mx.gluon.nn
+    plain, drawing = nn.HybridSequential(), nn.HybridSequential()
+    plain.add(nn.Dense(3))
+    drawing.add(nn.Dense(3), nn.HybridSequential())
+    drawing[1].add(nn.Dropout(0.5))
+    assert not _draws(plain)
+    assert _draws(drawing)
