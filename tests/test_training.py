@@ -11,7 +11,7 @@ from esync.engine import mx
 from esync.training import Iteration, train
 
 from .scripted_world import World
-from .test_trainer import flat
+from .small_net import flat
 
 ROUNDS, BATCH, SAMPLES = 3, 4, 30
 

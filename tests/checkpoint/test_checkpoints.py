@@ -12,7 +12,7 @@ from esync.exchange import ExchangeError
 from esync.exchange.ledger import Limits
 from esync.exchange.resumption import Books
 
-from ..test_trainer import backward, make_net, values
+from ..small_net import backward, make_net, values
 
 
 class Place:

@@ -6,7 +6,7 @@ import pytest
 from esync.checkpoint.trees import NotStorableError, OptimizerState, decode, encode
 from esync.engine import mx
 
-from ..test_trainer import backward, make_net, values
+from ..small_net import backward, make_net, values
 
 
 def there_and_back(value):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
 
 from esync.exchange import wire
 from esync.exchange.inbox import HostMemory
@@ -224,3 +225,9 @@ def mean_in_rank_order(payloads: Sequence[np.ndarray], order: Callable[[int], in
     for rank in range(1, len(payloads)):
         total = total + payloads[order(rank)]
     return total / np.float32(len(payloads))
+
+
+def interleaved(draw: st.DrawFn, streams: list[list[Push]]) -> list[Push]:
+    """All pushes in some order; ps-lite lets pushes of different keys overtake each other."""
+    pushes = [push for stream in streams for push in stream]
+    return draw(st.permutations(pushes))

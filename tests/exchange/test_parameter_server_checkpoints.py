@@ -1,0 +1,139 @@
+"""A server's state of a checkpoint, and servers that go on with it.
+
+Nonces are 1000 + rank unless a test gives others.
+"""
+
+import numpy as np
+import pytest
+
+from esync.exchange import wire
+from esync.exchange.ledger import Limits
+from esync.exchange.resumption import Books, Offer, Offers
+from esync.rules import DelayCompensatedSGD, delayed_nesterov, outer_nesterov, sgd
+
+from .memory_servers import MemoryServers, Push, floats
+
+
+def rule_state(cluster: MemoryServers, place: int) -> np.ndarray | None:
+    """What rank 0 fetches, bucket by bucket."""
+    vector = np.empty(cluster.layout.weights, np.float32)
+    for bucket in cluster.layout.buckets:
+        if bucket.statistics:
+            continue
+        show_mailbox(cluster, bucket.shard)
+        cluster.deliver(cluster.message(bucket.shard, wire.FETCH, 0, buckets=bucket.index, place=place))
+        mailbox = cluster.nodes[bucket.shard].stored[cluster.layout.mailbox_key(bucket.shard)]
+        header = wire.header_of(mailbox)
+        assert (header["bucket"], header["place"]) == (bucket.index, place)
+        if header["kind"] == wire.NOTHING:
+            return None
+        vector[bucket.start : bucket.stop] = mailbox[wire.HEADER_ELEMENTS :][: bucket.stop - bucket.start]
+    return vector
+
+
+def show_mailbox(cluster: MemoryServers, shard: int) -> None:
+    size = wire.HEADER_ELEMENTS + cluster.layout.mailbox_elements(shard)
+    for _ in range(2):  # the first sets the key up, the second shows the server where it is
+        cluster.deliver(Push(shard, cluster.layout.mailbox_key(shard), np.zeros(size, np.float32)))
+
+
+def put_state(cluster: MemoryServers, vectors: list[np.ndarray | None], rank: int = 0, nonce: int = 1000) -> None:
+    """What rank 0 does on its way back to a checkpoint."""
+    for place, vector in enumerate(vectors):
+        for bucket in cluster.layout.buckets if vector is not None else ():
+            if bucket.statistics:
+                continue
+            show_mailbox(cluster, bucket.shard)
+            values = np.zeros(wire.HEADER_ELEMENTS + cluster.layout.mailbox_elements(bucket.shard), np.float32)
+            header = wire.header_of(values)
+            header["kind"], header["rank"], header["nonce"] = wire.STATE, rank, nonce
+            header["bucket"], header["place"], header["sequence"] = bucket.index, place, len(vectors)
+            values[wire.HEADER_ELEMENTS :][: bucket.stop - bucket.start] = vector[bucket.start : bucket.stop]
+            cluster.deliver(Push(bucket.shard, cluster.layout.mailbox_key(bucket.shard), values))
+
+
+RULES = {
+    "sgd": (sgd, False, 1),
+    "outer momentum": (outer_nesterov, False, 1),
+    "delayed momentum": (delayed_nesterov, False, 2),
+    "delay compensated": (DelayCompensatedSGD(2.0, adaptive=True), True, 2),
+}
+
+
+@pytest.mark.parametrize("servers", [1, 3])
+@pytest.mark.parametrize("rule", RULES)
+def test_servers_go_on_with_the_state_of_others_bit_for_bit(rule: str, servers: int) -> None:
+    function, private, places = RULES[rule]
+    step = {"learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.01}
+    size = 11
+    options = {"servers": servers, "bucket_elements": 3, "rule": function, "private": private}
+    first = MemoryServers(1, floats(0, size), floats(1, 2), synchronous=not private, **options)
+    assert [rule_state(first, place) for place in range(places)] == [None] * places
+    for sequence in (1, 2):
+        first.send(0, sequence, floats(10 + sequence, size), **step)
+    state = [rule_state(first, place) for place in range(places)]
+    channel = 1 if private else 0
+    second = MemoryServers(
+        1, first.weights(channel), first.statistics(), synchronous=not private, joined=False, **options
+    )
+    second.join(0)
+    put_state(second, state)
+    books = Books(round=2, version=2, samples=2, elapsed=7.0)
+    for node in second.nodes:
+        node.server.resume(0, 1000, 2, books)
+    for cluster in (first, second):
+        cluster.send(0, 3, floats(13, size), **step)
+    assert second.weights(channel).tobytes() == first.weights(channel).tobytes()
+    for shard in range(servers):
+        status = second.status(shard)
+        assert (status["round"], status["version"], status["samples"], status["acknowledged"][0]) == (3, 3, 3, 3)
+        assert status["elapsed"] == 7.0
+
+
+def test_state_of_a_worker_that_has_been_replaced_is_not_taken() -> None:
+    cluster = MemoryServers(1, [1.0, 2.0, 3.0])
+    put_state(cluster, [np.ones(3, np.float32)], nonce=999)
+    cluster.nodes[0].server.resume(0, 999, 5, Books(5, 5, 5, 5.0))
+    assert rule_state(cluster, 0) is None
+    assert cluster.status()["acknowledged"][0] == 0
+
+
+def test_limits_count_from_the_beginning_of_the_run() -> None:
+    cluster = MemoryServers(1, [1.0], limits=Limits(rounds=10, samples=50, seconds=60.0))
+    server = cluster.nodes[0].server
+    server.resume(0, 1000, 4, Books(4, 4, 40, 30.0))
+    assert not server.ledger.finished
+    cluster.clock.now += 29.0
+    cluster.send(0, 5, np.ones(1, np.float32), samples=1)
+    assert not server.ledger.finished
+    cluster.clock.now += 1.0
+    cluster.send(0, 6, np.ones(1, np.float32), samples=1)
+    assert server.ledger.finished
+    assert server.ledger.elapsed == 60.0
+
+
+@pytest.mark.parametrize("books", [Books(10, 10, 0, 0.0), Books(4, 4, 50, 0.0), Books(4, 4, 0, 60.0)])
+def test_a_run_that_was_over_is_over(books: Books) -> None:
+    cluster = MemoryServers(1, [1.0], limits=Limits(rounds=10, samples=50, seconds=60.0))
+    cluster.nodes[0].server.resume(0, 1000, 4, books)
+    assert cluster.nodes[0].server.ledger.finished
+
+
+def test_all_workers_offers_settle_where_the_run_goes_on() -> None:
+    cluster = MemoryServers(2, [1.0], joined=False)
+    server, ledger = cluster.nodes[0].server, cluster.nodes[0].server.ledger
+    server.join(0, 1000, Offers(True, (Offer(6, 5, 2, (0, 1)),)))
+    assert (ledger.resume_at, ledger.job) == (-1, 1000)
+    server.join(1, 1001, Offers(True, (Offer(6, 5, 2),)))
+    assert ledger.resume_at == 6
+    server.join(0, 2000, Offers())  # a replacement
+    assert (ledger.resume_at, ledger.job, ledger.failure) == (6, 1000, "")
+    cluster.say(wire.NOTHING, 1)
+    assert (cluster.status()["resume_at"], cluster.status()["job"]) == (6, 1000)
+
+
+def test_a_checkpoint_that_does_not_fit_ends_the_job_for_all() -> None:
+    cluster = MemoryServers(2, [1.0], joined=False)
+    cluster.nodes[0].server.join(0, 1000, Offers(True))
+    cluster.nodes[0].server.join(1, 1001, Offers(True, problem="seed 1 instead of 2"))
+    assert cluster.nodes[0].server.ledger.failure == "worker 1: seed 1 instead of 2"

@@ -1,0 +1,48 @@
+"""What a server keeps in memory."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from .memory_servers import MemoryServers, Push
+
+
+@pytest.mark.parametrize("dying", [False, True])
+def test_the_servers_memory_against_the_number_of_workers(dying):
+    """The docstring of parameter_server, measured: of its own at most p·M, however many rounds and deaths."""
+    workers, size, bucket = 4, 200_000, 20_000
+    cluster = MemoryServers(workers, np.zeros(size), bucket_elements=bucket)
+    values = np.ones(size, np.float32)
+
+    def round_(sequence: int) -> list[tuple[int | None, list[Push]]]:
+        """(nonce of a new rank 0 that greets before them, pushes)"""
+        steps: list[tuple[int | None, list[Push]]] = []
+        if dying:  # rank 0 dies before its last bucket
+            steps.append((2 * sequence, cluster.buckets(0, sequence, values, nonce=2 * sequence)[:-1]))
+        nonces = {rank: 2 * sequence + 1 if rank == 0 else 1000 + rank for rank in range(workers)}
+        payloads = [cluster.buckets(rank, sequence, values, nonce=nonces[rank]) for rank in range(workers)]
+        steps.append((nonces[0], [push for together in zip(*payloads, strict=True) for push in together]))
+        for rank in range(workers):
+            steps.append((None, cluster.commits(rank, sequence, statistics=False, nonce=nonces[rank])))
+        return steps
+
+    steps = [step for sequence in range(1, 5) for step in round_(sequence)]
+    tracemalloc.start()
+    try:
+        for nonce, pushes in steps:
+            if nonce is not None:
+                cluster.join(0, nonce)
+            cluster.deliver(*pushes)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert cluster.status()["round"] == 4
+    assert workers * 4 * size <= peak <= workers * 4 * size + 4 * (4 * bucket)  # and the rule's work on one bucket
+
+
+@pytest.mark.parametrize(("private", "models"), [(False, 1), (True, 4)])
+def test_the_key_stores_memory_against_the_number_of_workers(private, models):
+    cluster = MemoryServers(3, np.zeros(10_000), bucket_elements=1000, synchronous=not private, private=private)
+    kept = sum(array.nbytes for array in cluster.nodes[0].stored.values())
+    assert models * 40_000 <= kept <= models * 40_000 * 1.05
