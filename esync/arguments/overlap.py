@@ -36,9 +36,5 @@ def check(options: argparse.Namespace, typed: set[str]) -> None:
         raise ValueError(
             "--overlap keeps no checkpoints (--checkpoint-dir): what its workers have not sent yet would be lost"
         )
-    if options.collective != "ps":
-        raise ValueError(
-            f"--overlap hides exchanges over parameter servers so far, --collective {options.collective} has none"
-        )
     if "query_mode" in typed and options.query_mode == "blocking":
         raise ValueError("--overlap never waits for the state server's answers, --query-mode blocking does")

@@ -26,7 +26,7 @@ class PendingCollective:
         self._exchange, self._model = exchange, model
         self._sequence = exchange.sequence
         self._statistics = payload.statistics is not None
-        self._begun = time.perf_counter()
+        self._begun = self._ended = time.perf_counter()
         self._waited = 0.0
         self._sums = exchange.scratch()
         exchange.model.fill(self._sums, payload.values, payload.statistics)
@@ -41,7 +41,7 @@ class PendingCollective:
 
     def done(self) -> bool:
         """Look once; raises JobAbortedError when the run has failed meanwhile."""
-        return self._over or self._advance() is None
+        return self._over or self.advance() is None
 
     def result(self) -> Result:
         """Put the model into place."""
@@ -50,17 +50,25 @@ class PendingCollective:
                 raise NotDoneError("the other workers have not sent everything yet")
             exchange = self._exchange
             exchange.model.write(self._model, self._statistics)
-            transfer = max(0.0, time.perf_counter() - self._begun - self._waited)
+            transfer = max(0.0, self._ended - self._begun - self._waited)
             self._result = exchange.report(self._waited, transfer, self._used)
         return self._result
 
     def wait(self) -> Result:
+        """Wait for the sum, then put the model into place."""
+        self.travel()
+        return self.result()
+
+    def cancel(self) -> None:
+        """This worker leaves."""
+
+    def travel(self, given_up: Callable[[], bool] = lambda: False) -> None:
         """Look again and again: with growing pauses while others compute, with short ones while values travel."""
         with self._exchange.patience("the other workers' commits", "") as wait:
             pauses = Pauses(config.COLLECTIVE_WAIT_PAUSE)
             travelling = False
-            while not self._over:
-                happened = self._advance()
+            while not self._over and not given_up():
+                happened = self.advance()
                 if happened is None:
                     break
                 if not travelling and self._fibres is not None:
@@ -71,10 +79,16 @@ class PendingCollective:
                 wait.what = self._awaited()
                 wait.check()
                 pauses.wait()
-        return self.result()
+
+    def advance(self) -> bool | None:
+        """Go on as far as possible without waiting: whether something has happened; None when it is over."""
+        with self._exchange.turn:
+            happened = self._advance()
+        if happened is None:
+            self._ended = time.perf_counter()
+        return happened
 
     def _advance(self) -> bool | None:
-        """Go on as far as possible without waiting: whether something has happened; None when it is over."""
         exchange = self._exchange
         exchange.control.look()
         if self._commits is None:

@@ -8,6 +8,7 @@ What needs somebody who outlives a worker is not possible: no replacement, no --
 import contextlib
 import json
 import secrets
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -25,6 +26,7 @@ from ..watchdog import Watchdog
 from ..weighting import check, of_statistics
 from . import NO_OFFERS, Exchange, ExchangeError, JobAbortedError, Model, Payload, Result, Service, Source, wire
 from .collective_control import Control
+from .collective_hidden import HiddenCollective
 from .collective_model import CommonModel, standing
 from .collective_pending import PendingCollective
 from .greeting import Greeting
@@ -68,6 +70,8 @@ class CollectiveExchange(Exchange):
         self._scratch: np.ndarray | None = None
         self._taken = (0, 0)
         self._failed = self._closed = False
+        self._pending: PendingCollective | None = None
+        self.turn = threading.RLock()  # MPI is used by one thread at a time
 
     def join(
         self,
@@ -126,7 +130,9 @@ class CollectiveExchange(Exchange):
             raise ExchangeError(f"--collective {self.engine.name} has no server, which switching to ASP needs")
         assert payload.values is not None
         self.sequence += 1
-        return PendingCollective(self, payload, model)
+        kind = HiddenCollective if self._service.overlap else PendingCollective
+        self._pending = kind(self, payload, model)
+        return self._pending
 
     def take(self) -> tuple[int, int]:
         """Bytes sent and received since the last call; see `rounds.Traffic`.
@@ -138,16 +144,23 @@ class CollectiveExchange(Exchange):
         return self._taken[0] - before[0], self._taken[1] - before[1]
 
     def heartbeat(self) -> None:
-        """See `Exchange.heartbeat`: a look at what has come, so that another worker's failure is noticed soon."""
-        self.control.look()
+        """See `Exchange.heartbeat`: a look at what has come, so that another worker's failure is noticed soon.
+
+        While a hidden exchange is under way, its thread looks, and its handle tells.
+        """
+        if not self._service.overlap or self._pending is None or self._pending.done():
+            with self.turn:
+                self.control.look()
 
     def stop(self) -> None:
         """See `Exchange.stop`."""
-        self.control.say(wire.STOP, self.sequence)
+        with self.turn:
+            self.control.say(wire.STOP, self.sequence)
 
     def abort(self, reason: str) -> None:
         """See `Exchange.abort`."""
         self._failed = True
+        self._give_up()
         self.control.say(wire.ABORT, self.sequence, text=reason)
         self._linger(lambda: self.control.silent)
 
@@ -156,6 +169,7 @@ class CollectiveExchange(Exchange):
         if self._closed:
             return
         self._closed = True
+        self._give_up()
         self.control.say(wire.LEAVE, self.sequence)
         if self._failed or self.control.failed:
             self._linger(self._everybody_left)
@@ -217,6 +231,11 @@ class CollectiveExchange(Exchange):
         return self.watchdog.waiting(what, self._round_timeout, hint)
 
     # --- helpers ---------------------------------------------------------------------------------------------------
+
+    def _give_up(self) -> None:
+        """Take no more part in an exchange that is under way."""
+        if self._pending is not None:
+            self._pending.cancel()
 
     def _share(self, vector: np.ndarray) -> None:
         """Sum a vector over all ranks, in which all but rank 0 have zeros: they get rank 0's."""

@@ -34,11 +34,12 @@ def test_a_worker_that_mpi_has_not_started_says_how_to(monkeypatch: pytest.Monke
         check_start("ring")
 
 
-def test_two_workers_train_without_a_server(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [(), ("--overlap",)])
+def test_two_workers_train_without_a_server(more: tuple[str, ...], tmp_path: Path) -> None:
     if reason := mpiexec.why_not():
         pytest.skip(reason)
     flags = "-c 1 -n lenet -b 4 --rounds 3 --local-iterations 2 --no-evaluation --no-export --collective ring"
-    worker = [sys.executable, "-m", "esync.worker", *flags.split(), "-dd", str(DATA), "-ld", str(tmp_path)]
+    worker = [sys.executable, "-m", "esync.worker", *flags.split(), *more, "-dd", str(DATA), "-ld", str(tmp_path)]
     code, output = mpiexec.run(1, [worker, worker], 150)
     assert code == 0, output
     folders = sorted(tmp_path.iterdir())

@@ -1,6 +1,7 @@
 """The exchange without a server, over memory: several workers as threads of this process."""
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -144,6 +145,60 @@ def test_workers_count_by_their_samples() -> None:
     np.testing.assert_allclose(
         outcomes[1], noise(0) + np.average(updates, axis=0, weights=[10, 11, 12]), rtol=1e-5, atol=1e-6
     )
+
+
+def test_a_hidden_exchange_goes_on_by_itself_and_has_the_same_bits() -> None:
+    def body(exchange: CollectiveExchange) -> Any:
+        model = met(exchange, Limits(rounds=4))
+        for number in range(1, 5):
+            begun = model.values.copy()
+            pending = exchange.start(payload(exchange.rank, number, momentum=0.9), model)
+            end = time.monotonic() + 20
+            while not pending.done() and time.monotonic() < end:
+                exchange.heartbeat()
+                time.sleep(0.001 * exchange.rank)
+            assert pending.done()
+            assert np.array_equal(model.values, begun)  # puts nothing into place unasked
+            result = pending.result()
+        exchange.close()
+        return result.round, result.finished, model.values.tobytes(), model.statistics.tobytes()
+
+    hidden, plain = run(3, body, overlap=True), run(3, body)
+    assert hidden[0][:2] == (4, True)
+    assert hidden == plain
+    assert hidden[0] == hidden[1] == hidden[2]
+
+
+def test_a_failure_during_a_hidden_exchange_reaches_who_waits_for_nothing() -> None:
+    def body(exchange: CollectiveExchange) -> Any:
+        model = met(exchange)
+        pending = exchange.start(payload(exchange.rank, 1), model) if exchange.rank != 1 else None
+        try:
+            if pending is None:
+                exchange.abort("worker 1: out of luck")
+                return None
+            end = time.monotonic() + 20
+            while not pending.done() and time.monotonic() < end:
+                time.sleep(0.001)
+            return pending.result()
+        finally:
+            exchange.close()
+
+    outcomes = run(3, body, overlap=True)
+    assert outcomes[1] is None
+    assert all(isinstance(each, JobAbortedError) and "out of luck" in str(each) for each in (outcomes[0], outcomes[2]))
+
+
+def test_who_leaves_in_the_middle_of_a_hidden_exchange_leaves_no_thread() -> None:
+    def body(exchange: CollectiveExchange) -> Any:
+        model = met(exchange)
+        if exchange.rank == 0:
+            exchange.start(payload(exchange.rank, 1), model)
+            exchange.abort("worker 0: enough")
+        exchange.close()
+
+    run(2, body, overlap=True)
+    assert not [thread for thread in threading.enumerate() if thread.name == "exchange"]
 
 
 def test_stop_ends_the_run_on_all_workers_after_the_round_under_way() -> None:

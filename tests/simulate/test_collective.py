@@ -13,6 +13,7 @@ from esync.simulate.coordination import StateServerModel
 from esync.simulate.devices import DeviceModel
 from esync.simulate.engine import Engine
 from esync.simulate.network import Link, Network
+from esync.simulate.result import result
 from esync.simulate.simulation import Simulation, Timing
 from esync.simulate.world import WorkerModel
 from esync.straggle import Straggler
@@ -105,3 +106,17 @@ def test_the_worker_loop_runs_on_a_collective(mode: str) -> None:
         assert sums.rounds == 5
         assert sums.worlds[0].connections[0].sent == pytest.approx(5 * model * 4 / 3, rel=0.01)
         assert sums.transfers / 5 == pytest.approx(model * 4 / 3 / BANDWIDTH, rel=0.1)
+
+
+def test_overlap_hides_a_collective_too() -> None:
+    workers = tuple(WorkerModel(rank, f"host-{rank}", "cpu", DeviceModel(0.5 * (rank + 1))) for rank in range(3))
+    cluster = ClusterModel(workers, (), StateServerModel("host-0"), lambda host: Link(1.25e8, 1e-4), 0.0)
+
+    def efficiency(*more: str) -> float:
+        options = flags.parse(["--mode=esync", "--rounds=20", "--collective=ring", "-n", "resnet18-v1", *more])
+        simulation = Simulation(cluster, options, Timing(options, 60_000))
+        simulation.run()
+        return float(result(simulation, "test")["efficiency"])
+
+    assert efficiency() < 0.8  # an exchange takes half a second, the slowest iteration 1.5
+    assert efficiency("--overlap") > 0.95
