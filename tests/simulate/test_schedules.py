@@ -5,7 +5,8 @@ import pytest
 from esync import rules
 from esync.exchange.ledger import Ledger
 from esync.simulate import schedules
-from esync.simulate.schedules import MODES, BrokenError, Check, draw
+from esync.simulate.drawing import MODES, draw
+from esync.simulate.invariants import BrokenError, Check
 
 COUNT = 40
 
