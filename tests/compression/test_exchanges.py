@@ -109,6 +109,40 @@ def test_a_worker_that_comes_back_holds_what_the_others_hold(kind: str) -> None:
     assert first.held.tobytes() == newcomer.held.tobytes() == cluster.weights().tobytes()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sent", [False, True])
+def test_rounds_go_on_without_a_worker_that_is_dropped_and_another_takes_its_place(kind: str, sent: bool) -> None:
+    rng = np.random.default_rng(5)
+    begun = normal(rng, 3000)
+    cluster = MemoryServers(kind, 3, [2000, 1000], begun, servers=2, bucket_elements=700)
+    crowd = [MemoryWorker(cluster, rank) for rank in range(3)]
+    round_of(crowd, [normal(rng, 3000, 0.01) for _ in crowd])
+    before, last = cluster.exact(), normal(rng, 3000, 0.01)
+    for each in crowd[:2]:
+        each.send(last)
+    if sent:
+        crowd[2].send(last)  # its commit counts, though nobody hears of it any more
+    else:
+        for server in cluster.servers:
+            server.drop(2)
+    for each in crowd[:2]:
+        each.fetch()
+    if sent:
+        for server in cluster.servers:
+            server.drop(2)
+    moved = cluster.exact() - before
+    if kind in ("fp16", "topk:1"):  # the mean is over who was there, and all of them have sent the same
+        np.testing.assert_allclose(moved, last, atol=1e-4)
+    assert np.dot(moved, last) > 0
+    round_of(crowd[:2], [normal(rng, 3000, 0.01) for _ in range(2)])
+    newcomer = MemoryWorker(cluster, 2, nonce=7777, sequence=crowd[0].sequence)
+    for _ in range(2):
+        round_of([*crowd[:2], newcomer], [normal(rng, 3000, 0.01) for _ in range(3)])
+    for each in (*crowd[:2], newcomer):
+        assert each.held.tobytes() == cluster.weights().tobytes()
+    assert [int(count) for count in cluster.status()["acknowledged"]] == [5, 5, 5]
+
+
 def test_an_answer_that_was_missed_is_not_passed_over() -> None:
     cluster = MemoryServers("fp16", 2, [9], np.zeros(9, np.float32))
     first, second = (MemoryWorker(cluster, rank) for rank in range(2))
