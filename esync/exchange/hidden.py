@@ -1,12 +1,10 @@
 """An exchange under way whose worker goes on meanwhile: a thread asks for the answer, and receives it."""
 
-import threading
-
 import numpy as np
 
-from ..handles import NotDoneError
 from ..sparse import Sparse
 from . import Model, Result
+from .courier import Courier
 from .kvstore_worker import KVStoreExchange
 from .pending import PendingExchange
 
@@ -40,31 +38,21 @@ class Parcel:
 
 
 class HiddenExchange(PendingExchange):
-    """The handle: done when the model has been received, so that `result` only has to put it into place.
-
-    The thread waits for the network and touches nothing that the worker computes with. What it fails with is raised by
-    `result`.
-    """
+    """The handle: done when the model has been received, so that `result` only has to put it into place."""
 
     def __init__(self, exchange: KVStoreExchange, model: Model, statistics: bool, begun: float, parcel: Parcel) -> None:
         super().__init__(exchange, parcel, statistics, begun)
         self._parcel, self._target = parcel, model
-        self._received = threading.Event()
         self._delivered = False
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._receive, name="exchange", daemon=True)
-        self._thread.start()
+        self._courier = Courier(self._receive, "the model")
 
     def done(self) -> bool:
-        """Look without waiting, not even for the network."""
-        return self._received.is_set()
+        """Look without waiting."""
+        return self._courier.back()
 
     def result(self) -> Result:
         """Put the model into place, or raise what the exchange has failed with."""
-        if not self._received.is_set():
-            raise NotDoneError("the model has not arrived yet")
-        if self._error is not None:
-            raise self._error
+        self._courier.check()
         if not self._delivered:
             self._delivered = True
             self._parcel.deliver(self._target, self._statistics)
@@ -72,21 +60,16 @@ class HiddenExchange(PendingExchange):
         return self._result
 
     def wait(self) -> Result:
-        """Wait for the thread, which says for what and gives up in time."""
-        self._received.wait()
+        """Wait for the thread."""
+        self._courier.wait()
         return self.result()
 
     def cancel(self) -> None:
         """This worker leaves: stop asking."""
         self._cancelled = True
-        self._thread.join()
+        self._courier.wait()
 
     def _receive(self) -> None:
-        try:
-            self._poll()
-            if not self._cancelled:
-                self._take()
-        except BaseException as error:
-            self._error = error
-        finally:
-            self._received.set()
+        self._poll()
+        if not self._cancelled:
+            self._take()
