@@ -67,3 +67,20 @@ def test_no_role_is_made_up():
 def test_an_unknown_name_of_the_package():
     result = child.run("-c", "import esync\nesync.Trainee")
     assert "AttributeError: module 'esync' has no attribute 'Trainee'" in result.stderr
+
+
+def test_what_mxnet_imports_for_quantization_only_is_imported_when_it_is_used():
+    program = (
+        "import sys\n"
+        "from esync.engine import mx\n"
+        "print('scipy.stats' in sys.modules)\n"
+        "print(round(mx.contrib.quantization.stats.entropy([0.5, 0.5]), 3))\n"
+        "import scipy.stats\n"
+        "print(scipy.stats.norm.cdf(0), type(scipy.stats).__name__)\n"
+    )
+    result = child.run("-c", program)
+    assert result.stdout.split() == ["False", "0.693", "0.5", "module"], result.stderr
+    result = child.run(
+        "-c", "import scipy.stats as before\nfrom esync.engine import mx\nprint(mx.test_utils.ss is before)"
+    )
+    assert result.stdout.strip() == "True", result.stderr
