@@ -1,10 +1,13 @@
 """How long does it take to simulate very many workers, without gradients? `python benchmarks/simulate_scale.py`.
 
 ESync on workers whose iterations take from 0.03 to 3.5 s, evenly spread, one host each, one parameter server. One
-process, one core. Prints the real time of the simulation and its events per worker and round.
+process, one core. Prints the real time of the simulation, that of the processor (which is what counts where others
+compute, too, though they slow that one down as well), and the events per worker and round.
 """
 
 import argparse
+import os
+import resource
 import sys
 import tempfile
 import time
@@ -67,12 +70,16 @@ def main() -> int:
         "preparation": done.real["preparation"],
         "simulation": done.real["simulation"],
         "processor": processor,
+        "microseconds per worker and round": 1e6 * processor / given.workers / given.rounds,
+        "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,  # bytes, at most
+        "load": os.getloadavg()[0],
         "target": TARGET,
     }
     print(
         f"{given.workers} workers, {measured['rounds']} rounds of {given.mode}: {measured['simulation']:.1f} s "
-        f"({measured['processor']:.1f} s of the processor in all), {per:.1f} events per worker and round, "
-        f"{measured['questions'] / given.workers / given.rounds:.1f} of them questions; efficiency "
+        f"({measured['processor']:.1f} s of the processor in all, load {measured['load']:.1f}), {per:.1f} events per "
+        f"worker and round, {measured['questions'] / given.workers / given.rounds:.1f} of them questions, "
+        f"{measured['memory'] / 2**20:.0f} MiB; efficiency "
         f"{measured['efficiency']:.3f}, {measured['virtual']:.0f} s of virtual time (target {TARGET:.0f} s)"
     )
     if given.json:

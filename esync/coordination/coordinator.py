@@ -147,7 +147,7 @@ class Coordinator:
         """
         with self._lock:
             record = self._record(rank)
-            if round_trip is not None:
+            if round_trip is not None and not 0 <= round_trip < math.inf:
                 _seconds("round_trip", round_trip)
             self._check_question(record, iteration, capability, round)
             if iteration > record.asked:

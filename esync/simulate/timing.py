@@ -148,12 +148,14 @@ class TimedTrainer(Standing):
 
     def _run_ahead(self, most: float, until: float, batch_size: int) -> None:
         """Do the iterations that nobody else notices; no gradients are needed for them."""
-        taken = self.world.simulated.iterate(most, until)
+        device = self.world.simulated
+        begun = device.now()
+        taken = device.iterate(most, until)
         if not taken:
             return
         for _ in taken:
             self.replica.local_step(batch_size)
-        self.algorithm.iterated(len(taken), batch_size, sum(taken), taken[-1])
+        self.algorithm.iterated(len(taken), batch_size, device.now() - begun, taken[-1])
         recorder = self.world.recorder
         recorder.samples += len(taken) * batch_size
         if not isinstance(recorder, NoRecorder):

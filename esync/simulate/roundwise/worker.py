@@ -88,9 +88,10 @@ class Worker:
                 taken, ended = workload.several(now, math.inf, until)
                 if taken:
                     count += len(taken)
-                    seconds += sum(taken)
                     self.computing += ended - now
+                    begun = now
                     now += ended - now  # as clocks of tasks move, also in what is rounded
+                    seconds += now - begun
             last = workload.one(now) - now
             count += 1
             seconds += last
