@@ -103,7 +103,7 @@ class RoundwiseSimulation:
         Raises:
             EntangledError: its rounds cannot be worked out one after the other.
         """
-        gc.freeze()  # all that is there stays there: looking for garbage in it again and again takes a fifth of the time
+        gc.freeze()  # all that is there stays there: looking for garbage in it again and again takes long
         try:
             self._run()
         finally:
