@@ -1,4 +1,4 @@
-"""SSP and DyLU on a real cluster: two devices, one four times slower than the other."""
+"""SSP and DyLU on a real cluster: two devices, one eight times slower than the other."""
 
 from pathlib import Path
 
