@@ -128,7 +128,10 @@ def codec(kind: str) -> dict[str, float]:
         payload.clear()
         payload.update({place: rooms[key] for _, key, place in packer.write(Values(), room)})
 
-    return {"pack": _median(pack), "unpack": _median(lambda: unpacker.add(payload, lambda index, _: total[index], 1.0))}
+    return {
+        "pack": _median(pack),
+        "unpack": _median(lambda: unpacker.add(payload, lambda index, _: (total[index], False), 1.0)),
+    }
 
 
 def _median(call: Callable[[], Any]) -> float:

@@ -7,9 +7,9 @@ not say stays with its sender and goes into the next one (error feedback: Seide 
 directions: Tang et al., "DoubleSqueeze", ICML 2019).
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -64,8 +64,11 @@ class Compression:
         return self.kind != NONE
 
 
-class BucketCodec(Protocol):
+class BucketCodec(ABC):
     """Packs the values of one bucket into a fixed number of bytes.
+
+    `pack_with`, `put` and `step` are what a worker and a server do with it; a codec may do them in fewer passes through
+    memory, with the same bits.
 
     Attributes:
         elements: float32 values that a packed bucket takes.
@@ -73,6 +76,7 @@ class BucketCodec(Protocol):
 
     elements: int
 
+    @abstractmethod
     def pack(self, values: np.ndarray, packed: np.ndarray) -> None:
         """Pack values, and leave in them what the packed ones do not say: said + left = given, to the last bit.
 
@@ -83,15 +87,29 @@ class BucketCodec(Protocol):
         Raises:
             CompressionError: a value is infinite or not a number; nothing is of any use then.
         """
-        ...
 
+    @abstractmethod
     def add(self, packed: np.ndarray, target: np.ndarray) -> None:
         """Add what packed values say to `target` (float32). All who do so get the same bits.
 
         Raises:
             CompressionError: no codec of this kind has written them; `target` is as it was.
         """
-        ...
+
+    def pack_with(self, rest: np.ndarray, more: np.ndarray, packed: np.ndarray) -> None:
+        """Pack rest + more; what is not said stays in `rest`."""
+        rest += more
+        self.pack(rest, packed)
+
+    def put(self, packed: np.ndarray, target: np.ndarray) -> None:
+        """As `add`, where `target` has been anything, and is taken for zeros."""
+        target.fill(0)
+        self.add(packed, target)
+
+    def step(self, exact: np.ndarray, common: np.ndarray, packed: np.ndarray) -> None:
+        """Pack exact − common, and add what is said to `common`."""
+        self.pack(exact - common, packed)
+        self.add(packed, common)
 
 
 def codec_of(compression: Compression, segments: Sequence[int]) -> BucketCodec:
@@ -112,7 +130,10 @@ def compile_loops(compression: Compression) -> None:
     codec = codec_of(compression, [8])
     values, packed = np.ones(8, np.float32), np.zeros(codec.elements, np.float32)
     codec.pack(values, packed)
+    codec.pack_with(values, values.copy(), packed)
     codec.add(packed, values)
+    codec.put(packed, values)
+    codec.step(np.ones(8, np.float32), values, packed)
 
 
 #: What a worker says where it has nothing that could be sent.

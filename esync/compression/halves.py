@@ -6,9 +6,11 @@ A value is float16 · unit. The unit is chosen so that the largest value of the 
 range: updates of 10⁻⁷ keep their eleven binary digits, and nothing overflows. Rounding stays with the sender.
 """
 
+from typing import Any
+
 import numpy as np
 
-from . import NOT_FINITE, CompressionError, kernels
+from . import NOT_FINITE, BucketCodec, CompressionError, kernels
 
 #: The largest value becomes 2¹⁴ or more, but less than 2¹⁵; float16 ends just below 2¹⁶.
 TOP = 14
@@ -16,7 +18,7 @@ TOP = 14
 MOST = 100
 
 
-class Halves:
+class Halves(BucketCodec):
     """Packs a bucket of `size` values; see `BucketCodec`."""
 
     def __init__(self, size: int) -> None:
@@ -25,22 +27,49 @@ class Halves:
 
     def pack(self, values: np.ndarray, packed: np.ndarray) -> None:
         """See `BucketCodec.pack`."""
-        largest = int(kernels.largest_bits(values))
-        if largest >= kernels.INFINITE:
-            raise CompressionError(NOT_FINITE)
-        exponent = min(TOP - ((largest >> 23) - 127), MOST)
-        packed[0] = unit = np.float32(2.0**-exponent)
-        kernels.to_halves(values, np.float32(2.0**exponent), unit, self._halves(packed))
-        packed[1:].view(np.uint16)[self._size :] = 0
+        self._pack(kernels.largest_bits(values), values, packed)
+
+    def pack_with(self, rest: np.ndarray, more: np.ndarray, packed: np.ndarray) -> None:
+        """See `BucketCodec.pack_with`."""
+        self._pack(kernels.gather(rest, more), rest, packed)
+
+    def step(self, exact: np.ndarray, common: np.ndarray, packed: np.ndarray) -> None:
+        """See `BucketCodec.step`."""
+        scale, unit = self._scale(kernels.largest_difference(exact, common), packed)
+        kernels.step_by_halves(exact, common, scale, unit, self._halves(packed))
 
     def add(self, packed: np.ndarray, target: np.ndarray) -> None:
         """See `BucketCodec.add`."""
-        halves, unit = self._halves(packed), packed[0]
+        self._check(packed)
+        kernels.add_halves(self._halves(packed), packed[0], target)
+
+    def put(self, packed: np.ndarray, target: np.ndarray) -> None:
+        """See `BucketCodec.put`."""
+        self._check(packed)
+        kernels.put_halves(self._halves(packed), packed[0], target)
+
+    # --- helpers ---------------------------------------------------------------------------------------------------
+
+    def _pack(self, largest: Any, values: np.ndarray, packed: np.ndarray) -> None:
+        scale, unit = self._scale(largest, packed)
+        kernels.to_halves(values, scale, unit, self._halves(packed))
+
+    def _scale(self, largest: Any, packed: np.ndarray) -> tuple[np.float32, np.float32]:
+        """Scale and unit for values whose largest has these bits; the unit, and what is not used, are written."""
+        if int(largest) >= kernels.INFINITE:
+            raise CompressionError(NOT_FINITE)
+        exponent = min(TOP - ((int(largest) >> 23) - 127), MOST)
+        packed[0] = unit = np.float32(2.0**-exponent)
+        packed[1:].view(np.uint16)[self._size :] = 0
+        return np.float32(2.0**exponent), unit
+
+    def _check(self, packed: np.ndarray) -> None:
+        """Refuse what cannot be read."""
+        unit = packed[0]
         if packed.size != self.elements or not 0 < unit < np.inf or np.frexp(unit)[0] != 0.5:
             raise CompressionError("a bucket of float16 values has no valid unit in front of them")
-        if kernels.largest_half(halves) >= kernels.INFINITE_HALF:
+        if kernels.largest_half(self._halves(packed)) >= kernels.INFINITE_HALF:
             raise CompressionError("a bucket of float16 values has some that are infinite or not numbers")
-        kernels.add_halves(halves, unit, target)
 
     def _halves(self, packed: np.ndarray) -> np.ndarray:
         return packed[1:].view(np.uint16)[: self._size]

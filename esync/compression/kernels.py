@@ -1,7 +1,7 @@
 """The inner loops of the codecs, compiled by numba on first use; each goes through its arrays once.
 
-NumPy converts between float32 and float16 at a tenth of this speed. Floats keep IEEE's rules where both ends of a wire
-must compute the same; only `magnitude` and `mean_above`, whose results are sent along, may add up in any order.
+Floats keep IEEE's rules where both ends of a wire must compute the
+same; only `magnitude` and `mean_above`, whose results are sent along, may add up in any order.
 """
 
 from collections.abc import Callable
@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 from numba import njit
+
+from .float16 import MAGNITUDE, half, value
 
 #: Compiles a function.
 compiled: Callable[[Callable[..., Any]], Callable[..., Any]] = njit(cache=True, nogil=True)
@@ -20,22 +22,13 @@ INFINITE = 0x7F800000
 #: The same of float16.
 INFINITE_HALF = 0x7C00
 
-_MAGNITUDE = np.uint32(0x7FFFFFFF)
-_HALF_SIGN, _HALF_MAGNITUDE = np.uint32(0x8000), np.uint32(0x7FFF)
-_16, _13, _1 = np.uint32(16), np.uint32(13), np.uint32(1)
-#: float32 is float16 times 2¹³ with another bias, as bits; and what the cut-off bits are rounded by.
-_BIAS, _ROUND = np.uint32(0x38000000), np.uint32(0xFFF)
-#: Below it float16 has fewer digits, the smaller the fewer; adding ½ in float32 rounds to just these.
-_SUBNORMAL, _HALF_SUBNORMAL = np.uint32(0x38800000), np.uint32(0x400)
-_MAGIC, _MAGIC_BITS = np.float32(0.5), np.uint32(0x3F000000)
-
 
 @compiled
 def largest_bits(values: np.ndarray) -> Any:
     """The bits of the largest magnitude; `INFINITE` or more where a value is not finite."""
     most = np.uint32(0)
     for place in range(values.size):
-        most = max(most, np.float32(values[place]).view(np.uint32) & _MAGNITUDE)
+        most = max(most, np.float32(values[place]).view(np.uint32) & MAGNITUDE)
     return most
 
 
@@ -49,35 +42,60 @@ def largest_half(halves: np.ndarray) -> Any:
 
 
 @compiled
+def gather(values: np.ndarray, more: np.ndarray) -> Any:
+    """Add to the values; `largest_bits` of the sum."""
+    most = np.uint32(0)
+    for place in range(values.size):
+        total = values[place] + more[place]
+        values[place] = total
+        most = max(most, np.float32(total).view(np.uint32) & MAGNITUDE)
+    return most
+
+
+@compiled
+def largest_difference(values: np.ndarray, others: np.ndarray) -> Any:
+    """The `largest_bits` of values − others."""
+    most = np.uint32(0)
+    for place in range(values.size):
+        most = max(most, np.float32(values[place] - others[place]).view(np.uint32) & MAGNITUDE)
+    return most
+
+
+@compiled
 def to_halves(values: np.ndarray, scale: np.float32, unit: np.float32, halves: np.ndarray) -> None:
     """Write to halves (uint16) the bits of values · scale, to nearest, ties to even; values −= halves · unit.
 
     `unit` is 1 ÷ scale, both powers of two; values · scale must be within float16's range.
     """
     for place in range(values.size):
-        value = values[place]
-        bits = np.float32(value * scale).view(np.uint32)
-        sign, size = (bits >> _16) & _HALF_SIGN, bits & _MAGNITUDE
-        normal = (size + _ROUND + ((size >> _13) & _1) - _BIAS) >> _13
-        small = np.float32(np.uint32(size).view(np.float32) + _MAGIC).view(np.uint32) - _MAGIC_BITS
-        half = normal if size >= _SUBNORMAL else small
-        halves[place] = np.uint16(half | sign)
-        as_normal = np.uint32((half << _13) + _BIAS).view(np.float32)
-        as_small = np.uint32(half + _MAGIC_BITS).view(np.float32) - _MAGIC
-        said = as_normal if half >= _HALF_SUBNORMAL else as_small
-        values[place] = value - np.uint32(np.float32(said).view(np.uint32) | (sign << _16)).view(np.float32) * unit
+        bits = half(values[place] * scale)
+        halves[place] = np.uint16(bits)
+        values[place] -= value(bits) * unit
+
+
+@compiled
+def step_by_halves(
+    values: np.ndarray, others: np.ndarray, scale: np.float32, unit: np.float32, halves: np.ndarray
+) -> None:
+    """The same for values − others; others += halves · unit, and the values stay."""
+    for place in range(values.size):
+        bits = half((values[place] - others[place]) * scale)
+        halves[place] = np.uint16(bits)
+        others[place] += value(bits) * unit
 
 
 @compiled
 def add_halves(halves: np.ndarray, unit: np.float32, target: np.ndarray) -> None:
     """Add halves (uint16, the bits of finite float16) · unit to `target`."""
     for place in range(halves.size):
-        bits = np.uint32(halves[place])
-        half, sign = bits & _HALF_MAGNITUDE, (bits & _HALF_SIGN) << _16
-        as_normal = np.uint32((half << _13) + _BIAS).view(np.float32)
-        as_small = np.uint32(half + _MAGIC_BITS).view(np.float32) - _MAGIC
-        said = as_normal if half >= _HALF_SUBNORMAL else as_small
-        target[place] += np.uint32(np.float32(said).view(np.uint32) | sign).view(np.float32) * unit
+        target[place] += value(np.uint32(halves[place])) * unit
+
+
+@compiled
+def put_halves(halves: np.ndarray, unit: np.float32, target: np.ndarray) -> None:
+    """The same in place of what is in `target`, as if that were zeros."""
+    for place in range(halves.size):
+        target[place] = np.float32(0) + value(np.uint32(halves[place])) * unit
 
 
 @any_order

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from . import NOT_FINITE, CompressionError, kernels
+from . import NOT_FINITE, BucketCodec, CompressionError, kernels
 
 #: Of the mean magnitude: what is larger makes s.
 THRESHOLD = 0.75
@@ -25,7 +25,7 @@ MOST = 2.0**15
 LEAST = 2.0**-100
 
 
-class Ternary:
+class Ternary(BucketCodec):
     """Packs a bucket; see `BucketCodec`.
 
     Args:

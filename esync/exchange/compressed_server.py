@@ -19,7 +19,7 @@ from .inbox import Array, HostMemory, RankOrderedSum
 from .layout import Bucket, Layout
 from .ledger import Ledger
 from .packing import Copies, Unpacker
-from .parameter_server import ParameterServer
+from .parameter_server import ParameterServer, Shelf
 
 
 class CompressedServer(ParameterServer):
@@ -50,7 +50,7 @@ class CompressedServer(ParameterServer):
         self._unpacker = unpacker
         self._sum: PackedSum = PackedSum(memory, layout, unpacker)
         self._rooms: dict[int, np.ndarray] = {}  # key → where its values are stored
-        self._answers: dict[int, tuple[int, int, np.ndarray]] = {}  # key → step, place, values that have no room yet
+        self._answers: dict[int, np.ndarray] = {}  # key → header and values that have no room yet
 
     def push(self, key: int, received: np.ndarray, stored: np.ndarray) -> None:
         """See `ParameterServer.push`; keys of packed arrays are dealt with here."""
@@ -89,28 +89,42 @@ class CompressedServer(ParameterServer):
         self._sum.factors[rank] = tuple(factor(weighting, samples) for weighting in self._weightings)
 
     def _update(self, values: dict[int, Array], message: Any, ranks: list[int]) -> None:
-        """Run the rule, then lead the workers' weights towards its result."""
-        super()._update(values, message, ranks)
-        copies = {
-            index: Copies(self._shelves[index].weights, self._shelves[index].published[wire.HEADER_ELEMENTS :])
-            for index in values
-            if not self.layout.buckets[index].statistics
-        }
-        answers, length = self._unpacker.answer(copies, len(ranks))
-        self.ledger.answer[:] = length
-        step = self.ledger.step + 1  # the round under way is only counted when all of it has been done
-        self._answers = {key: (step, place, packed) for key, place, packed in answers}
-        for key in list(self._answers):
-            self._hand_out(key)
+        """Run the rule, and lead the workers' weights towards its result, bucket by bucket."""
+
+        def updated() -> Iterator[tuple[int, Copies]]:
+            for index, value in values.items():
+                self._update_bucket(index, value, message, ranks)
+                shelf = self._shelves[index]
+                if not self.layout.buckets[index].statistics:
+                    yield index, Copies(shelf.weights, shelf.published[wire.HEADER_ELEMENTS :])
+
+        self._answers = {}
+        answers, self.ledger.answer[:] = self._unpacker.answer(updated(), len(ranks), self._room)
+        for key, place in answers:
+            # The round under way is only counted when all of it has been done.
+            wire.stamp(self._array(key), wire.WEIGHTS, 0, 0, self.ledger.step + 1, place)
+
+    def _assign(self, shelf: Shelf, weights: Array) -> None:
+        """The exact weights, which nobody pulls, need not stay where they are."""
+        if np.shares_memory(shelf.weights, shelf.published):
+            super()._assign(shelf, weights)
+        else:
+            shelf.weights = weights
+
+    def _room(self, key: int, elements: int) -> np.ndarray:
+        """Where the values of an array of the answer are put."""
+        if key not in self._rooms:
+            self._answers[key] = np.zeros(wire.HEADER_ELEMENTS + elements, np.float32)
+        return self._array(key)[wire.HEADER_ELEMENTS :]
+
+    def _array(self, key: int) -> np.ndarray:
+        """From where the workers pull an array of the answer; aside, until some worker has shown where that is."""
+        return self._rooms[key] if key in self._rooms else self._answers[key]
 
     def _hand_out(self, key: int) -> None:
-        """Put an array of the answer where the workers pull it, once some worker has shown where that is."""
-        room = self._rooms.get(key)
-        if room is None or key not in self._answers:
-            return
-        step, place, packed = self._answers.pop(key)
-        wire.stamp(room, wire.WEIGHTS, 0, 0, step, place)
-        np.copyto(room[wire.HEADER_ELEMENTS :], packed)
+        """Put an array of the answer, header and all, where a worker has just shown."""
+        if key in self._answers:
+            np.copyto(self._rooms[key], self._answers.pop(key))
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
@@ -142,18 +156,18 @@ class PackedSum(RankOrderedSum):
         packed, (own, own_statistics) = {}, self.factors.pop(rank)
         for place, values in payload.items():
             if place < len(buckets) and buckets[place].statistics:
-                self._of(place, values.size)[:] += (
-                    values if own_statistics == 1 else np.float32(own_statistics) * values
-                )
+                target, fresh = self._of(place, values.size)
+                if fresh:
+                    target.fill(0)
+                target += values if own_statistics == 1 else np.float32(own_statistics) * values
             else:
                 packed[place] = values
         self._unpacker.add(packed, self._of, own)
         self._memory.release(payload.values())
 
-    def _of(self, index: int, size: int) -> np.ndarray:
-        """The sum of a bucket."""
-        if index not in self.total:
-            array = self._arrays.setdefault(index, np.empty(size, np.float32))
-            array.fill(0)
-            self.total[index] = array
-        return self.total[index]
+    def _of(self, index: int, size: int) -> tuple[np.ndarray, bool]:
+        """See `packing.Total`."""
+        fresh = index not in self.total
+        if fresh:
+            self.total[index] = self._arrays.setdefault(index, np.empty(size, np.float32))
+        return self.total[index], fresh

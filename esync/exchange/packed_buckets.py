@@ -6,6 +6,7 @@ two servers may meet an answer that is in its weights already; it leaves that on
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -53,10 +54,8 @@ class BucketPacker:
         for bucket, codec in sorted(buckets, key=lambda each: each[0].index):
             part = self._scratch[: bucket.stop - bucket.start]
             values.read(bucket.start, bucket.stop, part)
-            rest = self.rest[bucket.start : bucket.stop]
-            rest += part
             key = self._layout.key(bucket, CHANNEL)
-            codec.pack(rest, room(key, codec.elements))
+            codec.pack_with(self.rest[bucket.start : bucket.stop], part, room(key, codec.elements))
             yield Packed(bucket.shard, key, bucket.index)
 
     def wanted(self, shard: int, length: int) -> list[tuple[int, int]]:
@@ -86,6 +85,7 @@ class BucketUnpacker:
         self._keys = {layout.key(bucket, CHANNEL): index for index, (bucket, _) in self._codecs.items()}
         self._key_of = {index: key for key, index in self._keys.items()}
         self._scratch = np.empty(min(layout.bucket_elements, layout.weights), np.float32)
+        self._aside = ThreadPoolExecutor(1, "pack")
 
     def holds(self, key: int) -> bool:
         """See `packing.Unpacker.holds`."""
@@ -95,24 +95,27 @@ class BucketUnpacker:
         """See `packing.Unpacker.add`."""
         for index, packed in payload.items():
             bucket, codec = self._codecs[index]
-            target = total(index, bucket.stop - bucket.start)
-            if factor == 1:
+            target, fresh = total(index, bucket.stop - bucket.start)
+            values = target if fresh else self._scratch[: target.size]
+            if factor == 1 and not fresh:
                 codec.add(packed, target)
                 continue
-            values = self._scratch[: target.size]
-            values.fill(0)
-            codec.add(packed, values)
-            values *= np.float32(factor)
-            target += values
+            codec.put(packed, values)
+            if factor != 1:
+                values *= np.float32(factor)
+            if not fresh:
+                target += values
 
-    def answer(self, copies: Mapping[int, Copies], payloads: int) -> tuple[list[tuple[int, int, np.ndarray]], int]:
+    def answer(
+        self, copies: Iterable[tuple[int, Copies]], payloads: int, room: Room
+    ) -> tuple[list[tuple[int, int]], int]:
         """See `packing.Unpacker.answer`."""
-        answers = []
-        for index, (exact, common) in copies.items():
-            codec = self._codecs[index][1]
-            difference = np.subtract(exact, common, out=self._scratch[: exact.size])
-            packed = np.empty(codec.elements, np.float32)
-            codec.pack(difference, packed)
-            codec.add(packed, common)
-            answers.append((self._key_of[index], index, packed))
+        answers, steps = [], []
+        for index, (exact, common) in copies:
+            codec, key = self._codecs[index][1], self._key_of[index]
+            # Meanwhile the caller works on the next bucket.
+            steps.append(self._aside.submit(codec.step, exact, common, room(key, codec.elements)))
+            answers.append((key, index))
+        for step in steps:
+            step.result()
         return answers, 0

@@ -106,25 +106,32 @@ class SparseUnpacker:
             return
         entries = self._codec.decode(united([payload[place] for place in sorted(payload)]))
         for bucket, (_, (indices, values)) in zip(self._shard.buckets, self._shard.split(entries), strict=True):
-            kernels.add(total(bucket.index, bucket.stop - bucket.start), indices, values * np.float32(factor))
+            target, fresh = total(bucket.index, bucket.stop - bucket.start)
+            if fresh:
+                target.fill(0)
+            kernels.add(target, indices, values * np.float32(factor))
 
-    def answer(self, copies: Mapping[int, Copies], payloads: int) -> tuple[list[tuple[int, int, np.ndarray]], int]:
+    def answer(
+        self, copies: Iterable[tuple[int, Copies]], payloads: int, room: Room
+    ) -> tuple[list[tuple[int, int]], int]:
         """See `packing.Unpacker.answer`."""
-        if not copies:
+        known = dict(copies)
+        if not known:
             return [], 0
-        kept = [copies[bucket.index] for bucket in self._shard.buckets]
+        kept = [known[bucket.index] for bucket in self._shard.buckets]
         changed = self._shard.unite([_difference(each) for each in kept])
         places = self._chosen(changed, payloads)
         sent = []
         for (exact, common), (_, (indices, _)) in zip(kept, self._shard.split((places, places)), strict=True):
             common[indices] = exact[indices]
             sent.append((indices, common[indices]))
-        message = self._codec.encode(self._shard.unite(sent))
-        cut = self._keys.cut(message)
-        return [
-            (self._keys.key(self._answers, number, self._number), place, values)
-            for place, (number, values) in enumerate(cut)
-        ], message.size
+        message = self._codec.message(self._shard.unite(sent))
+        pieces = [
+            (self._keys.key(self._answers, number, self._number), size)
+            for number, size in self._keys.pieces(-(-message.size // 4))
+        ]
+        message.pour([room(key, size) for key, size in pieces])
+        return [(key, place) for place, (key, _) in enumerate(pieces)], message.size
 
     def _chosen(self, changed: Sparse, payloads: int) -> np.ndarray:
         """The places that an answer has: of each segment those that have changed most, or all of them."""

@@ -20,8 +20,8 @@ from .layout import Layout
 
 #: Gives the memory of a packed array that is to be sent, given its key and its size in float32 values.
 Room = Callable[[int, int], np.ndarray]
-#: Gives the sum of a bucket (its index, its size), zeros at first.
-Total = Callable[[int, int], np.ndarray]
+#: Gives the sum of a bucket (its index, its size), and whether it is fresh: to be overwritten, as if it were zeros.
+Total = Callable[[int, int], tuple[np.ndarray, bool]]
 
 
 class Packed(NamedTuple):
@@ -85,15 +85,18 @@ class Unpacker(Protocol):
         """
         ...
 
-    def answer(self, copies: Mapping[int, Copies], payloads: int) -> tuple[list[tuple[int, int, np.ndarray]], int]:
+    def answer(
+        self, copies: Iterable[tuple[int, Copies]], payloads: int, room: Room
+    ) -> tuple[list[tuple[int, int]], int]:
         """Bring the common weights nearer to the exact ones.
 
         Args:
-            copies: of all buckets of weights, by index.
+            copies: of all buckets of weights, with their indices, one by one as they are ready.
             payloads: how many have gone into the round.
+            room: where the answer is put.
 
         Returns:
-            Key, place and values of each array of the answer, and its length, where its arrays depend on that.
+            Key and place of each array of the answer, and its length, where its arrays depend on that.
         """
         ...
 

@@ -268,18 +268,25 @@ class ParameterServer:
     def _update(self, values: dict[int, Array], message: Any, ranks: list[int]) -> None:
         """Run the rule on every bucket and put the result where it is pulled from."""
         for index, value in values.items():
-            shelf = self._shelves[index]
-            sent = self.memory.work_on(shelf.replies[ranks[0]][wire.HEADER_ELEMENTS :]) if self._private else None
-            step = Step.of(message, sent, self.ledger.version, self.ledger.slots)
-            rule = replace_by_mean if self.layout.buckets[index].statistics else self._rule
-            weights, shelf.state = rule(shelf.weights, value, shelf.state, step)
-            shelf.weights = self.memory.assign(shelf.weights, weights)
-            host = self.memory.fetch(shelf.weights)
-            targets = [shelf.replies[rank] for rank in ranks] if self._private else []
-            if host is not shelf.weights:  # else the rule has worked on the published values themselves
-                targets.append(shelf.published)
-            for target in targets:
-                np.copyto(target[wire.HEADER_ELEMENTS :], host)
+            self._update_bucket(index, value, message, ranks)
+
+    def _update_bucket(self, index: int, value: Array, message: Any, ranks: list[int]) -> None:
+        shelf = self._shelves[index]
+        sent = self.memory.work_on(shelf.replies[ranks[0]][wire.HEADER_ELEMENTS :]) if self._private else None
+        step = Step.of(message, sent, self.ledger.version, self.ledger.slots)
+        rule = replace_by_mean if self.layout.buckets[index].statistics else self._rule
+        weights, shelf.state = rule(shelf.weights, value, shelf.state, step)
+        self._assign(shelf, weights)
+        host = self.memory.fetch(shelf.weights)
+        targets = [shelf.replies[rank] for rank in ranks] if self._private else []
+        if host is not shelf.weights:  # else the rule has worked on the published values themselves
+            targets.append(shelf.published)
+        for target in targets:
+            np.copyto(target[wire.HEADER_ELEMENTS :], host)
+
+    def _assign(self, shelf: Shelf, weights: Array) -> None:
+        """Keep what a rule has made of a shelf's weights."""
+        shelf.weights = self.memory.assign(shelf.weights, weights)
 
     def _publish_status(self) -> None:
         if self._status is not None:

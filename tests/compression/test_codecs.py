@@ -4,8 +4,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import njit
 
-from esync.compression import Compression, CompressionError, codec_of
+from esync.compression import BucketCodec, Compression, CompressionError, codec_of
+from esync.compression.float16 import (
+    NATIVE,
+    half_by_integers,
+    half_by_processor,
+    value_by_integers,
+    value_by_processor,
+)
 
 FP16, TWO_BIT = Compression("fp16"), Compression("2bit")
 KINDS = [FP16, TWO_BIT]
@@ -54,6 +62,38 @@ def test_float16_is_rounded_to_the_nearest(seed: int, size: int, order: float) -
     unit = packed[0]
     np.testing.assert_array_equal(sent, (values / unit).astype(np.float16).astype(np.float32) * unit)
     assert not np.abs(values).max() or 2**14 <= np.abs(values).max() / unit < 2**15
+
+
+def test_every_half_every_tie_and_what_lies_beside_are_rounded_as_numpy_does() -> None:
+    halves = np.arange(0x7C00, dtype=np.uint16)
+    exact = halves.view(np.float16).astype(np.float32)
+    ties = (exact[:-1] + exact[1:]) / np.float32(2)
+    sizes = np.concatenate([exact, ties, np.nextafter(ties, np.float32(0)), np.nextafter(ties, np.float32(1e9))])
+    values = np.concatenate([sizes, -sizes])
+    expected = values.astype(np.float16)
+    ways = [(half_by_integers, value_by_integers)]
+    ways += [(half_by_processor, value_by_processor)] if NATIVE else []
+    for half, value in ways:
+        bits = njit(lambda each, half=half: [half(one) for one in each])(values)
+        assert np.array(bits, np.uint16).tobytes() == expected.tobytes()
+        said = njit(lambda each, value=value: [value(np.uint32(one)) for one in each])(expected.view(np.uint16))
+        assert np.array(said, np.float32).tobytes() == expected.astype(np.float32).tobytes()
+
+
+@quick
+@given(st.integers(0, 2**16), st.integers(1, 400), st.sampled_from([1.0, 1e-7, 1e-30, 1e20]))
+def test_fewer_passes_give_the_same_bits(seed: int, size: int, scale: float) -> None:
+    one, other = drawn(seed, size, 1, scale), drawn(seed + 1, size, 1, scale)
+    codec = codec_of(FP16, [size])
+    found = []
+    for kind in (BucketCodec, type(codec)):
+        packed = [np.full(codec.elements, np.nan, np.float32) for _ in range(2)]
+        rest, put, common = one.copy(), np.full(size, np.nan, np.float32), other.copy()
+        kind.pack_with(codec, rest, other, packed[0])
+        kind.put(codec, packed[0], put)
+        kind.step(codec, one, common, packed[1])
+        found.append([each.tobytes() for each in (rest, put, common, *packed)])
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
