@@ -75,7 +75,8 @@ class Iteration:
         from .engine import mx
 
         if self._begin is not None:
-            self._begin()
+            with recorder.phase(COMPUTE):
+                self._begin()
         with recorder.phase(GET_BATCH):
             self._before = self.batches.state()
             images, labels = next(self.batches)
