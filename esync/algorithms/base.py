@@ -17,7 +17,7 @@ from ..device import Device
 from ..exchange import NO_OFFERS, Exchange, Model, Result, Service, Source
 from ..exchange.ledger import Limits
 from ..exchange.resumption import Offers, Progress
-from ..measure import Recorder
+from ..measure import COMPUTE, LOCAL_UPDATE, Recorder
 
 
 class LandingOfModel(Model, Protocol):
@@ -214,6 +214,13 @@ class Algorithm(ABC):
     def iterated(self, count: int, batch_size: int, seconds: float, last: float) -> None:
         """So many local iterations have ended that took so many seconds together, the last of them `last`."""
         raise NotImplementedError(f"mode {self.name} takes one iteration at a time")
+
+    def _local_step(self, batch_size: int) -> float:
+        """Let the local optimizer use the gradients; the seconds that the device needed for the iteration."""
+        with self.recorder.phase(LOCAL_UPDATE):
+            self.replica.local_step(batch_size)
+        with self.recorder.phase(COMPUTE):
+            return self.device.end_iteration()
 
     def stop(self) -> None:
         """Ask for the run to end after the round under way, on all workers."""

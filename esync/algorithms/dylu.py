@@ -7,7 +7,7 @@ as many updates as there are workers.
 
 from .. import config
 from ..exchange import Payload, Service
-from ..measure import COMPUTE, GLOBAL_UPDATE, LOCAL_UPDATE
+from ..measure import GLOBAL_UPDATE
 from .base import Algorithm, Surroundings
 
 #: Half as fast is half as many iterations, whatever the last bits of the measured times are.
@@ -56,10 +56,7 @@ class DyLU(Algorithm):
         """One local step; an exchange when there have been enough of them."""
         if self.exchange is None:
             raise RuntimeError("the algorithm has not been started")
-        with self.recorder.phase(LOCAL_UPDATE):
-            self.replica.local_step(batch_size)
-        with self.recorder.phase(COMPUTE):
-            seconds = self.device.end_iteration()
+        seconds = self._local_step(batch_size)
         self.iterated(1, batch_size, seconds, seconds)
         self.recorder.next_iteration()
         if self._done < self._due:

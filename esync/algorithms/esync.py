@@ -8,7 +8,7 @@ from ..compression import Compression
 from ..coordination import Coordination, Decision
 from ..exchange import Payload, Result, Service
 from ..handles import Handle
-from ..measure import CHECK_READY, COMPUTE, GLOBAL_UPDATE, LOCAL_UPDATE
+from ..measure import CHECK_READY, GLOBAL_UPDATE
 from ..weighting import check
 from .base import Algorithm, LandingOfModel, Surroundings
 
@@ -121,10 +121,7 @@ class ESync(Algorithm):
 
     def _iterate(self, batch_size: int) -> None:
         """End a local iteration."""
-        with self.recorder.phase(LOCAL_UPDATE):
-            self.replica.local_step(batch_size)
-        with self.recorder.phase(COMPUTE):
-            seconds = self.device.end_iteration()
+        seconds = self._local_step(batch_size)
         self.iterated(1, batch_size, seconds, seconds)
         self.recorder.next_iteration()
 

@@ -3,7 +3,6 @@
 from ..exchange import ExchangeError, Result
 from ..exchange.ledger import Ledger
 from ..exchange.resumption import choose
-from ..measure import COMPUTE, LOCAL_UPDATE
 from .base import Algorithm, Surroundings
 
 #: Number of the job: there is no other worker whose parts could be mixed up with this one's.
@@ -35,10 +34,7 @@ class Local(Algorithm):
 
     def step(self, batch_size: int) -> None:
         """One local step."""
-        with self.recorder.phase(LOCAL_UPDATE):
-            self.replica.local_step(batch_size)
-        with self.recorder.phase(COMPUTE):
-            self.device.end_iteration()
+        self._local_step(batch_size)
         self._ledger.count(batch_size, self.device.now())
         self.exchanged = bool(self._ledger.used[0])
         self._report(self.exchanged)

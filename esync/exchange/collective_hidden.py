@@ -18,8 +18,7 @@ class HiddenCollective(PendingCollective):
 
     def __init__(self, exchange: "CollectiveExchange", payload: Payload, model: Model) -> None:
         super().__init__(exchange, payload, model)
-        self._cancelled = False
-        self._courier = Courier(lambda: self.travel(lambda: self._cancelled), "the sum over all workers")
+        self._courier = Courier(self.travel, "the sum over all workers")
 
     def done(self) -> bool:
         """Look without waiting."""
@@ -37,5 +36,5 @@ class HiddenCollective(PendingCollective):
 
     def cancel(self) -> None:
         """This worker leaves: talk to nobody any more."""
-        self._cancelled = True
+        super().cancel()
         self._courier.wait()

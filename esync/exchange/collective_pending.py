@@ -36,7 +36,7 @@ class PendingCollective:
         self._commits: Commits | None = None
         self._fibres: Fibres | None = None
         self._missing: list[int] = []
-        self._used = self._over = False
+        self._used = self._over = self._cancelled = False
         self._result: Result | None = None
 
     def done(self) -> bool:
@@ -60,14 +60,15 @@ class PendingCollective:
         return self.result()
 
     def cancel(self) -> None:
-        """This worker leaves."""
+        """This worker leaves: talk to nobody any more."""
+        self._cancelled = True
 
-    def travel(self, given_up: Callable[[], bool] = lambda: False) -> None:
+    def travel(self) -> None:
         """Look again and again: with growing pauses while others compute, with short ones while values travel."""
         with self._exchange.patience("the other workers' commits", "") as wait:
             pauses = Pauses(config.COLLECTIVE_WAIT_PAUSE)
             travelling = False
-            while not self._over and not given_up():
+            while not (self._over or self._cancelled):
                 happened = self.advance()
                 if happened is None:
                     break
