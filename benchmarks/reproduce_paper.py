@@ -1,12 +1,14 @@
 """The ESync paper's experiments in virtual time: `python benchmarks/reproduce_paper.py [--full] [--parity]`.
 
 Simulates the paper's cluster (clusters/paper*.yaml, 1 Gbit/s) with real gradients on Fashion-MNIST: ESync, SSGD, ASGD
-and DC-ASGD, i.i.d. and by class; SSGD also at two and four times the published learning rate. Every run trains for the
-same number of samples, `--epochs` times the training set over all workers, two hours of virtual time at most as in the
-paper. A run that is done is not done again, so this can be stopped at any time and started anew.
+and DC-ASGD, i.i.d. and by class; SSGD also at two and four times the published learning rate, until it is at 0.8. All
+others train for the same number of samples, `--epochs` times the training set over all workers (ESync to the end of its
+round), two hours of virtual time at most as in the paper. A run that is done is not done again, so this can be stopped
+at any time and started anew.
 
-Writes into `--out`: a JSON file for every run, its round files (logs/), figures for each network, and table.md.
-`--parity` adds ESync and sequential SGD with five seeds each.
+Writes into `--out`: a JSON file for every run, its round files (logs/) and their summaries (summaries/, all that the
+figures need), figures for each network, and table.md. `--parity` adds ESync and sequential SGD with five seeds each,
+sequential SGD with exactly the samples that ESync had.
 """
 
 import argparse
@@ -19,12 +21,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from esync.files import write_whole
+
 RATE = 0.0005  # published, on the gradient summed over the batch
 TARGET = "0.8"
+TRAINING_IMAGES = 60_000
 NETWORKS = ("resnet18-v1", "mobilenet-v1")
 MORE_NETWORKS = ("resnet50-v1", "resnet50-v2", "alexnet", "inception-v3")
 #: Name → flags.
@@ -82,6 +87,11 @@ class Run:
         more += f"-seed{self.seed}" if self.parity else ""
         return f"{self.network}-{self.algorithm}-{self.data}{more}{'-free' if self.free else ''}"
 
+    @property
+    def after(self) -> "Run | None":
+        """The run that says how many samples this one has."""
+        return replace(self, algorithm="esync") if self.parity and self.algorithm == "local" else None
+
     def words(self, out: Path, epochs: float, images: int) -> list[str]:
         """The command line."""
         file = "paper" if self.network == NETWORKS[0] else f"paper-{self.network}"
@@ -91,12 +101,16 @@ class Run:
         words += [f"--json={out / self.name}.json", "--overwrite"]
         if self.free:
             return [*words, "--numerics=none", "--no-logs", "--rounds=100", "--free-network"]
+        if self.after:
+            epochs = json.loads((out / f"{self.after.name}.json").read_text())["samples"] / TRAINING_IMAGES
         if self.parity:
             never = 10**9
-            return [*words, f"--epochs={epochs:g}", f"--eval-duration={never}", "--no-logs", f"--max-time={never}"]
+            return [*words, f"--epochs={epochs:.9g}", f"--eval-duration={never}", "--no-logs", f"--max-time={never}"]
         kind = "logs" if self.factor == 1 else f"logs-x{self.factor}"
         every = EVALUATE_EVERY[self.algorithm]
         words += [f"--epochs={epochs:g}", f"--eval-duration={every}", f"--test-images={images}"]
+        if self.factor != 1:
+            words.append(f"--target-accuracy={TARGET}")
         return [*words, f"--log-dir={out / kind}"]
 
 
@@ -126,7 +140,16 @@ def carry_out(chosen: Sequence[Run], given: argparse.Namespace) -> bool:
     try:
         while waiting or under_way:
             while waiting and len(under_way) < given.jobs:
-                run = waiting.pop(0)
+                ready = [run for run in waiting if not run.after or (out / f"{run.after.name}.json").exists()]
+                if not ready and not under_way:
+                    print(
+                        f"{waiting[0].name} needs the number of samples of ESync's run, which is not there", flush=True
+                    )
+                    return False
+                if not ready:
+                    break
+                run = ready[0]
+                waiting.remove(run)
                 with (out / f"{run.name}.log").open("wb") as log:
                     words = run.words(out, given.epochs, given.test_images)
                     under_way[run] = subprocess.Popen(words, stdout=log, stderr=log, env=environment)
@@ -156,13 +179,14 @@ def _last_line(out: Path, run: Run) -> str:
 def draw(out: Path, networks: Sequence[str]) -> None:
     """Summaries and figures of what there is."""
     for network in networks:
-        folder = out / "logs" / network
-        modes = sorted(each.name for each in folder.iterdir() if each.is_dir()) if folder.is_dir() else []
-        for mode in set(modes) - {"figures"}:
-            words = ["logs_tools/summarize.py", "-b", str(out / "logs"), "-n", network, "-m", mode]
+        if (out / "logs" / network).is_dir():
+            words = ["logs_tools/summarize.py", "-b", str(out / "logs"), "-n", network]
             subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)
-        if modes:
-            words = ["logs_tools/plot.py", "-b", str(out / "logs"), "-n", network, "--out", str(out / network)]
+        for summary in (out / "logs" / network).glob("*/*.json"):
+            kept = out / "summaries" / summary.relative_to(out / "logs")
+            write_whole(kept, summary.read_bytes())
+        if (out / "summaries" / network).is_dir():
+            words = ["logs_tools/plot.py", "-b", str(out / "summaries"), "-n", network, "--out", str(out / network)]
             subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)
 
 

@@ -2,10 +2,13 @@
 
 import importlib.util
 import json
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
+
+from ..logs_tools.log_trees import esync_round, write_round
 
 ROOT = Path(__file__).parents[2]
 SPEC = importlib.util.spec_from_file_location("reproduce_paper", ROOT / "benchmarks" / "reproduce_paper.py")
@@ -23,6 +26,7 @@ def outcome(reached, final):
         "devices": [{"computing_ratio": 0.4}, {"computing_ratio": 0.5}],
         "time_to": {"0.8": reached},
         "final_accuracy": final,
+        "samples": 207808,
     }
 
 
@@ -30,18 +34,40 @@ def write(folder, name, *values):
     (folder / f"{name}.json").write_text(json.dumps(outcome(*values)))
 
 
-def test_every_run_has_files_of_its_own_and_flags_that_the_simulator_knows(monkeypatch):
+def test_every_run_has_files_of_its_own_and_flags_that_the_simulator_knows(monkeypatch, tmp_path):
     from esync.simulate.__main__ import parse_arguments
 
     monkeypatch.chdir(ROOT)
     runs = reproduce.runs(full=True, parity=True, seeds=5)
     assert len({run.name for run in runs}) == len(runs) == 1 + 6 * 10 + 10
     for run in runs:
-        _, *words = run.words(Path("out"), 2.0, 500)
+        if run.after:
+            assert run.after in runs
+            write(tmp_path, run.after.name, None, 0.9)
+        _, *words = run.words(tmp_path, 2.0, 500)
         assert words[:2] == ["-m", "esync.simulate"]
         options, job = parse_arguments(words[2:])
         assert options.file.exists()
         assert job.typed["seed"] == run.seed
+        assert (job.typed.get("epochs", 0) * 60000 == pytest.approx(207808, abs=0.01)) == bool(run.after)
+
+
+def test_sequential_sgd_waits_for_the_number_of_samples_that_esync_had(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert reproduce.main(["--out", str(tmp_path), "--parity", "--only", "local-iid-seed0"]) == 1
+    assert "needs the number of samples" in capsys.readouterr().out
+
+
+def test_the_figures_come_from_the_summaries_and_need_no_round_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    write_round(tmp_path / "logs" / "lenet" / "esync" / "cloud1" / "cpu", 1, esync_round(1, 3.0))
+    reproduce.draw(tmp_path, ["lenet"])
+    assert (tmp_path / "lenet" / "throughput.png").exists()
+    for each in (tmp_path / "lenet").iterdir():
+        each.unlink()
+    shutil.rmtree(tmp_path / "logs")
+    reproduce.draw(tmp_path, ["lenet"])
+    assert (tmp_path / "lenet" / "throughput.png").exists()
 
 
 def test_what_is_done_is_not_done_again(tmp_path, monkeypatch, capsys):
