@@ -7,8 +7,8 @@ import numpy as np
 
 from .. import config
 from . import SCHEDULES
-from .allreduce import Fibre, allreduce
-from .fibres import Fibres, Pauses
+from .allreduce import Rooms, allreduce
+from .fibres import Fibre, Fibres, Pauses
 from .gathering import bucket_tag
 from .transport import Transport
 
@@ -40,6 +40,7 @@ class Engine:
     def __init__(self, name: str, transport: Transport) -> None:
         self.name, self.transport = name, transport
         self.current = name
+        self._rooms = Rooms()
 
     @property
     def bucket_elements(self) -> int:
@@ -50,7 +51,7 @@ class Engine:
         """A fibre that sums bucket number `index` over all ranks, in place; all ranks begin their buckets in order."""
         if self.current == "mpi" and isinstance(self.transport, OwnAllreduce):
             return self.transport.own_allreduce(values)
-        return allreduce(SCHEDULES[self.current], values, self.transport, bucket_tag(index))
+        return allreduce(SCHEDULES[self.current], values, self.transport, bucket_tag(index), self._rooms)
 
     def run(self, vector: np.ndarray, pauses: Pauses, check: Callable[[], None] = lambda: None) -> None:
         """Sum a vector over all ranks, in place, and wait for it; see `fibres.Fibres.run`."""

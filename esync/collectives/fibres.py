@@ -1,11 +1,24 @@
-"""Runs several fibres at a time, in order, and waits without taking a core: it polls, with pauses that grow."""
+"""Runs several fibres at a time, in order, and waits without taking a core: it polls, with pauses that grow.
+
+A *fibre* is a generator that yields whenever it has to wait, and says with it whether it has got on since it last did.
+"""
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from .. import config
-from .allreduce import Fibre
+from .transport import Request
+
+Fibre = Iterator[bool]
+
+
+def until_done(request: Request) -> Fibre:
+    """The fibre that waits for a transfer; to have come to it means to have got on."""
+    got_on = True
+    while not request.done():
+        yield got_on
+        got_on = False
 
 
 class Pauses:
@@ -51,21 +64,20 @@ class Fibres:
         self._exhausted = False
 
     def advance(self) -> bool:
-        """Let each of them go on until it has to wait; whether any has come to its end."""
+        """Let each of them go on until it has to wait; whether any has got on."""
         while not self._exhausted and len(self._running) < self._window:
             maker = next(self._makers, None)
             if maker is None:
                 self._exhausted = True
             else:
                 self._running.append(maker())
-        left = []
+        left, happened = [], False
         for fibre in self._running:
             try:
-                next(fibre)
+                happened |= next(fibre)
                 left.append(fibre)
             except StopIteration:
-                pass
-        happened = len(left) < len(self._running)
+                happened = True
         self._running = left
         return happened
 

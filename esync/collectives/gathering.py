@@ -1,9 +1,8 @@
 """Texts from every rank to every rank: greetings, and what was measured."""
 
-from collections.abc import Iterator
-
 import numpy as np
 
+from .fibres import Fibre, until_done
 from .transport import Request, Transport
 
 #: Tags of what is no bucket. Those of buckets begin at FIRST_BUCKET and are used again after BUCKETS of them.
@@ -16,7 +15,7 @@ def bucket_tag(index: int) -> int:
     return FIRST_BUCKET + index % BUCKETS
 
 
-def gather_texts(transport: Transport, text: str, texts: dict[int, str]) -> Iterator[None]:
+def gather_texts(transport: Transport, text: str, texts: dict[int, str]) -> Fibre:
     """A fibre that fills `texts`, rank → what that rank has said; what has come already stands there meanwhile."""
     own = np.frombuffer(text.encode(), np.uint8)
     peers = [rank for rank in range(transport.size) if rank != transport.rank]
@@ -28,9 +27,11 @@ def gather_texts(transport: Transport, text: str, texts: dict[int, str]) -> Iter
     coming: dict[int, np.ndarray] = {}
     texts[transport.rank] = text
     while arriving:
+        got_on = False
         for peer, request in list(arriving.items()):
             if not request.done():
                 continue
+            got_on = True
             if peer in coming:
                 texts[peer] = coming[peer].tobytes().decode()
                 del arriving[peer]
@@ -38,6 +39,6 @@ def gather_texts(transport: Transport, text: str, texts: dict[int, str]) -> Iter
                 coming[peer] = np.empty(int(lengths[peer][0]), np.uint8)
                 arriving[peer] = transport.irecv(coming[peer], peer, TEXT)
         if arriving:
-            yield
-    while not all(request.done() for request in sent):
-        yield
+            yield got_on
+    for request in sent:
+        yield from until_done(request)

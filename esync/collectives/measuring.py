@@ -6,9 +6,8 @@ import time
 import numpy as np
 
 from .. import config
-from .allreduce import Fibre
 from .cost import Costs
-from .fibres import Fibres, Pauses
+from .fibres import Fibre, Fibres, Pauses, until_done
 from .gathering import PROBE, gather_texts
 from .transport import Transport
 
@@ -39,8 +38,8 @@ def _shift(transport: Transport, values: np.ndarray) -> Fibre:
     taken = np.empty_like(values)
     after, before = (transport.rank + 1) % transport.size, (transport.rank - 1) % transport.size
     requests = [transport.irecv(taken, before, PROBE), transport.isend(values, after, PROBE)]
-    while not all(request.done() for request in requests):
-        yield
+    for request in requests:
+        yield from until_done(request)
 
 
 def _adding(values: np.ndarray) -> float:

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from .fibres import Fibre
+
 
 class Hub:
     """Connects the ranks, which may be threads."""
@@ -68,9 +70,9 @@ class MemoryTransport:
         self.closed = True
 
 
-def take_turns(fibres: Iterable[Iterable[None]]) -> None:
+def take_turns(fibres: Iterable[Fibre]) -> None:
     """Run several ranks' fibres to their ends; RuntimeError where all of them wait for one another."""
-    waiting = [iter(fibre) for fibre in fibres]
+    waiting = list(fibres)
     idle = 0
     while waiting:
         left = []

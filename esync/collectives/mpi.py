@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ExpectedError
-from .allreduce import Fibre
+from .fibres import Fibre, until_done
 
 
 class MPIMissingError(ExpectedError, ImportError):
@@ -62,9 +62,7 @@ class MPITransport:
         share = round(2 * values.nbytes * (self.size - 1) / self.size)  # at least; how many it is, MPI does not tell
         self.sent += share
         self.received += share
-        request = self._world.Iallreduce(self._mpi.IN_PLACE, values)
-        while not request.Test():
-            yield
+        yield from until_done(MPIRequest(self._world.Iallreduce(self._mpi.IN_PLACE, values)))
 
     def abort(self) -> None:
         """End all ranks now, because this one has failed."""

@@ -1,13 +1,13 @@
 """An exchange by a collective under way: the commits of all ranks, then their sum, bucket by bucket, and the rule."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .. import config
-from ..collectives.fibres import Fibres, Pauses
+from ..collectives.fibres import Fibre, Fibres, Pauses
 from ..handles import NotDoneError
 from ..weighting import divisor, factor
 from . import Model, Payload, Result, wire
@@ -118,14 +118,14 @@ class PendingCollective:
         self._used = self._over = True
         return None
 
-    def _makers(self) -> list[Callable[[], Iterator[None]]]:
-        def maker(bucket: Bucket) -> Callable[[], Iterator[None]]:
+    def _makers(self) -> list[Callable[[], Fibre]]:
+        def maker(bucket: Bucket) -> Callable[[], Fibre]:
             return lambda: self._sum(bucket)
 
         buckets = self._exchange.model.layout.buckets
         return [maker(each) for each in buckets if self._statistics or not each.statistics]
 
-    def _sum(self, bucket: Bucket) -> Iterator[None]:
+    def _sum(self, bucket: Bucket) -> Fibre:
         """The fibre of one bucket: the sum over the ranks, the mean, the rule."""
         exchange, commits = self._exchange, self._commits
         assert commits is not None

@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import config
 from ..collectives import SCHEDULES
-from ..collectives.allreduce import allreduce
+from ..collectives.allreduce import Rooms, allreduce
 from ..collectives.choice import Choice
 from ..collectives.cost import LIKE_MPI, Costs, predictions
 from ..collectives.engine import bucket_bytes
@@ -99,7 +99,7 @@ class CollectiveSide:
         if self.model is not None:
             return
         samples = [int(each.message["samples"]) for each in pending]
-        name = self._current()
+        name, rooms = self._current(), Rooms()
         for bucket in self.layout.buckets:
             weighting = self.weightings[bucket.statistics]
             parts = [self.common.part(each.values, bucket) for each in pending]
@@ -108,7 +108,7 @@ class CollectiveSide:
                     part *= np.float32(weight)
             hub = Hub(self.slots)
             schedule = SCHEDULES[LIKE_MPI if name == "mpi" else name]
-            take_turns([allreduce(schedule, part, hub.transports[rank], 0) for rank, part in enumerate(parts)])
+            take_turns([allreduce(schedule, part, hub.transports[rank], 0, rooms) for rank, part in enumerate(parts)])
             mean = parts[0] / np.float32(divisor(weighting, samples))
             self.common.update(bucket, mean, pending[0].message)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from esync.collectives import SCHEDULES
-from esync.collectives.allreduce import allreduce
+from esync.collectives.allreduce import Rooms, allreduce
 from esync.collectives.memory import Hub, take_turns
 
 SIZES = (0, 1, 2, 7, 64, 1001)
@@ -14,9 +14,9 @@ SIZES = (0, 1, 2, 7, 64, 1001)
 
 def summed(name: str, values: list[np.ndarray]) -> list[np.ndarray]:
     """What each rank holds after the collective."""
-    hub = Hub(len(values))
+    hub, rooms = Hub(len(values)), Rooms()
     results = [each.copy() for each in values]
-    fibres = [allreduce(SCHEDULES[name], result, hub.transports[rank], 0) for rank, result in enumerate(results)]
+    fibres = [allreduce(SCHEDULES[name], result, hub.transports[rank], 0, rooms) for rank, result in enumerate(results)]
     random.Random(len(values)).shuffle(fibres)
     take_turns(fibres)
     assert not any(sent or received for sent, received in hub.lines.values())
@@ -58,11 +58,13 @@ def test_bytes_and_steps(name: str, ranks: int) -> None:
 
 
 def test_schedules_that_do_not_fit_are_noticed() -> None:
-    hub = Hub(2)
+    hub, rooms = Hub(2), Rooms()
     values = np.ones(4, np.float32)
-    fibres = [allreduce(SCHEDULES["ring"], values, hub.transports[0], 0)]
+    fibres = [allreduce(SCHEDULES["ring"], values, hub.transports[0], 0, rooms)]
     with pytest.raises(RuntimeError, match="wait for one another"):
         take_turns(fibres)
-    fibres = [allreduce(SCHEDULES["ring"], np.ones(3 + rank, np.float32), hub.transports[rank], 1) for rank in range(2)]
+    fibres = [
+        allreduce(SCHEDULES["ring"], np.ones(3 + rank, np.float32), hub.transports[rank], 1, rooms) for rank in range(2)
+    ]
     with pytest.raises(ValueError, match="values sent"):
         take_turns(fibres)
