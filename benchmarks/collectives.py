@@ -2,7 +2,10 @@
 
 real: two processes on this machine, 4 MB to 400 MB. The bare sum by every collective and by MPI's own allreduce as it
 is; and whole exchanges (read, sum, rule, write) by every collective, by --collective auto and by a parameter server.
-Bare sums take turns, so that a busy machine is busy for all of them; the median of the rounds counts.
+All that takes place without a server takes turns, so that a busy machine is busy for all of it; the median of the
+rounds counts. With two ranks the three own collectives do the same, so they also show how much is chance.
+
+Sizes that FILE has already are not measured again, so that this can be stopped and taken up again.
 
 simulated: 3 to 64 workers, 4 kB to 400 MB, 1 Gbit/s and 0.2 ms, one port each, beside the cost model's prediction; and
 what --collective auto would use after its trials, against the best.
@@ -32,7 +35,7 @@ from esync.collectives.fibres import Pauses
 
 OWN = tuple(SCHEDULES)
 SIZES = (4_000_000, 40_000_000, 400_000_000)
-ROUNDS = {4_000_000: 40, 40_000_000: 15, 400_000_000: 5}
+ROUNDS = {4_000_000: 100, 40_000_000: 15, 400_000_000: 5}
 OF_MPI, OF_BEST = 1.3, 1.2  # targets
 GIGABIT = 1e9 / 8 * config.SIMULATE_GOODPUT
 LATENCY = 2e-4
@@ -89,35 +92,42 @@ def bare(size: int) -> None:
     transport.close()
 
 
-def whole(name: str, size: int) -> None:
-    """A worker: prints, on rank 0, the seconds of every exchange, as JSON."""
+def whole(names: list[str], size: int) -> None:
+    """A worker: prints, on rank 0, the seconds of every exchange by each of them, which take turns, as JSON."""
     from esync.exchange import Payload, Service
     from esync.exchange.ledger import Limits
     from esync.watchdog import Watchdog
 
-    service = Service("add_mean_update", True)
-    if name == "ps":
-        from esync.environment import Cluster
-        from esync.exchange.kvstore_worker import KVStoreExchange
+    service, watchdog = Service("add_mean_update", True), Watchdog()
+    exchanges: dict[str, Any] = {}
+    for name in names:
+        if name == "ps":
+            from esync.environment import Cluster
+            from esync.exchange.kvstore_worker import KVStoreExchange
 
-        exchange: Any = KVStoreExchange(service, Cluster.from_environment(), Watchdog())
-    else:
-        from esync.exchange.collective_start import over_mpi
+            exchanges[name] = KVStoreExchange(service, Cluster.from_environment(), watchdog)
+        else:
+            from esync.exchange.collective_start import over_mpi
 
-        exchange = over_mpi(service, name, Watchdog())
-    warm_up = 10 if name == "auto" else 2
+            exchanges[name] = over_mpi(service, name, watchdog)
+    # The trials of auto are over then, if it tries all of them.
+    warm_up = config.COLLECTIVE_TRIALS * (len(OWN) + 1) if "auto" in names else 2
     model, payload = Vector(size // 4), Payload(Vector(size // 4), None, 1, 1.0)
-    exchange.join(size // 4, 0, Limits(rounds=ROUNDS[size] + warm_up), {})
-    exchange.begin(model, model, model)
-    seconds = []
-    finished = False
-    while not finished:
-        result = exchange.start(payload, model).wait()
-        seconds.append(result.transfer)  # less what this one has waited for the other
-        finished = result.finished
-    exchange.close()
-    if exchange.rank == 0:
-        print(json.dumps(seconds[warm_up:]), flush=True)
+    for exchange in exchanges.values():
+        exchange.join(size // 4, 0, Limits(rounds=ROUNDS[size] + warm_up), {})
+        exchange.begin(model, model, model)
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for _ in range(ROUNDS[size] + warm_up):
+        for name, exchange in exchanges.items():
+            # Less what this one has waited for the other.
+            seconds[name].append(exchange.start(payload, model).wait().transfer)
+    *others, last = exchanges.values()
+    for exchange in others:
+        exchange.engine.close = lambda: None  # MPI is left once
+        exchange.close()
+    last.close()
+    if last.rank == 0:
+        print(json.dumps({name: each[warm_up:] for name, each in seconds.items()}), flush=True)
 
 
 def run_ranks(words: list[str]) -> Any:
@@ -130,7 +140,7 @@ def run_ranks(words: list[str]) -> Any:
 
 
 def run_servers(size: int) -> Any:
-    """The same with a scheduler, a parameter server and two workers."""
+    """The same of an exchange with a scheduler, a parameter server and two workers."""
     environment = loopback.environment(2)
     command = [sys.executable, __file__, "--whole", "ps", "--size", str(size)]
     roles = [("scheduler", [sys.executable, "-m", "esync.scheduler"])]
@@ -145,17 +155,18 @@ def run_servers(size: int) -> Any:
         for process in processes:
             process.kill()
             process.wait()
-    return json.loads(next(text for text in said if text.strip()).splitlines()[-1])
+    return json.loads(next(text for text in said if text.strip()).splitlines()[-1])["ps"]
 
 
-def real(sizes: list[int], server_up_to: int) -> dict[str, Any]:
-    """All of it; prints as it goes."""
-    figures: dict[str, Any] = {}
+def real(sizes: list[int], server_up_to: int, figures: dict[str, Any], written: Callable[[], None]) -> None:
+    """All of it that is not in the figures; prints as it goes."""
     for size in sizes:
+        if str(size) in figures:
+            continue
         sums = {name: statistics.median(each) for name, each in run_ranks(["--bare", "--size", str(size)]).items()}
         best = min(seconds for name, seconds in sums.items() if "mpi" in name.lower())
-        names = [*OWN, "mpi", "auto"]
-        exchanges = {name: statistics.median(run_ranks(["--whole", name, "--size", str(size)])) for name in names}
+        taken = run_ranks(["--whole", *OWN, "mpi", "auto", "--size", str(size)])
+        exchanges = {name: statistics.median(each) for name, each in taken.items()}
         if size <= server_up_to:
             exchanges["ps"] = statistics.median(run_servers(size))
         ratio = exchanges["auto"] / min(exchanges.values())
@@ -168,7 +179,7 @@ def real(sizes: list[int], server_up_to: int) -> dict[str, Any]:
         for name, seconds in exchanges.items():
             print(f"  {name:24s} {1e3 * seconds:9.2f} ms")
         print(f"  auto: {ratio:.2f} x the best (target {OF_BEST})", flush=True)
-    return figures
+        written()
 
 
 # --- simulated --------------------------------------------------------------------------------------------------------
@@ -263,7 +274,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), help="bytes, of the real ones")
     parser.add_argument("--server-up-to", type=int, default=SIZES[-1], help="bytes of the largest model with a server")
     parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--whole", help=argparse.SUPPRESS)
+    parser.add_argument("--whole", nargs="+", help=argparse.SUPPRESS)
     parser.add_argument("--size", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.bare:
@@ -272,15 +283,21 @@ def main() -> None:
         whole(options.whole, options.size)
     else:
         figures: dict[str, Any] = {"command": "python benchmarks/collectives.py " + " ".join(sys.argv[1:])}
+        if options.json and options.json.exists():
+            figures.update(json.loads(options.json.read_text()))
+
+        def written() -> None:
+            if options.json:
+                write_figures(options.json, figures)
+
         parts = options.parts or ["real", "simulated"]
         if "simulated" in parts:
             figures["simulated"] = simulated(
                 [3, 6, 8, 13, 16, 32, 64], [4_000, 400_000, 4_000_000, 40_000_000, 400_000_000]
             )
         if "real" in parts:
-            figures["real"] = real(options.sizes, options.server_up_to)
-        if options.json:
-            write_figures(options.json, figures)
+            real(options.sizes, options.server_up_to, figures.setdefault("real", {}), written)
+        written()
     if options.bare or options.whole:
         from esync.watchdog import leave
 

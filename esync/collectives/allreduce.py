@@ -22,7 +22,7 @@ _steps = lru_cache(maxsize=64)(lambda schedule, rank, ranks, values: schedule(ra
 class Rooms:
     """Memory to receive into, kept from bucket to bucket: of fresh memory, every page would first have to be found.
 
-    All rooms of a window are one array, because NumPy asks for huge pages from 4 MB on, which are found and sent faster.
+    All rooms of a window are one array: from 4 MB on NumPy asks for huge pages, which are found and sent faster.
     """
 
     def __init__(self) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from esync.collectives import SCHEDULES
 from esync.collectives.allreduce import Rooms, allreduce
+from esync.collectives.fibres import Fibres
 from esync.collectives.memory import Hub, take_turns
 
 SIZES = (0, 1, 2, 7, 64, 1001)
@@ -68,3 +69,33 @@ def test_schedules_that_do_not_fit_are_noticed() -> None:
     ]
     with pytest.raises(ValueError, match="values sent"):
         take_turns(fibres)
+
+
+def test_rooms_are_used_again_whatever_the_sizes_and_types() -> None:
+    rooms, generator = Rooms(), np.random.default_rng(0)
+    for size, dtype in ((5, np.float16), (1001, np.float32), (3, np.float16), (64, np.float32), (1001, np.float16)):
+        hub = Hub(3)
+        values = [generator.standard_normal(size).astype(dtype) for _ in range(3)]
+        expected = np.sum(np.float64(values), axis=0)
+        take_turns(
+            [allreduce(SCHEDULES["butterfly"], each, hub.transports[i], 0, rooms) for i, each in enumerate(values)]
+        )
+        np.testing.assert_allclose(values[0], expected, rtol=0.01, atol=0.01)
+    room = rooms.take(100)
+    address = room.ctypes.data
+    rooms.give(room)
+    assert rooms.take(60).ctypes.data == address
+
+
+def test_every_transfer_that_has_come_counts_as_progress() -> None:
+    """Pauses grow while nothing happens, and a large bucket takes long."""
+    hub, rooms = Hub(2), Rooms()
+    ranks = [
+        Fibres([lambda rank=rank: allreduce(SCHEDULES["ring"], np.ones(4, np.float32), hub.transports[rank], 0, rooms)])
+        for rank in range(2)
+    ]
+    assert ranks[0].advance()  # has begun to wait
+    assert not ranks[0].advance()  # the other one has not come
+    assert ranks[1].advance()
+    assert ranks[0].advance()  # the other one's values have come
+    assert not (ranks[0].over and ranks[1].over)
