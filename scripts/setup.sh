@@ -20,6 +20,17 @@ find_python() {
     return 1
 }
 
+# pip would compile all modules one by one, most of which nobody imports: the demo waits for its own only, and the
+# tests' are compiled on all cores. (Some packages hold files for other releases of Python, which do not compile.)
+compile_modules() {
+    case "$1" in
+        *dev*) .venv/bin/python -m compileall -qq -j 0 .venv/lib >/dev/null 2>&1 || true ;;
+        *) env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -W ignore -c "
+import esync.evaluate, esync.launch.command, esync.server, esync.state_server, esync.training, esync.world
+import logs_tools.plot, logs_tools.summarize" ;;
+    esac
+}
+
 make_environment() {
     local extras=$1 python wanted
     wanted="$extras $(sha256sum setup.py pyproject.toml | sha256sum)"
@@ -33,7 +44,9 @@ make_environment() {
         "$wanted" | "cpu,dev ${wanted#* }") return 0 ;;
     esac
     echo "== installing this package and what it needs (once; MXNet is 45 MB)"
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --progress-bar off -e ".[$extras]" || return 1
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --progress-bar off --no-compile \
+        -e ".[$extras]" || return 1
+    compile_modules "$extras" || return 1
     echo "$wanted" >.venv/installed
 }
 
