@@ -149,7 +149,7 @@ def wire(mode: str, workers: int = 2) -> dict[str, float]:
     helpers = [start("-m", "esync.scheduler"), start("-m", "esync.server", "-c", "1")]
     crowd = [start(__file__, "--worker", mode, stdout=subprocess.PIPE) for _ in range(workers)]
     try:
-        found = [each for process in crowd for each in json.loads(process.communicate(timeout=200)[0])]
+        found = [each for process in crowd for each in json.loads(process.communicate(timeout=200)[0].splitlines()[-1])]
     finally:
         for process in (*crowd, *helpers):
             process.kill()

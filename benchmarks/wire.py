@@ -1,6 +1,7 @@
 """One worker of a real cluster that exchanges ResNet-18 several times: what each exchange cost it."""
 
 import json
+import math
 import os
 import time
 from typing import Any
@@ -13,7 +14,8 @@ PAUSE = 0.2  # seconds after which the last bytes have been acknowledged
 def exchanges(algorithm: Any, warm_up: int, rounds: int) -> None:
     """Exchange random gradients, print the figures of the rounds behind the warm-up as JSON, and end the process.
 
-    Of each round: seconds, processor seconds of this process, and bytes sent and received at its sockets.
+    Of each round: seconds of the local step and the exchange, of the exchange alone, processor seconds of this process,
+    and bytes sent and received at its sockets. A line "warm" says that the warm-up is over.
     """
     import esync
     from esync.engine import mx
@@ -23,21 +25,32 @@ def exchanges(algorithm: Any, warm_up: int, rounds: int) -> None:
     net = build("resnet18-v1", 10, mx.cpu(), seed=0)
     trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 1e-4}, algorithm=algorithm)
     trainer.start()
-    rng = np.random.default_rng(trainer.rank)
+    trained = [parameter for parameter in trainer._params if parameter.grad_req != "null"]
+    # Other values for each place in every round, without drawing them: that takes the workers differently long.
+    values = sum(math.prod(parameter.shape) for parameter in trained)
+    pool = np.random.default_rng(trainer.rank).standard_normal(values + warm_up + rounds, np.float32)
     meter, found = TrafficMeter(), []
-    for _ in range(warm_up + rounds):
-        for parameter in trainer._params:
-            if parameter.grad_req != "null":
-                parameter.grad()[:] = mx.nd.array(rng.standard_normal(parameter.shape, np.float32))
-                parameter.data()._fresh_grad = True
+    for number in range(warm_up + rounds):
+        at = number
+        for parameter in trained:
+            size = math.prod(parameter.shape)
+            parameter.grad()[:] = mx.nd.array(pool[at : at + size].reshape(parameter.shape))
+            parameter.data()._fresh_grad = True
+            at += size
         mx.nd.waitall()
+        if number == warm_up:
+            print("warm", flush=True)
+        trainer.world.recorder.take()
         meter.take()
         begun, processor = time.perf_counter(), time.process_time()
         trainer.step(1)
         seconds, processor = time.perf_counter() - begun, time.process_time() - processor
+        phases = trainer.world.recorder.take()["time"].values()
+        exchange = sum(each.get(algorithm.exchange_phase, 0.0) for each in phases)
         time.sleep(PAUSE)
         sent, received = meter.take()
-        found.append({"seconds": seconds, "processor": processor, "sent": sent, "received": received})
+        figures = {"seconds": seconds, "exchange": exchange, "processor": processor}
+        found.append({**figures, "sent": sent, "received": received})
     trainer.close()
     print(json.dumps(found[warm_up:]), flush=True)
     os._exit(0)

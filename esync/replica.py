@@ -208,13 +208,19 @@ class Replica:
             raise RuntimeError("keep_anchor was not called")
         return Difference(self.weights, self.anchor)
 
+    def common_weights(self) -> np.ndarray | None:
+        """The anchor, where it is what was written last, to the last bit; makes this a `packing.KeepsCommon`."""
+        exact = all(np.dtype(parameter.dtype) == np.float32 for parameter in self._trained)
+        return self.anchor if exact else None
+
     def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
         """Take values of the common model; makes this an `exchange.Model`."""
         written = self.statistics if statistics else self.weights
         written.write(start, values)
         if self.anchor is not None and not statistics:
-            stop = start + values.size
-            written.read(start, stop, self.anchor[start:stop])  # float16 weights have rounded them
+            anchor = self.anchor[start : start + values.size]
+            if not np.may_share_memory(anchor, values):
+                written.read(start, start + values.size, anchor)  # float16 weights have rounded them
 
     def add(self, step: Sparse) -> None:
         """Add a sparse difference to the weights; makes this an `exchange.Model`."""

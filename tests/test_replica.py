@@ -284,6 +284,29 @@ def test_every_write_moves_the_anchor():
     assert not update.any()
 
 
+def test_the_common_weights_can_be_changed_where_they_are_kept():
+    """As compressed exchanges do it: the anchor moves first, then the weights are written from it."""
+    replica = replica_of(small_net())
+    assert replica.common_weights() is None
+    replica.keep_anchor()
+    common = replica.common_weights()
+    common[:] = np.arange(common.size)
+    replica.open()
+    replica.write(False, 3, common[3:])
+    update = np.ones(common.size, np.float32)
+    replica.update().read(0, update.size, update)
+    np.testing.assert_array_equal(values_of(replica.weights)[3:], common[3:])
+    replica.close()
+    assert not update[3:].any()
+    np.testing.assert_array_equal(common, np.arange(common.size))
+
+
+def test_rounded_weights_are_not_the_common_ones():
+    replica = Replica([single_weight("float16")], lambda batch_size: None)
+    replica.keep_anchor()
+    assert replica.common_weights() is None
+
+
 def test_what_float16_cannot_hold_is_not_taken_for_training():
     """The anchor is what the network really holds: without a local step the update is nothing."""
     replica = Replica([single_weight("float16")], lambda batch_size: None)

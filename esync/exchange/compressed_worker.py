@@ -6,27 +6,33 @@ from dataclasses import replace
 from ..compression import Compression
 from . import Model, Payload, Result, Source
 from .kvstore_worker import KVStoreExchange
-from .packing import packer_of
+from .packing import KeepsCommon, packer_of
 from .sparse_worker import Pieces
 
 
 class CompressedExchange(KVStoreExchange):
     """Sends the weights' part of a payload packed, and takes the packed steps of the common weights.
 
-    The buffers of the buckets hold the common weights from `begin` on.
+    The common weights are kept where the model has them already, so that no exchange has to copy them; where
+    it has none, or they may be needed while an exchange is under way, in the buffers of the buckets.
     """
 
     def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
         """See `Exchange.begin`; the model comes as float32, as the other workers hold it."""
         result = super().begin(weights, statistics, model)
         service, layout = self._service, self._layout
+        kept = model.common_weights() if isinstance(model, KeepsCommon) and not service.overlap else None
         self._packer = packer_of(
             Compression.parse(service.compression),
             layout,
             self.workers,
             self.rank,
             service.tensors,
-            {bucket.index: self._buckets.values(bucket) for bucket in layout.buckets if not bucket.statistics},
+            {
+                bucket.index: self._buckets.values(bucket) if kept is None else kept[bucket.start : bucket.stop]
+                for bucket in layout.buckets
+                if not bucket.statistics
+            },
             [int(status["step"]) for status in self.line.statuses()],  # no round can end without this worker
         )
         self._pieces = Pieces(self.line)

@@ -10,7 +10,7 @@ fixed size, `packed_sparse` for top-k.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -48,6 +48,14 @@ class Copies(NamedTuple):
 
     exact: np.ndarray
     common: np.ndarray
+
+
+@runtime_checkable
+class KeepsCommon(Protocol):
+    """A model that has the common weights beside its own."""
+
+    def common_weights(self) -> np.ndarray | None:
+        """Where they are; who changes them then writes them to the model. None: there are none, or rounded ones."""
 
 
 class Packer(Protocol):
