@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from esync import config
-from esync.coordination.coordinator import ConflictError, RefusedError
+from esync.coordination.refusals import ConflictError, RefusedError
 
 #: With every JSON answer: it is data, nobody's page, and as old as it is.
 JSON_HEADERS = (

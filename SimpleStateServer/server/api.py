@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from esync import config
-from esync.coordination.coordinator import InvalidError
 from esync.coordination.online import Watching
+from esync.coordination.refusals import InvalidError
 
 from . import answers, live, schema
 from .answers import Answer, NotFoundError, UnavailableError

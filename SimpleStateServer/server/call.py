@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
-from esync.coordination.coordinator import InvalidError
+from esync.coordination.refusals import InvalidError
 
 JSON = "application/json"
 

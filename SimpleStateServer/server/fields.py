@@ -3,7 +3,7 @@
 import re
 from urllib.parse import parse_qsl
 
-from esync.coordination.coordinator import InvalidError
+from esync.coordination.refusals import InvalidError
 
 from .call import Call
 

@@ -11,8 +11,10 @@ from threading import RLock
 from typing import Any
 
 from esync import config
-from esync.coordination.coordinator import ConflictError, Coordinator, Decision, InvalidError, RefusedError
+from esync.coordination.coordinator import Coordinator
+from esync.coordination.decision import Decision
 from esync.coordination.online import Directive, Watch
+from esync.coordination.refusals import ConflictError, InvalidError, RefusedError
 
 from . import journal
 from .clock import Clock

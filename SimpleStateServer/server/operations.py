@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from esync.coordination.coordinator import RefusedError
+from esync.coordination.refusals import RefusedError
 
 from . import answers, api, pages, published, schema
 from .answers import Answer

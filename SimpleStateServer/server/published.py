@@ -7,7 +7,7 @@ the round `t` with /apply/, `rejoin` and `members` with /reset/.
 import re
 
 from esync import config
-from esync.coordination.coordinator import InvalidError
+from esync.coordination.refusals import InvalidError
 
 from . import answers
 from .answers import Answer

@@ -7,8 +7,9 @@ from pathlib import Path
 from threading import RLock
 
 from esync import config
-from esync.coordination.coordinator import ConflictError, Coordinator, InvalidError
+from esync.coordination.coordinator import Coordinator
 from esync.coordination.online import Watch, Watching
+from esync.coordination.refusals import ConflictError, InvalidError
 
 from .history import History
 from .jobs import Job, must_exist

@@ -16,35 +16,17 @@ Where this departs from the published rule, it is to survive real clusters:
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
-from heapq import heapify, heappop, heappush
 from threading import Lock
 from typing import Any
 
 from .. import config
 from .decision import NOT_READY, READY, Decision, automatic_epsilon, decide
+from .ranking import Ranking
 from .records import Record
+from .refusals import ConflictError, InvalidError, count, seconds
 
 #: What is not part of a coordinator's state: it can be found again.
 UNSAVED = ("_lock", "_records", "_ranking")
-
-
-class RefusedError(ValueError):
-    """A message was refused and has changed nothing. The text says what was expected."""
-
-
-class InvalidError(RefusedError):
-    """The message makes no sense at any time: an unknown rank, a value out of range."""
-
-
-class ConflictError(RefusedError):
-    """The message does not fit what the job is doing now: another round, no job, another job.
-
-    `retry_after` is the time in seconds after which the same message may be welcome, or None if it never will be.
-    """
-
-    def __init__(self, message: str, retry_after: float | None = None) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
 
 
 class Coordinator:
@@ -76,13 +58,13 @@ class Coordinator:
         if not 0 < smoothing <= 1:
             raise InvalidError(f"smoothing must be above 0 and at most 1, not {smoothing}")
         self.num_workers = num_workers
-        self.epsilon = None if epsilon is None else _seconds("epsilon", epsilon)
+        self.epsilon = None if epsilon is None else seconds("epsilon", epsilon)
         self.slowest_iterations = slowest_iterations
         self._smoothing = smoothing
         self._round = 1
         self._records = [Record(rank) for rank in range(num_workers)]
         self._absent: list[int] = []  # ranks that are not reckoned with
-        self._ranking: list[tuple[float, int]] = []  # see _slowest
+        self._ranking = Ranking(self._records)
         self._last_progress: float | None = None
         self._lock = Lock()
 
@@ -118,7 +100,7 @@ class Coordinator:
         """
         with self._lock:
             record = self._record(rank)
-            _seconds("te", te)
+            seconds("te", te)
             self._check_question(record, iteration, capability, round)
             if iteration > record.asked:
                 before = record.capability
@@ -148,7 +130,7 @@ class Coordinator:
         with self._lock:
             record = self._record(rank)
             if round_trip is not None and not 0 <= round_trip < math.inf:
-                _seconds("round_trip", round_trip)
+                seconds("round_trip", round_trip)
             self._check_question(record, iteration, capability, round)
             if iteration > record.asked:
                 iterations = iteration - (record.asked if record.asked > 0 else 0)
@@ -188,17 +170,17 @@ class Coordinator:
         """
         with self._lock:
             record = self._record(rank)
-            _count("t", round)
-            _seconds("te", te)
+            count("t", round)
+            seconds("te", te)
             present = None if members is None else {self._record(member).rank for member in members}
             if not self._round <= round <= self._round + 1:
                 raise ConflictError(f"RESET for round {round} refused: the job is in round {self._round}")
             if present is not None:
                 self._absent = [other for other in range(self.num_workers) if other not in present]
-                self._ranking = []
+                self._ranking.forget()
             if rejoin:
                 self._absent = [other for other in self._absent if other != rank]
-                self._ranking = []
+                self._ranking.forget()
             elif round == record.round:
                 return  # told before
             if round > self._round:
@@ -237,7 +219,7 @@ class Coordinator:
         """Return a coordinator that answers as the one would that `state` was taken from."""
         self = cls(state["num_workers"], state["epsilon"])
         records = [Record(**fields) for fields in state["_records"]]
-        vars(self).update(state, _records=records)
+        vars(self).update(state, _records=records, _ranking=Ranking(records))
         return self
 
     # --- called with the lock held ----------------------------------------------------------------------------
@@ -250,7 +232,7 @@ class Coordinator:
     def _check_round(self, record: Record, said: int | None) -> None:
         """Refuse a question out of another round; `said` is the round that the worker named, if it did."""
         if said is not None:
-            _count("t", said)
+            count("t", said)
         if record.round != self._round or said not in (None, self._round):
             raise ConflictError(
                 f"rank {record.rank} asks in round {record.round if said is None else said}, but the job is in round "
@@ -260,8 +242,8 @@ class Coordinator:
     def _check_question(self, record: Record, iteration: int, capability: float, round: int | None) -> None:
         if record.round == self._round == round and iteration >= 0 and 0 <= capability < math.inf:
             return  # as nearly always: questions are what a state server does most
-        _count("k", iteration)
-        _seconds("c", capability)
+        count("k", iteration)
+        seconds("c", capability)
         self._check_round(record, round)
 
     def _answer(self, record: Record, iteration: int, now: float) -> Decision:
@@ -270,45 +252,17 @@ class Coordinator:
         if record.ready:
             return READY
         epsilon = self._epsilon(record)
-        decision = decide(self._slowest(), record, self._round, self.slowest_iterations, epsilon, now)
+        decision = decide(
+            self._ranking.slowest(self._absent), record, self._round, self.slowest_iterations, epsilon, now
+        )
         record.ready = decision.ready
         return decision
-
-    def _slowest(self) -> Record:
-        """Return the record of the slowest worker that takes part, of equals that of the lowest rank.
-
-        A heap of (−speed, rank) has an entry for every speed that was told, so that telling one costs O(log n), where
-        looking at a thousand workers would cost more than all the rest of an answer. Entries that are out of date are
-        thrown away when they come to its front.
-        """
-        ranking, records = self._ranking, self._records
-        while True:
-            if not ranking or len(ranking) > 4 * self.num_workers:
-                absent = set(self._absent) if len(self._absent) < self.num_workers else set()
-                ranking[:] = [(-record.speed_rank, record.rank) for record in records if record.rank not in absent]
-                heapify(ranking)
-            negative, rank = ranking[0]
-            record = records[rank]
-            if (record.capability or math.inf) == -negative:
-                return record
-            heappop(ranking)
 
     def _news(self, record: Record, now: float, before: float) -> None:
         """A worker has told something new; `before` was its capability until then."""
         self._last_progress = now
-        if record.capability != before and self._ranking and record.rank not in self._absent:
-            heappush(self._ranking, (-record.speed_rank, record.rank))
+        if record.capability != before and record.rank not in self._absent:
+            self._ranking.told(record)
 
     def _epsilon(self, record: Record) -> float:
         return automatic_epsilon(record) if self.epsilon is None else self.epsilon
-
-
-def _count(name: str, value: int) -> None:
-    if value < 0:
-        raise InvalidError(f"{name} must not be negative, but is {value}")
-
-
-def _seconds(name: str, value: float) -> float:
-    if not 0 <= value < math.inf:
-        raise InvalidError(f"{name} must be a finite number of seconds, 0 or more, but is {value}")
-    return value

@@ -3,7 +3,8 @@
 import pytest
 
 from esync import config
-from esync.coordination.coordinator import ConflictError, Coordinator, InvalidError
+from esync.coordination.coordinator import Coordinator
+from esync.coordination.refusals import ConflictError, InvalidError
 
 NOT_READY, READY = False, True
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from virtual_cluster import VirtualCluster
 
-from esync.coordination.coordinator import Coordinator, RefusedError
+from esync.coordination.coordinator import Coordinator
+from esync.coordination.refusals import RefusedError
 
 SPEEDS = st.lists(st.floats(0.02, 2.0), min_size=2, max_size=6)
 EPSILON = st.floats(0.0, 0.5)
@@ -122,7 +123,7 @@ def test_no_sequence_of_messages_breaks_it(calls):
         except RefusedError:
             assert job.snapshot() == before
         # Who is the slowest is not looked for anew with every question, and right all the same.
-        assert job._slowest() is max(job._records, key=lambda record: record.speed_rank)
+        assert job._ranking.slowest(job._absent) is max(job._records, key=lambda record: record.speed_rank)
 
 
 class Yielding(int):

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from virtual_cluster import VirtualCluster
 
 from esync import config
-from esync.coordination.coordinator import ConflictError, Coordinator, Decision, InvalidError
+from esync.coordination.coordinator import Coordinator
+from esync.coordination.decision import Decision
+from esync.coordination.refusals import ConflictError, InvalidError
 
 NOT_READY, READY = Decision(False), Decision(True)
 ROUNDING = 1e-6

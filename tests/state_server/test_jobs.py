@@ -3,7 +3,7 @@
 import pytest
 
 from esync import config
-from esync.coordination.coordinator import ConflictError, InvalidError
+from esync.coordination.refusals import ConflictError, InvalidError
 from SimpleStateServer.server.clock import Clock
 from SimpleStateServer.server.jobs import Job
 from SimpleStateServer.server.registry import Jobs
