@@ -49,6 +49,7 @@ class PendingCollective:
             if not self.done():
                 raise NotDoneError("the other workers have not sent everything yet")
             exchange = self._exchange
+            exchange.count()
             exchange.model.write(self._model, self._statistics)
             transfer = max(0.0, self._ended - self._begun - self._waited)
             self._result = exchange.report(self._waited, transfer, self._used)

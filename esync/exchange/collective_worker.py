@@ -68,7 +68,7 @@ class CollectiveExchange(Exchange):
         self._nonce = secrets.randbits(62) + 1
         self.control = Control(engine.transport, self._nonce)
         self._scratch: np.ndarray | None = None
-        self._taken = (0, 0)
+        self._taken = self._counted = (0, 0)
         self._failed = self._closed = False
         self._pending: PendingCollective | None = None
         self.turn = threading.RLock()  # MPI is used by one thread at a time
@@ -135,13 +135,17 @@ class CollectiveExchange(Exchange):
         return self._pending
 
     def take(self) -> tuple[int, int]:
-        """Bytes sent and received since the last call; see `rounds.Traffic`.
+        """Bytes sent and received from the last call to the newest exchange that is over; see `rounds.Traffic`.
 
         They are what MPI was given to carry: between processes of one machine it is no network that carries them.
         """
-        transport, before = self.engine.transport, self._taken
-        self._taken = getattr(transport, "sent", 0), getattr(transport, "received", 0)
+        before, self._taken = self._taken, self._counted
         return self._taken[0] - before[0], self._taken[1] - before[1]
+
+    def count(self) -> None:
+        """An exchange is over: what was carried belongs to it, also where the next one has begun when `take` is called."""
+        transport = self.engine.transport
+        self._counted = getattr(transport, "sent", 0), getattr(transport, "received", 0)
 
     def heartbeat(self) -> None:
         """See `Exchange.heartbeat`: a look at what has come, so that another worker's failure is noticed soon.
