@@ -143,7 +143,7 @@ class CollectiveExchange(Exchange):
         return self._taken[0] - before[0], self._taken[1] - before[1]
 
     def count(self) -> None:
-        """An exchange is over: what was carried belongs to it, also where the next one has begun when `take` is called."""
+        """An exchange is over: what was carried belongs to it, also where the next one has begun before `take`."""
         transport = self.engine.transport
         self._counted = getattr(transport, "sent", 0), getattr(transport, "received", 0)
 
