@@ -20,7 +20,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -128,27 +128,26 @@ def runs(full: bool, parity: bool, seeds: int) -> list[Run]:
     return chosen
 
 
-def carry_out(chosen: Sequence[Run], given: argparse.Namespace) -> bool:
-    """Do what is not done yet, `--jobs` at a time; whether all went well."""
+def carry_out(chosen: Sequence[Any], given: argparse.Namespace, may_begin: Callable[[Any], bool] | None = None) -> bool:
+    """Do what is not done yet, `--jobs` at a time; whether all went well. Those that may not begin yet wait."""
     out: Path = given.out
     waiting = [run for run in chosen if not (out / f"{run.name}.json").exists()]
     done, failed = len(chosen) - len(waiting), 0
     cores = len(os.sched_getaffinity(0))
     environment = {**os.environ, "OMP_NUM_THREADS": str(max(1, cores // given.jobs))}
-    under_way: dict[Run, subprocess.Popen[bytes]] = {}
+    under_way: dict[Any, subprocess.Popen[bytes]] = {}
     told = 0.0
     try:
         while waiting or under_way:
             while waiting and len(under_way) < given.jobs:
-                ready = [run for run in waiting if not run.after or (out / f"{run.after.name}.json").exists()]
-                if not ready and not under_way:
+                run = next((run for run in waiting if may_begin is None or may_begin(run)), None)
+                if run is None and not under_way:
                     print(
                         f"{waiting[0].name} needs the number of samples of ESync's run, which is not there", flush=True
                     )
                     return False
-                if not ready:
+                if run is None:
                     break
-                run = ready[0]
                 waiting.remove(run)
                 with (out / f"{run.name}.log").open("wb") as log:
                     words = run.words(out, given.epochs, given.test_images)
@@ -171,7 +170,7 @@ def carry_out(chosen: Sequence[Run], given: argparse.Namespace) -> bool:
     return not failed
 
 
-def _last_line(out: Path, run: Run) -> str:
+def _last_line(out: Path, run: Any) -> str:
     lines = (out / f"{run.name}.log").read_text(errors="replace").splitlines()
     return next((line.strip() for line in reversed(lines) if line.strip()), "begins")
 
@@ -286,7 +285,7 @@ def main(words: Sequence[str] | None = None) -> int:
         for run in chosen:
             print(f"{'done' if (given.out / f'{run.name}.json').exists() else '–':5} {run.name}")
         return 0
-    well = carry_out(chosen, given)
+    well = carry_out(chosen, given, lambda run: not run.after or (given.out / f"{run.after.name}.json").exists())
     draw(given.out, list(dict.fromkeys(run.network for run in chosen)))
     (given.out / "table.md").write_text(table(given.out, everything))
     print((given.out / "table.md").read_text())

@@ -218,7 +218,9 @@ def test_children_of_a_process_that_has_ended_are_ended(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_the_job(tmp_path, number):
+def test_a_signal_ends_the_job(tmp_path, number, request):
+    found = signal.signal(number, signal.default_int_handler)  # where the suite runs under nohup, SIGHUP is ignored
+    request.addfinalizer(lambda: signal.signal(number, found))
     ready = tmp_path / "ready"
 
     def send() -> None:
