@@ -270,7 +270,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--full", action="store_true", help="four more networks")
     parser.add_argument("--parity", action="store_true", help="ESync and sequential SGD with several seeds, too")
     parser.add_argument("--seeds", type=int, default=5, help="of --parity (default: %(default)s)")
-    parser.add_argument("--epochs", type=float, default=3.0, help="samples of all workers (default: %(default)s)")
+    parser.add_argument("--epochs", type=float, default=2.0, help="samples of all workers (default: %(default)s)")
     parser.add_argument("--test-images", type=int, default=2500, help="of an evaluation (default: %(default)s)")
     parser.add_argument("--only", default="", help="runs whose name contains this")
     parser.add_argument("--jobs", type=int, default=2, help="simulations at a time (default: %(default)s)")

@@ -13,6 +13,7 @@ from .algorithms import Algorithm, Hyper, NoPast, Surroundings, World, make
 from .checkpoint import Checkpoints
 from .engine import mx
 from .exchange.ledger import Limits
+from .hostsgd import SGD
 from .replica import Replica
 from .standing import Standing
 from .world import RealWorld
@@ -80,8 +81,11 @@ class Trainer(Standing, GluonTrainer):
         ):
             if value is not None:
                 raise ValueError(f"{name}={value!r}: esync.Trainer exchanges in its own way; leave {name} out")
-        super().__init__(params, optimizer, optimizer_params, kvstore=None)
         self.algorithm = make(algorithm)
+        if str(optimizer).lower() == "sgd" and not self.algorithm.server_sgd:
+            super().__init__(params, SGD(**(optimizer_params or {})), kvstore=None)
+        else:
+            super().__init__(params, optimizer, optimizer_params, kvstore=None)
         if self.algorithm.server_sgd:
             self._check_server_sgd(optimizer_params or {})
         self._check_suits(checkpoints)

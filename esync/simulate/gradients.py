@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import UPDATES
 from ..assembly import make_trainer
 from ..data import Batches, find_data_dir, load, partition
 from ..engine import mx
@@ -20,7 +19,6 @@ from ..models import MODELS, build
 from ..randomness import reseed
 from ..replica import FlatArrays
 from ..training import Iteration
-from . import hostsgd
 from .world import SimulatedWorld
 
 
@@ -44,7 +42,6 @@ class Gradients:
         self.dataset = load(options.dataset, find_data_dir(options.data_dir, options.dataset))
         self.samples = len(self.dataset.train_labels)
         self._shares = partition(options.partition, self.dataset.train_labels, workers, options.seed).shares
-        self._optimized = _faster(options)
         self._context = mx.cpu() if options.cpu or not mx.context.num_gpus() else mx.gpu(options.gpu or 0)
         self._every = self.dataset.test_images, self.dataset.test_labels
         self._some = spread(*self._every, options.test_images)
@@ -60,7 +57,7 @@ class Gradients:
         net = self._nets.get(rank)
         if net is None:
             net = self._nets[rank] = self._build()
-        trainer = make_trainer(net, self._optimized, world, self.samples)
+        trainer = make_trainer(net, options, world, self.samples)
         with trainer.trial():
             pass  # no time passes in a trial: the device's own step time is what it finds
         batches = Batches(
@@ -129,11 +126,3 @@ def _draws(net: Any) -> bool:
     """Whether an iteration of this network draws random numbers."""
     found = isinstance(net, mx.gluon.nn.Dropout)
     return found or any(_draws(child) for child in net._children.values())
-
-
-def _faster(options: argparse.Namespace) -> argparse.Namespace:
-    """The same flags, with an optimizer that gives the same weights in less time where there is one."""
-    local = options.mode in (*UPDATES, "local")  # in the other modes the servers do SGD
-    if local and options.optimizer.lower() == "sgd" and not options.momentum and not options.weight_decay:
-        return argparse.Namespace(**{**vars(options), "optimizer": hostsgd.NAME})
-    return options
