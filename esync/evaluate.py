@@ -123,6 +123,9 @@ class EvaluationProcess:
             env=environment,
             text=True,
         )
+        # Now and not by itself: the imports with which it begins would disturb the first round.
+        with contextlib.suppress(ProcessLookupError):
+            priority.stand_back(priority.EVALUATING, self._process.pid)
         os.close(memory)
         assert self._process.stdout is not None
         self.answers = self._process.stdout
@@ -180,7 +183,6 @@ def main(arguments: list[str]) -> int:
     """Answer every line on standard input with the accuracy of what is in the shared memory."""
     task = Task(**json.loads(arguments[0]))
     die_with_parent(task.parent)
-    priority.stand_back(priority.EVALUATING)
     from .data import load
 
     dataset = load(task.dataset, task.data_dir)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 #: Where Linux groups the processes of each session for a fair share of the processor, niceness only ranks them within
 #: their group; this is the file with the niceness of the group itself.
-GROUP_NICENESS = Path("/proc/self/autogroup")
+GROUP_NICENESS = "/proc/{}/autogroup"
 #: Of the process that evaluates: on a machine whose cores are all busy it still gets about a tenth of one, so that the
 #: accuracy arrives some day.
 EVALUATING = 10
@@ -28,11 +28,17 @@ def of_emulated(step_time: float | None) -> int:
     return min(EVALUATING - 1, round(PER_DOUBLING * math.log2(step_time / NOTHING_TO_SPARE)))
 
 
-def stand_back(niceness: int) -> None:
-    """Lower the priority of the calling thread and of those that it will start, by so many steps of nice."""
+def stand_back(niceness: int, process: int = 0) -> None:
+    """Lower the priority of a process, by so many steps of nice.
+
+    Args:
+        niceness: so many.
+        process: its id, while it has a single thread; 0: the calling thread. The threads that start later inherit it.
+    """
     if niceness == 0:
         return
-    os.nice(niceness)
-    if os.getsid(0) == os.getpid():  # else the group has other members: the user's shell, for instance
+    os.setpriority(os.PRIO_PROCESS, process, os.getpriority(os.PRIO_PROCESS, process) + niceness)
+    number = process or os.getpid()
+    if os.getsid(number) == number:  # else the group has other members: the user's shell, for instance
         with contextlib.suppress(OSError):  # a kernel without such groups
-            GROUP_NICENESS.write_text(str(niceness))
+            Path(GROUP_NICENESS.format(number)).write_text(str(niceness))

@@ -10,9 +10,11 @@ from esync.priority import EVALUATING, of_emulated
 #: the child that leads a session of its own may be in one where this process is not.
 PROGRAM = """
 import os
+from pathlib import Path
 from esync.priority import GROUP_NICENESS, stand_back
 def group():
-    said = GROUP_NICENESS.read_text() if GROUP_NICENESS.exists() else ""
+    file = Path(GROUP_NICENESS.format("self"))
+    said = file.read_text() if file.exists() else ""
     return said.split()[-1] if said.strip() else "none"
 before = group()
 stand_back(4)
