@@ -128,8 +128,8 @@ def runs(full: bool, parity: bool, seeds: int) -> list[Run]:
     return chosen
 
 
-def carry_out(chosen: Sequence[Any], given: argparse.Namespace, may_begin: Callable[[Any], bool] | None = None) -> bool:
-    """Do what is not done yet, `--jobs` at a time; whether all went well. Those that may not begin yet wait."""
+def carry_out(chosen: Sequence[Any], given: argparse.Namespace, lacks: Callable[[Any], str] = lambda run: "") -> bool:
+    """Do what is not done yet, `--jobs` at a time; whether all went well. Those that still lack something wait."""
     out: Path = given.out
     waiting = [run for run in chosen if not (out / f"{run.name}.json").exists()]
     done, failed = len(chosen) - len(waiting), 0
@@ -140,11 +140,9 @@ def carry_out(chosen: Sequence[Any], given: argparse.Namespace, may_begin: Calla
     try:
         while waiting or under_way:
             while waiting and len(under_way) < given.jobs:
-                run = next((run for run in waiting if may_begin is None or may_begin(run)), None)
+                run = next((run for run in waiting if not lacks(run)), None)
                 if run is None and not under_way:
-                    print(
-                        f"{waiting[0].name} needs the number of samples of ESync's run, which is not there", flush=True
-                    )
+                    print(f"{waiting[0].name} needs {lacks(waiting[0])}, which is not there", flush=True)
                     return False
                 if run is None:
                     break
@@ -285,7 +283,12 @@ def main(words: Sequence[str] | None = None) -> int:
         for run in chosen:
             print(f"{'done' if (given.out / f'{run.name}.json').exists() else '–':5} {run.name}")
         return 0
-    well = carry_out(chosen, given, lambda run: not run.after or (given.out / f"{run.after.name}.json").exists())
+
+    def lacks(run: Run) -> str:
+        there = run.after is None or (given.out / f"{run.after.name}.json").exists()
+        return "" if there else "the number of samples of ESync's run"
+
+    well = carry_out(chosen, given, lacks)
     draw(given.out, list(dict.fromkeys(run.network for run in chosen)))
     (given.out / "table.md").write_text(table(given.out, everything))
     print((given.out / "table.md").read_text())
