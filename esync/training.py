@@ -142,6 +142,7 @@ def train(
         JobAbortedError: another worker has ended the run because it failed.
     """
     recorder, members = trainer.world.recorder, trainer.members
+    trainer.world.device.begin_iteration()  # setting up logs and evaluation since the start was no part of it
     while not trainer.finished:
         trainer.step(iteration.run(recorder))
         if trainer.abandoned:

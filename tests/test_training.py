@@ -1,5 +1,6 @@
-"""The training loop: what becomes of batches and samples when iterations are given up."""
+"""The training loop: what belongs to an iteration, what becomes of the batches and samples of those given up."""
 
+import time
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,9 @@ import esync
 from esync.algorithms import ESync
 from esync.data import Batches
 from esync.engine import mx
+from esync.exchange.ledger import Limits
 from esync.training import Iteration, train
+from esync.world import RealWorld
 
 from .scripted_world import World
 from .small_net import flat
@@ -82,3 +85,20 @@ def test_the_batch_of_an_iteration_that_is_given_up_is_used_next():
     used = [batch for number, batch in enumerate(taken) if number not in (3, 7, 11)]
     undisturbed = Batches(images, np.zeros(SAMPLES, np.uint8), np.arange(SAMPLES), BATCH, seed=1)
     assert used == [[round(255 * value) for value in next(undisturbed)[0][:, 0, 0, 0].tolist()] for _ in used]
+
+
+def test_what_is_set_up_before_the_first_iteration_is_no_part_of_it():
+    images = np.arange(SAMPLES, dtype=np.uint8)[:, np.newaxis, np.newaxis]
+    batches = Remembering(images, np.zeros(SAMPLES, np.uint8), np.arange(SAMPLES), BATCH, seed=1)
+    batches.taken = []
+    net = mx.gluon.nn.Dense(2, in_units=1)
+    net.initialize()
+    world = RealWorld(step_time=0.5)
+    trainer = esync.Trainer(
+        net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm="local", world=world, limits=Limits(rounds=2)
+    )
+    trainer.start()
+    time.sleep(0.6)  # logs are opened, the evaluating process is started
+    train(trainer, Iteration(net, mx.gluon.loss.SoftmaxCrossEntropyLoss(), batches, 1, mx.cpu()), Kept(batches))
+    assert world.device.iterations == 2
+    assert world.device.overruns == 0
