@@ -7,16 +7,16 @@ do that after the same round, before the next one can begin. See docs/checkpoint
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from .. import __version__, config
-from ..engine import mx
 from ..exchange import Result
 from ..exchange.resumption import Books, Offer, Offers, Progress
+from .contents import MODEL_FILE, SERVER_FILE, load_arrays, load_model, load_state, save_arrays, save_model
 from .errors import CheckpointError
 from .store import Part, Store, Writer
 from .trees import OptimizerState
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from ..trainer import Trainer
 
 log = logging.getLogger(__name__)
-
-MODEL_FILE = "model.params"
-SERVER_FILE = "server.npz"
 
 
 class Tracked(Protocol):
@@ -140,7 +137,7 @@ class Checkpoints:
         }
         writers: dict[str, Writer] = {}
         if arrays:
-            writers[f"worker-{trainer.rank}.npz"] = lambda path: _save_arrays(path, arrays)
+            writers[f"worker-{trainer.rank}.npz"] = lambda path: save_arrays(path, arrays)
         if trainer.rank == 0:
             if not self._common(facts, writers):
                 return
@@ -201,8 +198,8 @@ class Checkpoints:
         self.newest = part if part.round == resume_at else None
         if rank != 0:
             return Progress(int(part.facts["exchanges"]))
-        _load_model(part, self._trainer)
-        return Progress(int(part.facts["exchanges"]), Books(**part.facts["books"]), _load_state(part))
+        load_model(part, self._trainer)
+        return Progress(int(part.facts["exchanges"]), Books(**part.facts["books"]), load_state(part))
 
     def take_over(self, resume_at: int) -> bool:
         """For a replacement in a running job: the dead worker's newest part of this run, where there is one.
@@ -230,7 +227,7 @@ class Checkpoints:
     # --- helpers ----------------------------------------------------------------------------------------------------
 
     def _go_back(self, part: Part) -> None:
-        self._optimizer.load(part.facts["optimizer"], _load_arrays(part, f"worker-{self._store.rank}.npz"))
+        self._optimizer.load(part.facts["optimizer"], load_arrays(part, f"worker-{self._store.rank}.npz"))
         self._ordinal = int(part.facts["ordinal"])
         self._found = dict(part.facts["tracked"])
 
@@ -244,14 +241,14 @@ class Checkpoints:
     def _common(self, facts: dict[str, Any], writers: dict[str, Writer]) -> bool:
         """What rank 0 adds: model, servers' state, and whose parts are needed; False where the job has moved on."""
         trainer, exchange = self._trainer, self._trainer.algorithm.exchange
-        writers[MODEL_FILE] = lambda path: _save_model(path, trainer)
+        writers[MODEL_FILE] = lambda path: save_model(path, trainer)
         facts["needs"] = [0]
         if exchange is None:
             return True
         state = exchange.rule_state()
         if any(vector is not None for vector in state):
             vectors = {f"vector-{place}": vector for place, vector in enumerate(state) if vector is not None}
-            writers[SERVER_FILE] = lambda path: _save_arrays(path, vectors)
+            writers[SERVER_FILE] = lambda path: save_arrays(path, vectors)
         facts["vectors"] = len(state)
         if trainer.algorithm.synchronous:
             facts["needs"] = [rank for rank in trainer.members if rank not in trainer.algorithm.left_out]
@@ -272,37 +269,3 @@ class Checkpoints:
 def _offer(part: Part) -> Offer:
     facts = part.facts
     return Offer(part.round, int(facts["job"]), int(facts["ordinal"]), facts.get("needs", ()))
-
-
-def _save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    with open(path, "wb") as file:
-        np.savez(file, **arrays)
-
-
-def _load_arrays(part: Part, name: str) -> dict[str, np.ndarray]:
-    path = part.file(name)
-    if path is None:
-        return {}
-    with np.load(path, allow_pickle=False) as file:
-        return dict(file)
-
-
-def _load_state(part: Part) -> list[Any]:
-    """What the servers' rule remembered, in its places."""
-    vectors = _load_arrays(part, SERVER_FILE)
-    return [vectors.get(f"vector-{place}") for place in range(part.facts.get("vectors", 0))]
-
-
-def _save_model(path: Path, trainer: "Trainer") -> None:
-    """As Gluon saves parameters, by their full names."""
-    mx.nd.save(str(path), {parameter.name: parameter.data() for parameter in trainer._params})
-
-
-def _load_model(part: Part, trainer: "Trainer") -> None:
-    """By name, or in order where another prefix has been given to the same network."""
-    saved = mx.nd.load(str(part.folder / MODEL_FILE))
-    names: Sequence[str] = [parameter.name for parameter in trainer._params]
-    if set(names) != set(saved):
-        names = list(saved)
-    for parameter, name in zip(trainer._params, names, strict=True):
-        parameter.set_data(saved[name])

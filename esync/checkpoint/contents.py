@@ -1,0 +1,52 @@
+"""What is in the files of a checkpoint: the model as Gluon saves it, arrays of workers and servers as NumPy's."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..engine import mx
+from .store import Part
+
+if TYPE_CHECKING:
+    from ..trainer import Trainer
+
+MODEL_FILE = "model.params"
+SERVER_FILE = "server.npz"
+
+
+def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Under their names, for `load_arrays`."""
+    with open(path, "wb") as file:
+        np.savez(file, **arrays)
+
+
+def load_arrays(part: Part, name: str) -> dict[str, np.ndarray]:
+    """The arrays of a part's file; none where it has no such file."""
+    path = part.file(name)
+    if path is None:
+        return {}
+    with np.load(path, allow_pickle=False) as file:
+        return dict(file)
+
+
+def load_state(part: Part) -> list[Any]:
+    """What the servers' rule remembered, in its places."""
+    vectors = load_arrays(part, SERVER_FILE)
+    return [vectors.get(f"vector-{place}") for place in range(part.facts.get("vectors", 0))]
+
+
+def save_model(path: Path, trainer: "Trainer") -> None:
+    """As Gluon saves parameters, by their full names."""
+    mx.nd.save(str(path), {parameter.name: parameter.data() for parameter in trainer._params})
+
+
+def load_model(part: Part, trainer: "Trainer") -> None:
+    """By name, or in order where another prefix has been given to the same network."""
+    saved = mx.nd.load(str(part.folder / MODEL_FILE))
+    names: Sequence[str] = [parameter.name for parameter in trainer._params]
+    if set(names) != set(saved):
+        names = list(saved)
+    for parameter, name in zip(trainer._params, names, strict=True):
+        parameter.set_data(saved[name])
