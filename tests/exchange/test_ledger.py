@@ -1,24 +1,11 @@
-import math
+"""A server's books: members, rounds, commits and who waits for whom."""
 
 import pytest
 
 from esync.exchange import wire
 from esync.exchange.ledger import Ledger, Limits
 
-
-def make(slots: int = 2, synchronous: bool = True, **limits: float) -> Ledger:
-    ledger = Ledger(slots, synchronous, Limits(**limits))
-    for rank in range(slots):
-        ledger.join(rank, 10 + rank, now=0.0)
-    return ledger
-
-
-def commit(ledger: Ledger, rank: int, now: float, sequence: int = 1, samples: int = 1) -> list[int]:
-    """A commit, applied at once where it is due."""
-    due = ledger.commit(wire.message(wire.COMMIT, rank=rank, sequence=sequence, samples=samples), now)
-    if due:
-        ledger.applied(due, now)
-    return due
+from .ledgers import commit, make
 
 
 def test_a_round_waits_for_every_member():
@@ -102,134 +89,12 @@ def test_arrivals_count_processes_not_greetings():
     assert status["nonce"].tolist() == [0, 6]
 
 
-@pytest.mark.parametrize("synchronous", [True, False])
-def test_limit_of_rounds(synchronous):
-    ledger = make(2, synchronous, rounds=2)
-    assert ledger.status()["stop_at"] == 2
-    for sequence in (1, 2):
-        assert not ledger.finished
-        commit(ledger, 0, 1.0, sequence)
-        assert not ledger.finished
-        commit(ledger, 1, 1.0, sequence)
-    assert ledger.finished
-    assert (ledger.round, ledger.version) == (2, 4)
-
-
-def test_limit_of_samples_ends_the_run_when_the_round_is_done():
-    ledger = make(2, samples=100)
-    for sequence in (1, 2):
-        commit(ledger, 0, 1.0, sequence, samples=30)
-        commit(ledger, 1, 1.0, sequence, samples=20)
-        assert ledger.finished == (sequence == 2)
-    assert ledger.samples == 100
-    assert ledger.status()["stop_at"] == 2
-
-
-def test_limit_of_samples_without_rounds():
-    ledger = make(3, synchronous=False, samples=25)
-    commit(ledger, 0, 1.0, 1, samples=24)
-    assert not ledger.finished
-    commit(ledger, 0, 1.0, 2, samples=1)
-    assert ledger.finished
-
-
-def test_limit_of_seconds_counts_from_when_all_were_there():
-    ledger = Ledger(2, True, Limits(seconds=10.0))
-    ledger.join(0, 1, now=100.0)
-    ledger.join(1, 1, now=200.0)
-    for sequence, now, over in ((1, 209.9, False), (2, 210.0, True)):
-        commit(ledger, 0, now, sequence)
-        commit(ledger, 1, now, sequence)
-        assert ledger.finished is over
-    assert ledger.status()["elapsed"] == 10.0
-
-
-def test_a_replacement_does_not_set_the_clock_back():
-    ledger = make(2, seconds=10.0)
-    ledger.join(1, 77, now=8.0)
-    commit(ledger, 0, 11.0)
-    commit(ledger, 1, 11.0)
-    assert ledger.finished
-
-
-def test_stop_ends_the_run_after_the_round_under_way():
-    ledger = make(2)
-    commit(ledger, 0, 1.0)
-    ledger.stop()
-    assert not ledger.finished
-    commit(ledger, 1, 1.0)
-    assert ledger.finished
-    assert ledger.round == 1
-
-
-def test_stop_ends_a_run_without_rounds_at_once():
-    ledger = make(2, synchronous=False)
-    commit(ledger, 0, 1.0)
-    ledger.stop()
-    assert ledger.finished
-
-
-def test_stop_comes_no_later_than_the_limit_and_no_later_than_said_before():
-    ledger = make(1, rounds=1)
-    ledger.stop()
-    assert ledger.stop_at == 1
-    ledger = make(1, rounds=5)
-    ledger.stop()
-    ledger.stop()
-    assert ledger.stop_at == 1
-
-
-@pytest.mark.parametrize("synchronous", [True, False])
-def test_a_run_that_is_over_stays_over(synchronous):
-    ledger = make(1, synchronous, rounds=1)
-    commit(ledger, 0, 1.0)
-    ledger.stop()
-    assert ledger.finished
-
-
-@pytest.mark.parametrize("synchronous", [True, False])
-def test_commits_after_the_end_are_acknowledged_but_not_used(synchronous):
-    ledger = make(1, synchronous, rounds=1)
-    commit(ledger, 0, 1.0, sequence=1)
-    assert commit(ledger, 0, 2.0, sequence=2) == []
-    status = ledger.status()
-    assert (int(status["acknowledged"][0]), int(status["used"][0])) == (2, 0)
-    assert (ledger.round, ledger.version, ledger.samples) == (1, 1, 1)
-
-
-def test_abort_ends_the_run_and_the_first_reason_stays():
-    ledger = make()
-    assert ledger.status()["aborted"] == 0
-    ledger.abort("worker 1: loss is NaN")
-    ledger.abort("worker 0: something else")
-    assert ledger.finished
-    assert ledger.status()["aborted"] == 1
-    assert ledger.status()["text"].item().decode() == "worker 1: loss is NaN"
-
-
-def test_abort_without_a_reason_is_an_abort():
-    ledger = make()
-    ledger.abort("")
-    assert ledger.finished
-    assert ledger.status()["aborted"] == 1
-    assert ledger.status()["text"].item()
-
-
 def test_a_replacement_can_commit_what_the_dead_worker_had_not():
     ledger = make(2)
     commit(ledger, 0, 1.0)
     ledger.join(1, 99, now=5.0)
     assert commit(ledger, 1, 6.0) == [0, 1]
     assert ledger.status()["wait"].tolist() == [5.0, 0.0]
-
-
-def test_a_run_without_limits_never_ends():
-    ledger = make(1)
-    assert Limits() == Limits(math.inf, math.inf, math.inf)
-    for sequence in range(1, 50):
-        commit(ledger, 0, 1e9 * sequence, sequence, samples=10**9)
-    assert not ledger.finished
-    assert ledger.status()["stop_at"] == -1
 
 
 def test_counting_for_one_device():
@@ -239,13 +104,6 @@ def test_counting_for_one_device():
     assert (ledger.round, ledger.samples, ledger.finished) == (2, 40, False)
     ledger.count(20, 3.0)
     assert (ledger.round, ledger.samples, ledger.finished) == (3, 60, True)
-
-
-def test_counting_after_the_end_changes_nothing():
-    ledger = make(1, rounds=1)
-    ledger.count(20, 1.0)
-    ledger.count(20, 2.0)
-    assert (ledger.round, ledger.version, ledger.samples) == (1, 1, 20)
 
 
 def test_the_others_go_on_without_a_worker_that_is_gone():
