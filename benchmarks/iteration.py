@@ -132,7 +132,7 @@ def main() -> int:
                 if turn >= WARM_UP:
                     seconds[way].append(time.perf_counter() - begun)
     finally:
-        server.kill()
+        server.terminate()  # killed, it would leave its temporary folder
         server.wait()
     medians = {way: statistics.median(values) for way, values in seconds.items()}
     ratio = medians["esync worker"] / medians["bare Gluon"]
