@@ -37,7 +37,9 @@ class SGD(GluonSGD):
         self._update_count(numbers)
         rates, decays = self._get_lrs(numbers), self._get_wds(numbers)
         for (weight, grad, state), rate, decay in zip(mine, rates, decays, strict=True):
-            grad.wait_to_read()
+            for array in (grad, state):  # a new state is there only when the engine has filled it
+                if array is not None:
+                    array.wait_to_read()
             _wait_to_write(weight)
             step(
                 host_view(weight).reshape(-1),

@@ -83,9 +83,8 @@ class Trainer(Standing, GluonTrainer):
                 raise ValueError(f"{name}={value!r}: esync.Trainer exchanges in its own way; leave {name} out")
         self.algorithm = make(algorithm)
         if str(optimizer).lower() == "sgd" and not self.algorithm.server_sgd:
-            super().__init__(params, SGD(**(optimizer_params or {})), kvstore=None)
-        else:
-            super().__init__(params, optimizer, optimizer_params, kvstore=None)
+            optimizer, optimizer_params = SGD(**(optimizer_params or {})), None
+        super().__init__(params, optimizer, optimizer_params, kvstore=None)
         if self.algorithm.server_sgd:
             self._check_server_sgd(optimizer_params or {})
         self._check_suits(checkpoints)

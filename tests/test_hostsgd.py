@@ -46,6 +46,18 @@ def test_an_update_waits_for_its_gradient():
     assert np.array_equal(weight.asnumpy(), -product.asnumpy())
 
 
+def test_a_new_momentum_is_there_before_it_is_used():
+    """The engine fills it with zeros when it comes to it; filled after the step, the step would be forgotten."""
+    grad, weight, other = mx.nd.ones(1000), mx.nd.zeros(1000), mx.nd.random.uniform(shape=(2000, 2000))
+    mx.nd.waitall()
+    mx.nd.dot(other, other)  # keeps the engine busy
+    update = mx.optimizer.get_updater(SGD(learning_rate=0.5, momentum=0.5))
+    update(0, grad, weight)
+    mx.nd.waitall()
+    update(0, grad, weight)
+    assert weight.asnumpy().tolist() == [-1.25] * 1000
+
+
 @pytest.mark.parametrize(("algorithm", "mine"), [("local", True), ("esync", True), ("sync", False)])
 def test_what_the_trainer_uses(algorithm, mine):
     net = mx.gluon.nn.Dense(2, in_units=3)

@@ -30,6 +30,24 @@ class Remembering(Batches):
         return images, labels
 
 
+def numbered(kind: type[Batches]) -> Batches:
+    """Batches of images of one pixel, each with its number in it."""
+    images = np.arange(SAMPLES, dtype=np.uint8)[:, np.newaxis, np.newaxis]
+    return kind(images, np.zeros(SAMPLES, np.uint8), np.arange(SAMPLES), BATCH, seed=1)
+
+
+def remembering() -> Remembering:
+    batches = numbered(Remembering)
+    batches.taken = []
+    return batches
+
+
+def dense() -> Any:
+    net = mx.gluon.nn.Dense(2, in_units=1)
+    net.initialize()
+    return net
+
+
 class Kept:
     """The rounds of a run: num_samples of each, and which batches had been taken by then."""
 
@@ -50,11 +68,7 @@ class Kept:
 
 
 def test_the_batch_of_an_iteration_that_is_given_up_is_used_next():
-    images = np.arange(SAMPLES, dtype=np.uint8)[:, np.newaxis, np.newaxis]
-    batches = Remembering(images, np.zeros(SAMPLES, np.uint8), np.arange(SAMPLES), BATCH, seed=1)
-    batches.taken = []
-    net = mx.gluon.nn.Dense(2, in_units=1)
-    net.initialize()
+    batches, net = remembering(), dense()
     model = [0.0] * len(flat(net))
     world = World(
         ready=[True] * ROUNDS,
@@ -83,16 +97,12 @@ def test_the_batch_of_an_iteration_that_is_given_up_is_used_next():
     assert taken[3] == taken[4]
     assert taken[7] == taken[8]
     used = [batch for number, batch in enumerate(taken) if number not in (3, 7, 11)]
-    undisturbed = Batches(images, np.zeros(SAMPLES, np.uint8), np.arange(SAMPLES), BATCH, seed=1)
+    undisturbed = numbered(Batches)
     assert used == [[round(255 * value) for value in next(undisturbed)[0][:, 0, 0, 0].tolist()] for _ in used]
 
 
 def test_what_is_set_up_before_the_first_iteration_is_no_part_of_it():
-    images = np.arange(SAMPLES, dtype=np.uint8)[:, np.newaxis, np.newaxis]
-    batches = Remembering(images, np.zeros(SAMPLES, np.uint8), np.arange(SAMPLES), BATCH, seed=1)
-    batches.taken = []
-    net = mx.gluon.nn.Dense(2, in_units=1)
-    net.initialize()
+    batches, net = remembering(), dense()
     world = RealWorld(step_time=0.5)
     trainer = esync.Trainer(
         net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm="local", world=world, limits=Limits(rounds=2)

@@ -1,12 +1,14 @@
 """Ledgers for tests."""
 
+import math
+
 from esync.exchange import wire
 from esync.exchange.ledger import Ledger, Limits
 
 
-def make(slots: int = 2, synchronous: bool = True, **limits: float) -> Ledger:
+def make(slots: int = 2, synchronous: bool = True, staleness: float = math.inf, **limits: float) -> Ledger:
     """With all workers there, at second 0."""
-    ledger = Ledger(slots, synchronous, Limits(**limits))
+    ledger = Ledger(slots, synchronous, Limits(**limits), staleness=staleness)
     for rank in range(slots):
         ledger.join(rank, 10 + rank, now=0.0)
     return ledger

@@ -3,7 +3,7 @@
 import pytest
 
 from esync.exchange import wire
-from esync.exchange.ledger import Ledger, Limits
+from esync.exchange.ledger import Ledger
 
 from .ledgers import commit, make
 
@@ -136,10 +136,7 @@ def test_a_worker_that_is_gone_is_not_waited_for_at_the_end():
 
 
 def stale(staleness: int, slots: int = 2, **limits: float) -> Ledger:
-    ledger = Ledger(slots, False, Limits(**limits), staleness=staleness)
-    for rank in range(slots):
-        ledger.join(rank, 10 + rank, now=0.0)
-    return ledger
+    return make(slots, synchronous=False, staleness=staleness, **limits)
 
 
 def test_a_worker_that_is_too_far_ahead_is_answered_when_the_slowest_has_caught_up():
