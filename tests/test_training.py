@@ -30,7 +30,7 @@ class Remembering(Batches):
         return images, labels
 
 
-def numbered(kind: type[Batches]) -> Batches:
+def numbered(kind: type[Batches]) -> Any:
     """Batches of images of one pixel, each with its number in it."""
     images = np.arange(SAMPLES, dtype=np.uint8)[:, np.newaxis, np.newaxis]
     return kind(images, np.zeros(SAMPLES, np.uint8), np.arange(SAMPLES), BATCH, seed=1)
