@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from beyond_table import compared
-from reproduce_paper import PARTITIONS, RATE, TARGET, carry_out
+from reproduce_paper import carry_out
+from reproduction_runs import PARTITIONS, RATE, TARGET
 
 #: Name → flags.
 VARIANTS: dict[str, tuple[str, ...]] = {
@@ -100,16 +101,16 @@ class Run:
         """Of its files."""
         return f"{self.variant}-timing" if self.timing else f"{self.variant}-{self.data}-seed{self.seed}"
 
-    def words(self, out: Path, epochs: float, images: int) -> list[str]:
+    def words(self, given: argparse.Namespace) -> list[str]:
         """The command line."""
         words = [sys.executable, "-m", "esync.simulate", self.setting.file, *VARIANTS[self.variant]]
-        words += [f"--json={out / self.name}.json", "--no-logs"]
+        words += [f"--json={given.out / self.name}.json", "--no-logs"]
         if self.timing:
             return [*words, "--numerics=none", "--rounds=100"]
         every = next((EVERY_ITERATION[word] for word in words if word in EVERY_ITERATION), None)
         rates = "--local-lr" if every is None else "--learning-rate"
         words += [f"{rates}={self.setting.rate:g}", f"--seed={self.seed}", f"--partition={PARTITIONS[self.data]}"]
-        words += [f"--epochs={epochs:g}", f"--test-images={images}"]
+        words += [f"--epochs={given.epochs:g}", f"--test-images={given.test_images}"]
         if not self.whole:
             return [*words, f"--target-accuracy={TARGET}"]
         return [*words, f"--eval-duration={every or 1}"]
@@ -133,7 +134,7 @@ def here(chosen: Sequence[Run], given: argparse.Namespace) -> bool:
         if (given.out / f"{run.name}.json").exists():
             continue
         begun = time.process_time()
-        _, _, _, *words = run.words(given.out, given.epochs, given.test_images)
+        _, _, _, *words = run.words(given)
         with redirect_stdout(StringIO()):
             failed += simulate([*words, "--quiet"]) != 0
         print(f"{number} of {len(chosen)}: {run.name}, {time.process_time() - begun:.0f} core-seconds", flush=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reproduce_paper import PARTITIONS, TARGET
+from reproduction_runs import PARTITIONS, TARGET
 
 PLAIN = "esync"
 #: Where plain ESync does not get to the target.

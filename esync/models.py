@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from .depthwise import pad_beforehand
 from .engine import mx
 
 
@@ -92,8 +93,11 @@ def build(name: str, classes: int, context: Any, seed: int, hybridize: bool = Tr
     net = model.build(classes)
     mx.random.seed(seed)
     net.initialize(mx.init.Xavier(), ctx=context)
-    if hybridize:
-        net.hybridize(static_alloc=True, static_shape=True)
-    net(mx.nd.zeros((2, channels, model.size, model.size), ctx=context))  # lets shapes that are inferred become known
+    images = mx.nd.zeros((2, channels, model.size, model.size), ctx=context)
+    net.hybridize(hybridize, static_alloc=True, static_shape=True)
+    net(images)  # lets shapes that are inferred become known
+    if context.device_type == "cpu" and pad_beforehand(net, images.shape):
+        net.hybridize(hybridize, static_alloc=True, static_shape=True)
+        net(images)
     mx.nd.waitall()
     return net

@@ -1,6 +1,7 @@
 """benchmarks/reproduce_paper.py: what it would run, that it goes on where it was stopped, and its table."""
 
-import importlib.util
+import argparse
+import importlib
 import json
 import shutil
 import sys
@@ -11,9 +12,9 @@ import pytest
 from ..logs_tools.log_trees import esync_round, write_round
 
 ROOT = Path(__file__).parents[2]
-SPEC = importlib.util.spec_from_file_location("reproduce_paper", ROOT / "benchmarks" / "reproduce_paper.py")
-reproduce = sys.modules["reproduce_paper"] = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(reproduce)
+sys.path.insert(0, str(ROOT / "benchmarks"))
+reproduce = importlib.import_module("reproduce_paper")
+sys.path.remove(str(ROOT / "benchmarks"))
 
 
 def outcome(reached, final):
@@ -40,16 +41,39 @@ def test_every_run_has_files_of_its_own_and_flags_that_the_simulator_knows(monke
     monkeypatch.chdir(ROOT)
     runs = reproduce.runs(full=True, parity=True, seeds=5)
     assert len({run.name for run in runs}) == len(runs) == 1 + 6 * 10 + 10
+    runs += [run.continued for run in runs if run.continued]
+    assert len({run.name for run in runs}) == len(runs) == 1 + 6 * 14 + 10
     for run in runs:
         if run.after:
             assert run.after in runs
             write(tmp_path, run.after.name, None, 0.9)
-        _, *words = run.words(tmp_path, 2.0, 500)
+        given = argparse.Namespace(out=tmp_path, epochs=2.0, most_epochs=30.0, test_images=500)
+        _, *words = run.words(given)
         assert words[:2] == ["-m", "esync.simulate"]
         options, job = parse_arguments(words[2:])
         assert options.file.exists()
         assert job.typed["seed"] == run.seed
-        assert (job.typed.get("epochs", 0) * 60000 == pytest.approx(207808, abs=0.01)) == bool(run.after)
+        samples = job.typed.get("epochs", 0) * 60000
+        assert (samples == pytest.approx(207808, abs=0.01)) == bool(run.after)
+        assert (samples == 30 * 60000) == run.longer == (run.name.endswith("-longer"))
+        assert job.typed.get("target_accuracy") == (0.8 if run.longer or run.factor > 1 else None)
+
+
+@pytest.mark.parametrize("reached", [None, 300.0])
+def test_a_run_that_is_not_at_the_target_is_followed_by_a_longer_one(tmp_path, monkeypatch, capsys, reached):
+    stand_in = [sys.executable, "-c", "print('one line')"]
+    begun = []
+    monkeypatch.setattr(reproduce.Run, "words", lambda self, *_: begun.append(self) or stand_in)
+    monkeypatch.chdir(tmp_path)
+    for algorithm, data in (("esync", "iid"), ("async", "niid")):
+        write(tmp_path, f"resnet18-v1-{algorithm}-{data}", reached, 0.7)
+    write(tmp_path, "resnet18-v1-async-iid", 500.0, 0.9)
+    for only in ("18-v1-esync-iid", "18-v1-async"):
+        assert reproduce.main(["--out", str(tmp_path), "--only", only, "--list"]) == 0
+        assert reproduce.main(["--out", str(tmp_path), "--only", only]) == 0
+    longer = [] if reached else ["resnet18-v1-esync-iid-longer"]
+    assert [run.name for run in begun if run.longer] == longer
+    assert ("–     resnet18-v1-esync-iid-longer" in capsys.readouterr().out) == bool(longer)
 
 
 def test_sequential_sgd_waits_for_the_number_of_samples_that_esync_had(tmp_path, monkeypatch, capsys):
@@ -103,3 +127,11 @@ def test_a_baseline_that_does_not_get_there_has_no_speedup(tmp_path, reached):
     write(tmp_path, "resnet18-v1-sync-iid", reached, 0.7)
     text = reproduce.table(tmp_path, reproduce.runs(full=False, parity=False, seeds=5))
     assert ("not reached by SSGD" in text) == (reached is None)
+
+
+def test_a_longer_run_gives_the_time_that_the_shorter_one_has_not(tmp_path):
+    write(tmp_path, "mobilenet-v1-esync-iid", None, 0.1)
+    write(tmp_path, "mobilenet-v1-esync-iid-longer", 150.0, 0.81)
+    write(tmp_path, "mobilenet-v1-sync-iid", 300.0, 0.83)
+    text = reproduce.table(tmp_path, reproduce.runs(full=False, parity=False, seeds=5))
+    assert "| mobilenet-v1 | 2.0 | 2.0 (×1) | 2 | 0.810 | 0.905 |" in text
