@@ -97,7 +97,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=5, help="of --parity (default: %(default)s)")
     parser.add_argument("--epochs", type=float, default=2.0, help="samples of all workers (default: %(default)s)")
     parser.add_argument(
-        "--most-epochs", type=float, default=40.0, help="of a run that is not at 0.8 before (default: %(default)s)"
+        "--most-epochs", type=float, default=20.0, help="of a run that is not at 0.8 before (default: %(default)s)"
     )
     parser.add_argument("--test-images", type=int, default=2500, help="of an evaluation (default: %(default)s)")
     parser.add_argument("--only", default="", help="runs whose name contains this")
