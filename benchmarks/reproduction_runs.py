@@ -81,7 +81,8 @@ class Run:
         if self.free:
             return [*words, "--numerics=none", "--no-logs", "--rounds=100", "--free-network"]
         if self.after:
-            epochs = json.loads((out / f"{self.after.name}.json").read_text())["samples"] / TRAINING_IMAGES
+            samples = json.loads((out / f"{self.after.name}.json").read_text())["samples"]
+            epochs = (samples - 0.5) / TRAINING_IMAGES  # rounded up to just that number of samples
         if self.parity:
             never = 10**9
             return [*words, f"--epochs={epochs:.9g}", f"--eval-duration={never}", "--no-logs", f"--max-time={never}"]
