@@ -80,10 +80,10 @@ def test_those_who_do_not_count_are_no_company():
 
 def test_a_run_that_has_failed_before_all_were_there_at_one_time():
     with member(everyone=2, least=0, patience=0.3) as (process, address):
-        for _ in range(2):
+        for seen in ("waiting for 1 server(s) and 1 worker(s) (1 of 2 have connected)", "everyone is here"):
             with ExitStack() as stack:
                 arrive(stack, address)
-                time.sleep(0.3)
+                next_line(process, seen)
         next_line(process, "alone")
         assert process.wait(20) == 3
 

@@ -29,7 +29,7 @@ class Child:
 
     def terminate(self) -> None:
         """Ask it to end."""
-        self.popen.terminate()
+        os.kill(self.popen.pid, signal.SIGTERM)  # Popen.terminate would reap it, had it just ended, behind Process.poll
 
     def kill(self) -> None:
         """End it, and its process group."""

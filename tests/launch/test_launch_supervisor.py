@@ -15,6 +15,7 @@ import pytest
 
 from esync import config
 from esync.launch.hosts import Host
+from esync.launch.processes import Process
 from esync.launch.rows import Row
 from esync.launch.spec import Plan, ProcessSpec
 from esync.launch.supervisor import Outcome, Supervisor
@@ -291,6 +292,16 @@ def test_a_worker_that_dies_is_replaced(tmp_path):
     assert lives == ["life 1 port 7", "life 2 port None", "life 3 port None"]
 
 
+def test_to_end_a_process_that_has_just_ended_leaves_its_exit_code_to_be_found(tmp_path):
+    process = Process(spec("worker-0", "raise SystemExit(3)"), tmp_path / "worker-0.log", lambda *_: None)
+    os.waitid(os.P_PID, process._popen.pid, os.WEXITED | os.WNOWAIT)
+    process.terminate()
+    process.kill()
+    assert process.poll()
+    assert process.exit_code == 3
+    process.close()
+
+
 def test_past_the_limit_the_job_ends(tmp_path):
     outcome, _ = supervise(tmp_path, spec("server-0", LONG, "server"), frail(tmp_path, "worker-0", 9), restarts=2)
     assert [failure.name for failure in outcome.failures] == ["worker-0"]
@@ -337,7 +348,12 @@ def test_a_service_that_goes_on_where_it_was_is_started_again(tmp_path):
     service = frail(tmp_path, "state-server", 1, role="state server", endless=True, resumable=True)
     program = service.command[-1] + "\nimport time; time.sleep(60)"
     service = spec("state-server", program, "state server", endless=True, resumable=True)
-    worker = spec("worker-0", "import time; time.sleep(1.5)")
-    outcome, _ = supervise(tmp_path, service, worker, restarts=3)
+    lives = str(tmp_path / "state-server.count")
+    until_the_second = f"""
+        import os, time
+        while not os.path.exists({lives!r}) or os.path.getsize({lives!r}) < 2:
+            time.sleep(0.05)
+    """
+    outcome, _ = supervise(tmp_path, service, spec("worker-0", until_the_second), restarts=3)
     assert outcome.ok
     assert [each.name for each in outcome.replacements] == ["state-server"]
