@@ -19,6 +19,7 @@ from esync.coordination.refusals import ConflictError, InvalidError, RefusedErro
 from . import journal
 from .clock import Clock
 from .history import History, RunInfo
+from .life import Life
 from .schema import Report
 
 logger = logging.getLogger("esync.state_server")
@@ -67,6 +68,7 @@ class Job:
         self.reason = ""
         self.slowest: int | None = None
         self._round = 1
+        self._life = Life()
         self._history = history
         self._journal: journal.Journal | None = None
         self._replaying = False
@@ -125,6 +127,7 @@ class Job:
             self._check_rank(rank)
             before = self.watch.stragglers
             directive = self.watch.tell(rank, since, steps, seconds)
+            self._life.steps(rank, since, steps, seconds, now)
             self._took("s", rank, now, since, steps, seconds)
             for slow in sorted(self.watch.stragglers - before):
                 self._tell("straggler", f"it is slow (policy {self.watch.watching.policy})", slow)
@@ -142,6 +145,7 @@ class Job:
         with self._lock:
             self._check_rank(report.rank)
             self.reports[report.rank] = report
+            self._life.report(report, now)
             self._took("p", report.rank, now, at, report.model_dump(exclude={"rank"}))
             if self._history is not None:
                 self._history.report(self.info, report, at)
@@ -174,14 +178,13 @@ class Job:
     def alive_for(self, now: float) -> float:
         """Return for how many more seconds another run may not take this one's place.
 
-        Another one may if no worker has told something new in the last config.JOB_ALIVE seconds. Published clients do
-        not say who they are, so what counts is *new*: the first questions of a training whose /init/ is still on its
-        way (k = 0, 1, …) look like repetitions in the records of the training before it.
+        Another one may if no worker has told something new for some time (see `Life.left`). Published clients do not
+        say who they are, so what counts is *new*: the first questions of a training whose /init/ is still on its way
+        (k = 0, 1, …) look like repetitions in the records of the training before it.
         """
-        heard = self.coordinator.last_progress
-        if self.ended is not None or heard is None:
+        if self.ended is not None:
             return 0.0
-        return max(0.0, config.JOB_ALIVE - (now - heard))
+        return self._life.left(now, self.coordinator.last_progress, self.coordinator.slowest_capability)
 
     def idle(self, wall: float) -> float:
         """Return the seconds without news, `wall` being the seconds since 1970."""
@@ -193,6 +196,8 @@ class Job:
     def begin(self, path: Path | None) -> None:
         """Begin: with an empty journal at `path`, if one is to be kept. Raises OSError where it cannot be written."""
         with self._lock:
+            if self.run:  # only workers say which run they begin
+                self._life.sign(self.clock.now())
             if path is not None:
                 self._journal = journal.Journal(path, self._head)
                 self._journal.begin()
@@ -225,6 +230,8 @@ class Job:
         job.slowest, job._round = head["slowest"], head["round"]
         if head.get("watch") is not None:  # journals of earlier versions have none
             job.watch = Watch.from_state(head["watch"])
+        if head.get("life") is not None:
+            job._life = Life.from_state(head["life"])
         job._replaying = True
         for entry in contents.entries:
             job._replay(entry)
@@ -237,6 +244,8 @@ class Job:
         else:
             job._journal.resume(contents)
         if job.ended is None:
+            if job.last_heard() is not None:
+                job._life.sign(clock.now())  # nobody could be heard while there was no server
             job._tell("restart", f"the state server has been restarted; {len(contents.entries)} messages were read")
         return job
 
@@ -262,6 +271,7 @@ class Job:
             "slowest": self.slowest,
             "round": self._round,
             "watch": None if self.watch is None else self.watch.state(),
+            "life": self._life.state(),
         }
 
     def _check_rank(self, rank: int) -> None:

@@ -87,8 +87,9 @@ class Jobs:
                     return present
                 if left := present.alive_for(present.clock.now()):
                     raise ConflictError(
-                        f"another training is running as job {name!r}: one of its workers was heard "
-                        f"{config.JOB_ALIVE - left:.1f} s ago",
+                        f"another training is running as job {name!r}, and counts as going on for {left:.1f} s without "
+                        f"news of its workers: wait, choose another name (--job), or end it (POST /api/v1/jobs/{name}/"
+                        "end)",
                         retry_after=left,
                     )
             else:

@@ -78,6 +78,13 @@ class Coordinator:
         """When a message last told something new (repeated and refused ones do not); None before the first."""
         return self._last_progress
 
+    @property
+    def slowest_capability(self) -> float:
+        """Smoothed seconds per iteration of the slowest worker that takes part; 0 while none is known."""
+        with self._lock:
+            absent = self.absent
+            return max((one.capability for one in self._records if one.rank not in absent), default=0.0)
+
     def apply(
         self, rank: int, iteration: int, capability: float, now: float, te: float = 0.0, round: int | None = None
     ) -> bool:

@@ -1,12 +1,15 @@
 """When a job begins, when that is refused, and when it is forgotten; in virtual time."""
 
 import pytest
+from calling import report
 
 from esync import config
+from esync.coordination.online import Watching
 from esync.coordination.refusals import ConflictError, InvalidError
 from SimpleStateServer.server.clock import Clock
 from SimpleStateServer.server.jobs import Job
 from SimpleStateServer.server.registry import Jobs
+from SimpleStateServer.server.schema import Report
 
 ALIVE = config.JOB_ALIVE
 
@@ -54,7 +57,7 @@ def test_there_is_nothing_before_the_first_begin():
 def test_a_running_job_is_not_replaced(clock):
     jobs, job = started(clock)
     clock.time = 104.0
-    with pytest.raises(ConflictError, match=r"heard 4\.0 s ago") as refusal:
+    with pytest.raises(ConflictError, match=r"counts as going on for 1\.0 s without news") as refusal:
         begin(jobs, workers=2)
     assert refusal.value.retry_after == pytest.approx(ALIVE - 4.0)
     assert jobs.get("default") is job
@@ -104,6 +107,117 @@ def test_early_workers_of_the_next_training_do_not_keep_the_last_one_alive(clock
     clock.time = now + 0.2
     new = begin(jobs)
     assert jobs.get("default") is new
+
+
+def reported(job: Job, rank: int, round: int, now: float, seconds: float = 1.0) -> None:
+    job.report(Report(**report(rank, round, seconds=seconds)), now)
+
+
+def test_reports_alone_keep_a_job(clock):
+    """In mode sync no worker ever asks."""
+    jobs = Jobs()
+    job = begin(jobs)
+    for round in range(1, 20):
+        reported(job, round % 3, round, now=4.0 * round)
+        clock.time = 4.0 * round + 3.9
+        with pytest.raises(ConflictError):
+            begin(jobs)
+    clock.time += ALIVE
+    assert begin(jobs) is not job
+
+
+def test_steps_alone_keep_a_job(clock):
+    jobs = Jobs()
+    job = jobs.begin("default", 3, None, 1, watching=Watching())
+    for told in range(20):
+        job.tell(1, told, 1, 1.0, now=4.0 * told)
+        clock.time = 4.0 * told + 3.9
+        with pytest.raises(ConflictError):
+            begin(jobs)
+    clock.time += ALIVE
+    assert begin(jobs) is not job
+
+
+def test_a_worker_that_has_begun_a_job_keeps_it_until_the_first_news(clock):
+    jobs = Jobs()
+    job = begin(jobs, run="a")
+    with pytest.raises(ConflictError):
+        begin(jobs, run="b")
+    assert begin(jobs, run="a") is job
+    clock.time = ALIVE
+    assert begin(jobs, run="b") is not job
+
+
+@pytest.mark.parametrize("told", ["question", "round", "rounds added up", "steps"])
+def test_silence_is_measured_by_the_slowest(clock, told):
+    jobs = Jobs()
+    job = jobs.begin("default", 3, None, 1, watching=Watching())
+    if told == "question":
+        job.query(0, 1, 0, 60.0, now=100.0)
+    elif told == "round":
+        reported(job, 1, 1, now=100.0, seconds=60.0)
+    elif told == "rounds added up":
+        reported(job, 1, 1, now=50.0)
+        reported(job, 1, 11, now=100.0, seconds=600.0)
+    else:
+        job.tell(1, 0, 10, 600.0, now=100.0)
+    reported(job, 2, 1, now=100.0, seconds=0.1)  # a fast one
+    clock.time = 100.0 + 3 * 60.0 - 1.0
+    with pytest.raises(ConflictError) as refusal:
+        begin(jobs)
+    assert refusal.value.retry_after == pytest.approx(1.0)
+    clock.time += 1.0
+    assert begin(jobs) is not job
+
+
+def test_a_capability_beyond_all_measure_does_not_keep_a_job_for_ever(clock):
+    jobs = Jobs()
+    job = begin(jobs)
+    job.query(0, 1, 0, 1e300, now=0.0)
+    clock.time = config.JOB_FORGOTTEN
+    assert begin(jobs) is not job
+
+
+def test_workers_of_the_next_training_that_report_already_do_not_keep_the_last_one_alive(clock):
+    """Where nobody waits for the state server, the others train on while rank 0's begin is refused."""
+    jobs = Jobs()
+    job = begin(jobs)
+    for rank in range(3):
+        reported(job, rank, 4, now=100.0)
+    for round in range(1, 10):  # of another run
+        reported(job, 1, round, now=100.5 + round)
+        reported(job, 2, round, now=100.5 + round)
+    clock.time = 100.0 + ALIVE
+    assert begin(jobs) is not job
+
+
+def test_a_replacement_counts_as_soon_as_another_worker_shows_that_the_job_goes_on(clock):
+    jobs = Jobs()
+    job = begin(jobs)
+    for rank in range(2):
+        reported(job, rank, 10, now=100.0)
+    reported(job, 1, 1, now=101.0)  # asynchronous: it counts its own rounds
+    reported(job, 0, 11, now=102.0)
+    reported(job, 1, 2, now=106.0)
+    clock.time = 106.0 + ALIVE - 0.1
+    with pytest.raises(ConflictError):
+        begin(jobs)
+
+
+def test_a_restart_of_the_server_keeps_a_job_whose_workers_could_not_be_heard(clock, tmp_path, monkeypatch):
+    monkeypatch.setattr(Frozen, "resumed", classmethod(lambda cls, mark, latest=0.0: cls()))
+    jobs = Jobs(tmp_path)
+    job = begin(jobs)
+    reported(job, 0, 1, now=100.0, seconds=20.0)
+    clock.time = 1000.0  # the server was away
+    again = Jobs(tmp_path)
+    again.restore()
+    clock.time = 1059.0
+    with pytest.raises(ConflictError):
+        begin(again)
+    reported(again.get("default"), 0, 1, now=1059.0, seconds=20.0)  # the same report, sent again
+    clock.time = 1060.0
+    begin(again)
 
 
 def test_jobs_do_not_know_of_each_other(clock):

@@ -119,6 +119,25 @@ def test_a_worker_begins_and_ends_the_job_where_nobody_else_does(url, reports):
     assert (shown["state"], shown["reason"], shown["num_workers"]) == ("ended", "done after 1 rounds", 2)
 
 
+def test_a_training_that_only_reports_is_not_replaced_by_another_of_the_same_name(url, reports):
+    """As in mode sync, where nobody asks the state server anything."""
+    job = f"{url}/api/v1/jobs/mine"
+    worker = reports(begin=1, ends=True)
+    worker.round(1, entry(), local_iterations=1, seconds=1.0)
+    until(lambda: newest(job))
+    key = send(job)[1]["id"]
+    other = reports(begin=2, ends=True)
+    worker.round(2, entry(), local_iterations=1, seconds=1.0)
+    other.round(1, entry(), local_iterations=1, seconds=1.0)
+    until(lambda: newest(job)["round"] == 2)
+    status, answer, headers = post(job, {"num_workers": 2})
+    assert (status, "--job" in answer["error"], 1 <= int(headers["Retry-After"]) <= 5) == (409, True, True)
+    assert send(job)[1]["id"] == key
+    worker.close("done")
+    until(lambda: send(job)[1]["id"] != key)  # the other one has waited for that
+    until(lambda: newest(job).get("round") == 1)
+
+
 def test_the_token_is_sent_and_a_wrong_one_is_told_once(mine, reports, running, monkeypatch, caplog):
     monkeypatch.setenv("ESYNC_TOKEN", "a-secret-token")
     worker = reports()
