@@ -103,6 +103,7 @@ def choose_algorithm(options: argparse.Namespace) -> "Algorithm":
         "ratio": options.sparse_ratio,
         "secondary_ratio": options.secondary_ratio,
         "values": options.sparse_values,
+        "dense_below": options.sparse_dense_below,
     }
     if options.mode == "gd-async":
         return GDAsync(**sparse)

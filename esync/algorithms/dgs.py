@@ -15,7 +15,7 @@ class DGS(SparseAsyncWithMomentum):
             of workers: the paper takes 0.7 for up to 16 workers and 0.3 for 32.
         secondary_ratio: share of the values that the server answers with; 0: all that has changed.
         values: "float32" or "float16", on the wire.
-        dense_below: tensors with fewer values are sent whole.
+        dense_below: tensors with fewer values are sent whole; 0: none is.
     """
 
     name = "dgs"

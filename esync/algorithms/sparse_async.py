@@ -21,7 +21,7 @@ class SparseAsync(Algorithm):
         ratio: share of each tensor's values that is sent.
         secondary_ratio: the same for what the server answers; 0: all that has changed.
         values: "float32" or "float16", on the wire.
-        dense_below: tensors with fewer values are sent whole.
+        dense_below: tensors with fewer values are sent whole; 0: none is.
     """
 
     server_sgd = True
@@ -44,6 +44,8 @@ class SparseAsync(Algorithm):
             raise ValueError(f"secondary_ratio is {secondary_ratio!r}, but should be from 0 (off) to 1")
         if values not in ("float32", "float16"):
             raise ValueError(f"values is {values!r}, but should be 'float32' or 'float16'")
+        if dense_below < 0:
+            raise ValueError(f"dense_below is {dense_below!r}, but should be 0 (no tensor is sent whole) or more")
         self.ratio, self._dense_below, self._values = ratio, dense_below, values
         self._secondary_ratio = secondary_ratio
 

@@ -11,6 +11,7 @@ MODES_OF: Mapping[str, tuple[str, ...]] = {
     "sparse_ratio": SPARSE,
     "secondary_ratio": SPARSE,
     "sparse_values": SPARSE,
+    "sparse_dense_below": SPARSE,
     "dgc_clip": ("dgc-async",),
     "dgc_warm_up": ("dgc-async",),
 }
@@ -37,6 +38,14 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         choices=("float32", "float16"),
         default=config.SPARSE_VALUES,
         help="on the wire (default: %(default)s)",
+    )
+    add(
+        "--sparse-dense-below",
+        type=index,
+        metavar="VALUES",
+        default=config.SPARSE_DENSE_BELOW,
+        help="tensors with fewer values are sent whole, so that more than --sparse-ratio of a small network is sent; "
+        "0: none is (default: %(default)s)",
     )
     add(
         "--dgc-clip",

@@ -37,3 +37,14 @@ def test_messages_are_small_and_a_worker_that_comes_back_goes_on():
 def test_without_gradients_there_is_nothing_to_choose_from():
     with pytest.raises(ExpectedError, match="--numerics real"):
         Timing(options("--mode=dgs"), 60_000)
+
+
+def test_one_per_cent_is_one_per_cent_where_no_tensor_is_sent_whole():
+    modelled = cluster(0.1)
+    (before,) = trained(modelled, "--mode=gd-async", "--learning-rate=1e-30", rounds=1)
+    changed = {}
+    for below in (0, 1024):
+        (after,) = trained(modelled, "--mode=gd-async", f"--sparse-dense-below={below}", rounds=1)
+        changed[below] = np.count_nonzero(np.abs(after - before) > 1e-20) / before.size
+    assert 0.005 < changed[0] <= 0.011
+    assert changed[1024] > 2 * changed[0]  # LeNet has small tensors
