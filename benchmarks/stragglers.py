@@ -20,12 +20,16 @@ from results_file import write_figures
 from esync.simulate.job import Job, run
 
 CLUSTER = Path(__file__).parents[1] / "clusters" / "stragglers.yaml"
+PLANNED = {"train.bsp_share": 0.75}
 #: Name → the flag --online-policy, and what is changed in the description.
 SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "undisturbed": ("none", {"workers.1.straggle": []}),
     "none": ("none", {}),
     "elastic": ("elastic", {}),
-    "greedy": ("greedy", {}),
+    "undisturbed, 75 % BSP": ("none", {"workers.1.straggle": [], **PLANNED}),
+    "none, 75 % BSP": ("none", PLANNED),
+    "elastic, 75 % BSP": ("elastic", PLANNED),
+    "greedy, 75 % BSP": ("greedy", PLANNED),
 }
 
 

@@ -206,6 +206,7 @@ class RoundKeeper:
                 "iterations": getattr(device, "iterations", None),
                 "overruns": getattr(device, "overruns", None),
                 "rounds": trainer.round,
+                **trainer.algorithm.facts,
                 "finished": finished,
             }
         )

@@ -70,7 +70,7 @@ class Trainer:
     def __init__(self) -> None:
         self.round, self.finished, self.local_iterations, self.stops = 0, False, 3, 0
         self.algorithm = SimpleNamespace(
-            result=Result(0, 0, 0, wait=0.25, transfer=0.125, finished=False), evaluate_every=None
+            result=Result(0, 0, 0, wait=0.25, transfer=0.125, finished=False), evaluate_every=None, facts={}
         )
         device = SimpleNamespace(iterations=7, overruns=1, now=lambda: 0.0)
         self.world = SimpleNamespace(recorder=Recorder(device.now), device=device)

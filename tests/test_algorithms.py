@@ -7,9 +7,27 @@ from typing import Any
 import pytest
 
 from esync import config
-from esync.algorithms import ALGORITHMS, ASGD, DCASGD, SSGD, SSP, DiLoCo, DyLU, ESync, Hyper, Local, LocalSGD, make
+from esync.algorithms import (
+    ALGORITHMS,
+    ASGD,
+    DCASGD,
+    SSGD,
+    SSP,
+    DiLoCo,
+    DyLU,
+    ESync,
+    Hyper,
+    Local,
+    LocalSGD,
+    Surroundings,
+    SyncSwitch,
+    make,
+)
+from esync.algorithms.base import NoPast
+from esync.algorithms.switch_schedule import Schedule
 from esync.exchange import Result, Service
 from esync.exchange.ledger import Limits
+from esync.exchange.resumption import Books, Progress
 
 from .scripted_world import ScriptedExchange, Sent, World
 
@@ -186,3 +204,22 @@ def test_the_phases_of_an_iteration_with_exchange():
     world.start(algorithm)
     world.step(algorithm, [1, 1])
     assert world.recorder.take()["time"] == {"0": {"forward and backward": 2.0, "global aggregate": 0.0}}
+
+
+@pytest.mark.parametrize(("told", "expected"), [(None, 24), (12, 12)])
+def test_sync_switch_goes_on_from_a_checkpoint_that_does_not_tell_what_was_synchronous(told, expected):
+    """Checkpoints of earlier versions do not; then the schedule does: 24 samples of 96 in rounds."""
+    resumed: list[Progress] = []
+    books = Books(round=9, version=20, samples=60, elapsed=1.0, step=9, synchronous=False, samples_together=told)
+
+    class Past(NoPast):
+        def settle(self, rank: int, job: int, resume_at: int, replacement: bool) -> Progress:
+            return Progress(3, books)
+
+    world = World(limits=Limits(samples=96), prepare=lambda exchange: setattr(exchange, "resume", resumed.append))
+    algorithm = SyncSwitch(Schedule(bsp_share=0.25), batch_size=4)
+    algorithm.start(
+        Surroundings(world.replica, world, world.hyper.pop, lambda: 0.0, world.limits, past=Past())  # type: ignore[arg-type]
+    )
+    assert resumed[0].books is not None
+    assert resumed[0].books.samples_together == expected

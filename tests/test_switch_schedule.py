@@ -76,3 +76,25 @@ def test_the_learning_rate_falls_with_the_samples():
     for wrong in ("0.5", "0.5:x", "0.75:0.1,0.5:0.1", "0:1", "0.5:0"):
         with pytest.raises(ValueError, match="should"):
             parse_decay(wrong)
+
+
+def test_a_detour_does_not_shorten_the_synchronous_segment():
+    plan = Schedule(bsp_share=0.25).plan(workers=3, batch_size=10, samples=1000)
+    assert plan.at(600, together=240).synchronous
+    assert not plan.at(600, together=250).synchronous
+    assert plan.asynchronous_left(600, together=240) == 390
+    assert plan.planned_together(100) == 100
+    assert plan.planned_together(1000) == 250
+
+
+def test_a_detour_has_the_hyper_parameters_of_the_asynchronous_segment_that_it_is_taken_from():
+    schedule = Schedule(
+        "1010", (10, 30, 40, 60), ckpt_frequency=(1, 2, 3, 4), hparams=[f"momentum=0.{n}" for n in "1234"]
+    )
+    plan = schedule.plan(workers=4, batch_size=1, samples=1.0)  # 40, 20, 40, 20 samples
+    assert plan.settings(True, 30, together=20).hyper == {"momentum": 0.1}
+    assert plan.settings(False, 30, together=20).hyper == {"momentum": 0.2}
+    assert plan.settings(False, 30, together=20).evaluate_every == 2
+    assert plan.settings(False, 90, together=60).hyper == {"momentum": 0.4}  # the first asynchronous one is used up
+    assert plan.settings(False, 100, together=60).hyper == {"momentum": 0.3}  # and the second: as the schedule has it
+    assert plan.at(60, together=40).hyper == {"momentum": 0.3}

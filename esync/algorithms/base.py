@@ -189,6 +189,11 @@ class Algorithm(ABC):
         return None
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """What run.json says about the run so far, beside what is the same for all algorithms."""
+        return {}
+
+    @property
     def finished(self) -> bool:
         """Whether the run is over."""
         return self.result is not None and self.result.finished
@@ -249,8 +254,12 @@ class Algorithm(ABC):
         exchange.join(*sizes, self._limits(exchange), surroundings.agreement, offers)
         progress = surroundings.past.settle(exchange.rank, exchange.job, exchange.resume_at, exchange.replacement)
         if progress is not None:
-            exchange.resume(progress)
+            exchange.resume(self._regained(progress))
         return exchange
+
+    def _regained(self, progress: Progress) -> Progress:
+        """Complete what a checkpoint written by an earlier version of this package does not tell."""
+        return progress
 
     def _limits(self, exchange: Exchange) -> Limits:
         """What ends the run, now that the number of workers is known."""

@@ -6,7 +6,7 @@ the place of a switch shifts what depends on how far the training is (the learni
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -47,19 +47,58 @@ class Plan:
     @property
     def bsp_share(self) -> float:
         """Of the samples that BSP uses, 0 to 1."""
-        begins = [0.0, *(segment.end for segment in self.segments)]
-        lengths = [segment.end - begin for begin, segment in zip(begins, self.segments, strict=False)]
-        used = sum(length for length, segment in zip(lengths, self.segments, strict=True) if segment.synchronous)
-        return used / self.samples
+        return self.planned_together(self.samples) / self.samples
 
     @property
     def order(self) -> str:
         """1 for BSP and 0 for ASP, one digit per segment."""
         return "".join("1" if segment.synchronous else "0" for segment in self.segments)
 
-    def at(self, samples: float) -> Segment:
-        """The segment that goes on from there."""
-        return next((segment for segment in self.segments if samples < segment.end), self.segments[-1])
+    def at(self, samples: float, together: float | None = None) -> Segment:
+        """Return the segment that the schedule is in.
+
+        Each segment is ended by samples of its own kind. Samples that an online policy trains asynchronously during a
+        synchronous segment therefore do not shorten that segment: they are taken from the asynchronous ones.
+
+        Args:
+            samples: that all workers have used so far.
+            together: those of them that were used synchronously; None: as many as planned.
+        """
+        return next(self._unfinished(samples, together), self.segments[-1])
+
+    def settings(self, synchronous: bool, samples: float, together: float | None = None) -> Segment:
+        """Return the segment whose hyper-parameters hold for a step of that kind.
+
+        During a detour to asynchronous training this is the next asynchronous segment, whose samples it uses.
+        """
+        segments = (each for each in self._unfinished(samples, together) if each.synchronous == synchronous)
+        return next(segments, self.at(samples, together))
+
+    def asynchronous_left(self, samples: float, together: float) -> float:
+        """Return how many of the samples planned for asynchronous training have not been used yet."""
+        return self.samples - self.planned_together(self.samples) - (samples - together)
+
+    def planned_together(self, samples: float) -> float:
+        """Return how many of the first `samples` the schedule uses synchronously."""
+        return sum(
+            min(segment.end, samples) - begin
+            for begin, segment in self._with_begins()
+            if segment.synchronous and begin < samples
+        )
+
+    def _unfinished(self, samples: float, together: float | None) -> Iterator[Segment]:
+        """Yield the segments that are not over, in order."""
+        synchronously = self.planned_together(samples) if together is None else together
+        done = {True: synchronously, False: samples - synchronously}
+        planned = {True: 0.0, False: 0.0}
+        for begin, segment in self._with_begins():
+            planned[segment.synchronous] += segment.end - begin
+            if done[segment.synchronous] < planned[segment.synchronous]:
+                yield segment
+
+    def _with_begins(self) -> Iterator[tuple[float, Segment]]:
+        """Yield every segment behind the number of samples at which it begins."""
+        return zip([0.0, *(segment.end for segment in self.segments)], self.segments, strict=False)
 
 
 @dataclass(frozen=True)

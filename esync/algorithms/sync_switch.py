@@ -1,15 +1,21 @@
 """Sync-Switch (Li, Mangoubi, Xu, Guo, ICDCS 2021): synchronous SGD first, asynchronous later, switched in place."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from .. import config
 from ..coordination import Watching
+from ..coordination.online import GREEDY
 from ..exchange import Exchange, Payload, Service
 from ..exchange.ledger import Limits
+from ..exchange.resumption import Progress
 from .every_iteration import EveryIteration
 from .outlook import Outlook
 from .switch_schedule import Plan, Schedule, decayed
+
+log = logging.getLogger(__name__)
 
 
 class SyncSwitch(EveryIteration):
@@ -20,8 +26,12 @@ class SyncSwitch(EveryIteration):
     be used. What an online policy wants goes the same way. A worker that the rounds do not wait for trains on with the
     others' model, and its gradients are put aside, so that its speed can still be told.
 
-    Configuration policy (the paper's §4): batch n·B and learning rate n·η in BSP, B and η in ASP, the momentum's buffer
-    kept as it is. It holds gradients (v ← μ·v + g; w ← w − rate·v), so that another learning rate does not scale what
+    A detour to asynchronous training (policy greedy) uses samples that the schedule has for its asynchronous segments:
+    a segment ends when as many samples as it has were used in its own way, and the run when its samples are used up.
+    A detour ends before the asynchronous share does.
+
+    Configuration policy (as in the published runs): batch n·B and learning rate n·η in BSP, B and η in ASP, the
+    momentum's buffer kept as it is. It holds gradients (v ← μ·v + g; w ← w − rate·v), so that another learning rate does not scale what
     has been gathered. Weight decay is part of g, and is scaled by n with it. Where rounds go on without m workers,
     n − m takes the place of n.
 
@@ -61,7 +71,13 @@ class SyncSwitch(EveryIteration):
         """Global steps between two evaluations, where the schedule says so."""
         if self.plan is None or self.result is None:
             return None
-        return self.plan.at(self.result.samples).evaluate_every
+        return self.plan.settings(self.synchronous, *self._done).evaluate_every
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The share of the samples so far that was used synchronously; `bsp_share` is the planned one."""
+        samples, together = self._done
+        return {"bsp_share_done": together / samples if samples else None}
 
     def service(self) -> Service:
         """SGD whose buffer outlives a switch; it begins as the schedule does."""
@@ -80,6 +96,11 @@ class SyncSwitch(EveryIteration):
             if exchange.rank == 0 and not exchange.replacement:
                 coordination.init(exchange.workers, None, watching=self._watching)
             self._outlook = Outlook(coordination)
+            if exchange.rank == 0 and self._watching.policy == GREEDY and self._never_asynchronous:
+                log.warning(
+                    "online policy greedy: the schedule has nothing that could be trained asynchronously ahead of "
+                    "time, so all workers wait for stragglers; plan an asynchronous share, or choose elastic"
+                )
         super()._begin(exchange)
         self._follow()
         self.round = exchange.exchanges
@@ -89,15 +110,22 @@ class SyncSwitch(EveryIteration):
         payload = super()._payload(batch_size)
         if self.plan is None or self.result is None or self.exchange is None:
             raise RuntimeError("the algorithm has not been started")
-        samples, apart = self.result.samples, self.result.apart
+        (samples, together), apart = self._done, self.result.apart
         workers = self.exchange.workers - len(apart)
-        hyper = self.plan.at(samples).hyper
+        hyper = self.plan.settings(self.synchronous, samples, together).hyper
         rate = hyper.get("learning_rate", payload.learning_rate) * decayed(self._decay, samples / self.plan.samples)
-        after = self.plan.at(samples + batch_size * (workers if self.synchronous else 1)).synchronous
+        if self.synchronous:  # where the run will stand after this step
+            then = samples + batch_size * workers, together + batch_size * workers
+        else:
+            then = samples + batch_size, together
+        after = self.plan.at(*then).synchronous
         wanted = apart
         if self._outlook is not None and after:
             directive = self._outlook.directive
-            after, wanted = not directive.asynchronous, directive.apart
+            # On the way back every other worker has a commit under way, and learns of it with the answer to the next.
+            late = 2 * (self.exchange.workers - 1) * batch_size
+            after = not (directive.asynchronous and self.plan.asynchronous_left(*then) > late)
+            wanted = directive.apart
         leads = self.exchange.rank == min(set(range(self.exchange.workers)) - set(apart), default=0)
         aside = self.synchronous and self.exchange.rank in apart
         return replace(
@@ -120,7 +148,7 @@ class SyncSwitch(EveryIteration):
         self.abandoned = self.exchange.rank in self.left_out
         super().step(batch_size)
         self.round = before + self.exchanged
-        if self._outlook is not None and self.plan.at(result.samples).synchronous:
+        if self._outlook is not None and self.plan.at(result.samples, result.samples_together).synchronous:
             self._outlook.step(self.own_seconds)
         self._follow()
 
@@ -129,6 +157,27 @@ class SyncSwitch(EveryIteration):
         super().close()
         if self._outlook is not None:
             self._outlook.close()
+
+    @property
+    def _never_asynchronous(self) -> bool:
+        return self.plan is not None and self.plan.asynchronous_left(0, 0) <= 0
+
+    @property
+    def _done(self) -> tuple[int, float]:
+        """Samples used so far, and those of them that were used synchronously."""
+        if self.plan is None or self.result is None:
+            return 0, 0.0
+        together = self.result.samples_together
+        return self.result.samples, self.plan.planned_together(self.result.samples) if together is None else together
+
+    def _regained(self, progress: Progress) -> Progress:
+        """Take the schedule's word for a checkpoint that does not tell how much was done synchronously."""
+        books = progress.books
+        if self.plan is None or books is None or books.samples_together is not None:
+            return progress
+        return replace(
+            progress, books=replace(books, samples_together=round(self.plan.planned_together(books.samples)))
+        )
 
     def _follow(self) -> None:
         if self.result is not None and self.result.synchronous is not None:

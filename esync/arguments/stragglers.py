@@ -31,8 +31,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     add(
         "--online-policy",
         choices=("none", *POLICIES),
-        help="mode sync-switch, while it is synchronous: go on without stragglers (elastic), asynchronously (greedy), "
-        f"or wait for them (default: {config.ONLINE_POLICY} where there is a state server, which runs the policy)",
+        help="mode sync-switch, while it is synchronous: go on without stragglers (elastic), asynchronously and with "
+        "the planned synchronous share afterwards (greedy), or wait for them (none); a reconstruction of the paper's "
+        f"policies (default: {config.ONLINE_POLICY} where there is a state server, which runs the policy)",
     )
     detection = Detection()
     for flag, kind, text in (

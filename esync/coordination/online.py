@@ -1,5 +1,10 @@
 """What Sync-Switch does about stragglers while it is synchronous: policies, run by the state server or a simulated one.
 
+The two policies are named in the paper (Li, Mangoubi, Xu, Guo, ICDCS 2021). Their details are reconstructions: the
+authors' repository has no code for them, only the logs of runs in which the segments were started by hand. Those logs
+show what greedy does with the planned work; that more than half of the workers stay, and when an elastic straggler
+comes back, are choices made here (docs/sync_switch.md).
+
 Plain Python without clocks: the workers tell their own seconds, and the answer to each of them is the directive that
 holds now. Rank 0 (or whoever leads the rounds) passes it on to the parameter servers with its commits.
 """
@@ -26,17 +31,22 @@ class Directive:
 
 
 def elastic(stragglers: Collection[int], workers: int) -> Directive:
-    """The others go on without the stragglers; more than half of the workers always stay (paper, §5, policy 2)."""
+    """Go on without the stragglers; more than half of the workers always stay (the paper's elastic policy)."""
     return Directive(apart=tuple(sorted(stragglers)[: (workers - 1) // 2]))
 
 
 def greedy(stragglers: Collection[int], workers: int) -> Directive:
-    """Asynchronous as long as there is a straggler (paper, §5, policy 1)."""
+    """Train asynchronously as long as there is a straggler (the paper's greedy policy).
+
+    `SyncSwitch` takes the samples of such a detour from the schedule's asynchronous share, as the published runs do:
+    the planned synchronous share is still trained synchronously afterwards.
+    """
     return Directive(asynchronous=bool(stragglers))
 
 
+ELASTIC, GREEDY = "elastic", "greedy"
 #: Name on the command line → what it makes of the stragglers among so many workers.
-POLICIES: dict[str, Callable[[Collection[int], int], Directive]] = {"elastic": elastic, "greedy": greedy}
+POLICIES: dict[str, Callable[[Collection[int], int], Directive]] = {ELASTIC: elastic, GREEDY: greedy}
 
 
 @dataclass(frozen=True)

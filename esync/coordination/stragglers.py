@@ -1,4 +1,8 @@
-"""Who is a straggler? The paper's rule of throughputs (Sync-Switch, §5), as plain code over what the workers tell.
+"""Who is a straggler? A rule of throughputs for Sync-Switch, as plain code over what the workers tell.
+
+The rule is a reconstruction: throughputs below the mean minus the standard deviation in several windows in a row are
+what the paper (Li, Mangoubi, Xu, Guo, ICDCS 2021) is understood to compare. The lengths of the window and of the row,
+the stride and the floor were chosen here; the authors' repository has no detector.
 
 A worker is suspect in one look when the throughput of its last steps is below the mean of all workers minus their
 standard deviation, and below a share of the mean; it is a straggler after several looks in a row, and none any more

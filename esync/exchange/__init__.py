@@ -143,6 +143,7 @@ class Result:
         members: ranks that take part in the rounds; all of them, unless dead ones are left out.
         step: times that the weights had changed by then: once per round, or once per payload used at once.
         synchronous: whether the next payloads should be used together; None where that never changes.
+        samples_together: those of `samples` that were used in rounds of several workers; None where nobody counts them.
         apart: ranks that are there, but that rounds do not wait for (on some server at least).
         fastest: seconds of an iteration on the fastest worker that has said so; 0: none has.
     """
@@ -160,11 +161,20 @@ class Result:
     synchronous: bool | None = None
     apart: tuple[int, ...] = ()
     fastest: float = 0.0
+    samples_together: int | None = None
 
     @property
     def books(self) -> Books:
         """How far the run has come with it."""
-        return Books(self.round, self.version, self.samples, self.elapsed, self.step, self.synchronous)
+        return Books(
+            self.round,
+            self.version,
+            self.samples,
+            self.elapsed,
+            self.step,
+            self.synchronous,
+            self.samples_together,
+        )
 
 
 class ExchangeError(ExpectedError):

@@ -205,6 +205,7 @@ class KVStoreExchange(Exchange):
             step=int(status["step"]),
             synchronous=bool(status["synchronous"]),
             fastest=float(status["fastest"]),
+            samples_together=int(status["samples_together"]),
             apart=tuple(np.flatnonzero(apart).tolist()),
         )
 

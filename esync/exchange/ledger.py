@@ -49,6 +49,7 @@ class Ledger:
         step: times that the weights have changed: once per round, or once per commit that was applied at once.
         version: commits that have gone into the weights.
         samples: training samples behind them.
+        samples_together: those of them whose commits were used together, as rounds.
         resume_at: the round of the checkpoint that the run goes on from; −1: from the beginning.
         stop_at: the run is over when `round` reaches it; None while that is not known.
         failure: why the run was aborted, "" while it was not.
@@ -64,6 +65,7 @@ class Ledger:
     version: int = 0
     step: int = 0
     samples: int = 0
+    samples_together: int = 0
     resume_at: int = -1
     stop_at: int | None = None
     failure: str = ""
@@ -150,6 +152,10 @@ class Ledger:
         self._together, self._at_once = books.round, books.version % self.slots
         if books.synchronous is not None:
             self.synchronous = books.synchronous
+        if books.samples_together is not None:
+            self.samples_together = books.samples_together
+        else:
+            self.samples_together = books.samples if self.synchronous else 0
         self._elapsed, self._started = books.elapsed, now - books.elapsed
         self._check_limits()
 
@@ -204,8 +210,10 @@ class Ledger:
         leader = int(np.argmax(self.counted))
         messages = [self.pending[rank].message for rank in ranks]
         self.version += len(ranks)
-        self.samples += sum(int(message["samples"]) for message in messages)
+        samples = sum(int(message["samples"]) for message in messages)
+        self.samples += samples
         if self.together(messages[0]):
+            self.samples_together += samples
             self._together += 1
             self.step += 1
         else:
@@ -240,6 +248,7 @@ class Ledger:
         """The record that the workers pull (wire.status_type)."""
         record = np.zeros((), wire.status_type(self.slots))
         record["round"], record["version"], record["samples"] = self.round, self.version, self.samples
+        record["samples_together"] = self.samples_together
         record["step"], record["elapsed"], record["fastest"] = self.step, self._elapsed, self.fastest
         record["job"], record["resume_at"] = self.job, self.resume_at
         record["stop_at"] = -1 if self.stop_at is None else self.stop_at

@@ -60,6 +60,7 @@ class Books:
         elapsed: seconds.
         step: times that the weights have changed.
         synchronous: whether the next commits should be used together; None where that never changes.
+        samples_together: the samples whose commits were used together, as rounds; None in checkpoints that do not tell.
     """
 
     round: int
@@ -68,6 +69,7 @@ class Books:
     elapsed: float
     step: int = 0
     synchronous: bool | None = None
+    samples_together: int | None = None
 
 
 @dataclass

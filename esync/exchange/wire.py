@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 #: Changes whenever a worker and a server of different versions would misunderstand each other.
-PROTOCOL = 6
+PROTOCOL = 7
 
 #: float32 values that the header takes in front of every bucket.
 HEADER_ELEMENTS = 8
@@ -68,6 +68,7 @@ def status_type(slots: int) -> np.dtype:
             ("version", "<i8"),  # commits that have gone into the weights
             ("step", "<i8"),  # times that the weights have changed: once per round, or once per commit used at once
             ("samples", "<i8"),  # of all workers
+            ("samples_together", "<i8"),  # those of them whose commits were used together, as rounds
             ("fastest", "<f8"),  # seconds of an iteration on the fastest worker; 0: nobody has said
             ("elapsed", "<f8"),  # seconds from the last worker's greeting to the last change of this record
             ("job", "<i8"),  # number of this job: the nonce of the first holder of slot 0

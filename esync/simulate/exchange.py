@@ -215,6 +215,7 @@ class SimulatedExchange(Exchange):
             "step": ledger.step,
             "synchronous": ledger.synchronous,
             "fastest": ledger.fastest,
+            "samples_together": ledger.samples_together,
             "apart": self._apart(),
             "members": self.side.everyone
             if np.count_nonzero(ledger.member) == ledger.slots

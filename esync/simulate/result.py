@@ -33,6 +33,7 @@ def result(simulation: Simulation | RoundwiseSimulation, description: str) -> di
         "throughput": throughput,
         "limit": limit,
         "efficiency": metrics.efficiency(throughput, limit),
+        **_share(simulation),
         "final_accuracy": accuracies[-1] if accuracies else None,
         "time_to": {
             f"{target:g}": metrics.time_to_target(times, accuracies, target)
@@ -46,6 +47,13 @@ def result(simulation: Simulation | RoundwiseSimulation, description: str) -> di
         "traffic": _traffic(simulation),
         "devices": [_device(sums) for sums in workers],
     }
+
+
+def _share(simulation: Simulation | RoundwiseSimulation) -> dict[str, Any]:
+    """Of mode sync-switch: the share of the samples that was used synchronously."""
+    if simulation.options.mode != "sync-switch" or not isinstance(simulation, Simulation):
+        return {}
+    return {"bsp_share_done": metrics.rate(simulation.samples_together, simulation.samples)}
 
 
 def _traffic(simulation: Simulation | RoundwiseSimulation) -> dict[str, dict[str, int]]:

@@ -151,6 +151,11 @@ class Simulation:
         return self.workers[0].iterations * self.options.batch_size
 
     @property
+    def samples_together(self) -> int:
+        """Those of `samples` whose commits were used together, as rounds."""
+        return 0 if self._books is None else self._books.samples_together
+
+    @property
     def _books(self) -> Ledger | None:
         """Of server 0, or of all ranks of a collective; None where nobody exchanges."""
         if self.collective is not None:

@@ -23,7 +23,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=PROGRAM, description="When to switch from synchronous to asynchronous.")
     commands = parser.add_subparsers(dest="command", required=True)
     about = "find the smallest BSP share whose accuracy is within beta of BSP's"
-    command = commands.add_parser("search", help=about, description=f"{about}; flags of the worker are passed on.")
+    description = f"{about}, by bisection: a reconstruction of the paper's search; flags of the worker are passed on."
+    command = commands.add_parser("search", help=about, description=description)
     add = command.add_argument
     add("file", type=Path, metavar="FILE", help="description of the cluster and the training")
     add("--on", choices=sorted(ENGINES), default="simulate", help="where trials run (default: %(default)s)")

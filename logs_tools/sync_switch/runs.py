@@ -21,6 +21,7 @@ from logs_tools.tree import CURVES, EARLIER_PREFIX, RUN_FILE
 
 ACCURACY, LOSS = CURVES
 LOSS_PROCESSED = "loss_proc.csv"
+SHARE_TOLERANCE = 0.01  # a run whose share of BSP differs by more from the planned one is remarked on
 JOB_LOGS = ("bsp_job.txt", "asp_job.txt")
 
 
@@ -92,7 +93,7 @@ def _read(folder: Path, segments: Sequence[Segment], remarks: list[str]) -> Run:
         present = ", ".join(sorted(path.name for path in folder.glob("*.csv"))[:3])
         raise _LeftOutError(f"no {ACCURACY} and {LOSS} in it, but {present}")
     if (folder / RUN_FILE).is_file():
-        return _own(folder)
+        return _own(folder, remarks)
     group, name = folder.resolve().parent.name, folder.name
     if reason := NOT_COMPARABLE.get((group, name)) or EXPERIMENTS.get(group):
         raise _LeftOutError(reason)
@@ -124,14 +125,17 @@ def _read(folder: Path, segments: Sequence[Segment], remarks: list[str]) -> Run:
     return _run(folder, SETUPS[group].title, setting, accuracies, losses, time, span, gap)
 
 
-def _own(folder: Path) -> Run:
+def _own(folder: Path, remarks: list[str]) -> Run:
     """A run of this project, whose run.json says what it was."""
     try:
         facts = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
         order, share = str(facts["switch_order"]), float(facts["bsp_share"])
+        done = None if facts.get("bsp_share_done") is None else float(facts["bsp_share_done"])
         title = f"{facts['dataset']}, {facts['network']}, {int(facts['workers'])} workers"
     except (KeyError, TypeError, ValueError):
         raise _LeftOutError(f"its {RUN_FILE} is not that of a run with --mode sync-switch") from None
+    if done is not None and abs(done - share) > SHARE_TOLERANCE:
+        remarks.append(f"{folder}: {share:.2%} of the samples were planned as BSP, {done:.2%} were trained so")
     scenario = facts.get("stragglers") or ""
     policy = str(facts.get("online_policy") or "none") if scenario else ""
     accuracies, losses = read_rows(folder / ACCURACY), read_rows(folder / LOSS)

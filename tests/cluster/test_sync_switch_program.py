@@ -28,6 +28,8 @@ def test_there_and_back_again(tmp_path: Path, capsys) -> None:
     facts = json.loads((folder / "run.json").read_text())
     assert facts["switch_order"] == "101"
     assert facts["finished"]
+    assert facts["bsp_share"] == 0.5
+    assert abs(facts["bsp_share_done"] - 0.5) < 0.1  # commits that were under way at the switch back
     with open(folder / "loss.csv") as file:
         losses = list(csv.DictReader(file))
     samples = sum(entry["num_samples"] for entry in (*fast, *slow))

@@ -193,3 +193,14 @@ def test_ranks_travel_as_text(ranks):
     )["text"]
     read = wire.decode_ranks(bytes(text))
     assert read is None if ranks is None else read <= set(ranks) and len(read) >= min(len(ranks), 100)
+
+
+def test_the_books_tell_how_many_samples_were_used_together_and_keep_it_over_a_checkpoint():
+    cluster = MemoryServers(2, np.zeros(2))
+    for rank in (0, 1):
+        cluster.send(rank, 1, np.ones(2), samples=3, use=wire.TOGETHER, switch=wire.AT_ONCE * (rank == 0))
+    cluster.send(1, 2, np.ones(2), samples=3, use=wire.AT_ONCE)
+    assert (cluster.status()["samples"], cluster.status()["samples_together"]) == (9, 6)
+    ledger = Ledger(2, True)
+    ledger.resume(Books(2, 3, 9, 1.0, 2, synchronous=False, samples_together=6), 10.0)
+    assert (ledger.samples, ledger.samples_together) == (9, 6)

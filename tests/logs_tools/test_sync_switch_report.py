@@ -97,6 +97,7 @@ def own(folder: Path, accuracy: str, loss: str, seconds: float, **facts: object)
 def test_our_own_runs_those_that_diverged_and_those_with_stragglers(tmp_path, capsys):
     own(tmp_path / "a" / "cpu", "0.9", "0.1", 80.0, switch_order="1", bsp_share=1.0)
     own(tmp_path / "b" / "cpu", "0.8", "0.2", 40.0, switch_order="10", bsp_share=0.0625)
+    own(tmp_path / "d" / "cpu", "0.8", "0.2", 40.0, switch_order="10", bsp_share=0.75, bsp_share_done=0.5)
     own(tmp_path / "c" / "cpu", "0.8", "nan", 40.0, switch_order="10", bsp_share=0.0625)
     for policy, seconds in (("none", 100.0), ("elastic", 50.0)):
         told = {"switch_order": "10", "bsp_share": 0.5, "stragglers": "2 workers 4 times", "online_policy": policy}
@@ -106,7 +107,9 @@ def test_our_own_runs_those_that_diverged_and_those_with_stragglers(tmp_path, ca
     switched = groups["B6.25-A93.75"]
     assert (switched["accuracy"], switched["diverged"], switched["speedup"]) == (0.4, 1, 2.0)
     assert groups["elastic (2 workers 4 times)"]["relative_time"] == 0.5
-    assert "B6.25-A93.75, 1 diverged" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "B6.25-A93.75, 1 diverged" in said.out
+    assert "75.00% of the samples were planned as BSP, 50.00% were trained so" in said.out + said.err
     assert (tmp_path / "f" / "sync-switch-time-stragglers.pdf").exists()
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from esync.launch import flags
 from esync.simulate.network import Link
+from esync.simulate.result import result
 from esync.simulate.simulation import Simulation, Timing
 from esync.straggle import Spell
 
@@ -130,11 +131,74 @@ def test_greedy_goes_asynchronous_and_back_and_ends_where_it_should():
         if trainer.rank == 0:
             ways.append(trainer.algorithm.synchronous)
 
-    simulation = straggling("greedy", TRANSIENT["compute"], "--epochs=1", "--bsp-share=0.9", watch=watch)
+    simulation = straggling("greedy", TRANSIENT["compute"], "--epochs=2.5", "--bsp-share=0.6", watch=watch)
     changes = [now for before, now in pairwise(ways) if before != now]
     assert len(changes) >= 5  # there and back for most of the spells, and the last segment
     assert not changes[-1]
-    assert 24_000 <= books(simulation).samples < 24_080
+    assert 60_000 <= books(simulation).samples < 60_080
+
+
+class Ways:
+    """Counts how a worker's steps were used: in rounds with the others', or at once."""
+
+    def __init__(self) -> None:
+        self.together, self.at_once, self.changes, self._now = 0, 0, 0, True
+
+    def __call__(self, simulation, trainer) -> None:
+        if trainer.rank == 1:
+            self.together += self._now
+            self.at_once += not self._now
+            self.changes += trainer.algorithm.synchronous != self._now
+            self._now = trainer.algorithm.synchronous
+
+
+#: Two spells of 20 s in the synchronous phase, one of them at its end.
+LONG = (Spell("compute", 0.3, 4.0, 20.0), Spell("compute", 0.3, 30.0, 20.0))
+
+
+@pytest.mark.parametrize("share", ["0.25", "0.5"])
+def test_a_detour_is_taken_from_the_asynchronous_share(share):
+    """The planned synchronous share is trained synchronously in any case; greedy changes when, not how much."""
+    words = ("--epochs=3", f"--bsp-share={share}")
+    disturbed, undisturbed = Ways(), Ways()
+    books_of = [
+        books(straggling("greedy", spells, *words, watch=watch))
+        for spells, watch in ((LONG, disturbed), ((), undisturbed))
+    ]
+    assert undisturbed.changes == 1
+    assert disturbed.changes >= 3  # away, back, and over to the asynchronous segment
+    rounds = float(share) * 72_000 / 80
+    assert undisturbed.together == rounds
+    assert disturbed.together == rounds
+    for ledger in books_of:
+        assert 72_000 <= ledger.samples < 72_080
+
+
+def test_the_result_says_how_much_was_synchronous(caplog):
+    words = ("--epochs=1", "--bsp-share=1")
+    simulation = straggling("greedy", LONG[:1], *words)
+    assert result(simulation, "eight.yaml")["bsp_share_done"] == 1.0
+    assert "nothing that could be trained asynchronously" in caplog.text  # so it waits, and says so
+    simulation = straggling("greedy", LONG[:1], "--epochs=1", "--bsp-share=0.5")
+    assert result(simulation, "eight.yaml")["bsp_share_done"] == pytest.approx(0.5, abs=0.005)
+
+
+def test_a_detour_ends_when_the_asynchronous_share_is_used_up():
+    spells = (Spell("compute", 0.3, 4.0, 1000.0),)
+    ways = Ways()
+    ledger = books(straggling("greedy", spells, "--epochs=1", "--bsp-share=0.8", watch=ways))
+    assert ways.changes in (2, 3)  # away, back, and over to what may be left for the asynchronous segment
+    assert ways.together == 0.8 * 24_000 / 80
+    assert 24_000 <= ledger.samples < 24_080
+
+
+def test_the_last_segment_may_have_detours_too():
+    """Order 101: what a detour in the first segment takes is missing in the second; the third ends with the plan."""
+    ways = Ways()
+    words = ("--switch-order", "101", "--train-steps", "200", "1800", "2000")
+    ledger = books(straggling("greedy", LONG[:1], *words, watch=ways))
+    assert 200 * 80 + 1600 * 10 + 200 * 80 <= ledger.samples < 200 * 80 + 1600 * 10 + 200 * 80 + 80
+    assert 398 <= ways.together <= 400  # commits under way at the way back to BSP may take a round's place
 
 
 def test_the_leader_may_be_the_straggler_and_all_come_back_for_the_asynchronous_phase():
