@@ -31,9 +31,9 @@ class SyncSwitch(EveryIteration):
     A detour ends before the asynchronous share does.
 
     Configuration policy (as in the published runs): batch n·B and learning rate n·η in BSP, B and η in ASP, the
-    momentum's buffer kept as it is. It holds gradients (v ← μ·v + g; w ← w − rate·v), so that another learning rate does not scale what
-    has been gathered. Weight decay is part of g, and is scaled by n with it. Where rounds go on without m workers,
-    n − m takes the place of n.
+    momentum's buffer kept as it is. It holds gradients (v ← μ·v + g; w ← w − rate·v), so that another learning rate
+    does not scale what has been gathered. Weight decay is part of g, and is scaled by n with it. Where rounds go on
+    without m workers, n − m takes the place of n.
 
     Args:
         schedule: what was asked for.
