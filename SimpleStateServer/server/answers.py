@@ -24,7 +24,7 @@ class NotFoundError(RefusedError):
 
 
 class UnavailableError(RefusedError):
-    """Not now: the database is away."""
+    """Not now: the database is away, or the disk is full."""
 
 
 class TooLargeError(RefusedError):

@@ -203,6 +203,20 @@ class Job:
                 self._journal.begin()
             self._tell("begin", f"{self.coordinator.num_workers} workers")
 
+    def take_over(self, present: "Job", path: Path | None) -> None:
+        """Begin in the place of `present`, whose journal at `path` this one's replaces.
+
+        From then on that one writes no more: its next line might begin its journal anew (it does so when it is long, or
+        was broken by a full disk) and put the old head over this job's.
+
+        Raises:
+            OSError: the journal cannot be written; `present` goes on.
+        """
+        with present._lock:
+            self.begin(path)
+            present.close()
+            present.end("another training has taken its place", present.clock.now())
+
     @classmethod
     def restore(cls, path: Path, history: History | None = None) -> "Job":
         """Return the job whose journal this is, in the state in which the process that wrote it ended.

@@ -113,6 +113,7 @@ class Journal:
             os.replace(beside, self.path)
         except BaseException:
             os.close(file)
+            beside.unlink(missing_ok=True)
             raise
         self._take(file, len(line), len(line))
 

@@ -85,7 +85,7 @@ PUBLISHED = (
 API = (
     Operation("GET", _JOBS.rstrip("/"), api.jobs, answer=schema.JobList),
     Operation("GET", _JOBS + "{job}", api.job, answer=schema.JobView, refusals=(404,)),
-    Operation("POST", _JOBS + "{job}", api.begin, schema.Begin, schema.JobSummary, (409, 413)),
+    Operation("POST", _JOBS + "{job}", api.begin, schema.Begin, schema.JobSummary, (409, 413, 503)),
     Operation("POST", _JOBS + "{job}/query", api.query, schema.Query, schema.Decision, (409, 413)),
     Operation("POST", _JOBS + "{job}/steps", api.steps, schema.Steps, schema.Directive, (409, 413)),
     Operation("POST", _JOBS + "{job}/reset", api.reset, schema.Reset, schema.Nothing, (409, 413)),

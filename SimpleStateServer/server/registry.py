@@ -11,6 +11,7 @@ from esync.coordination.coordinator import Coordinator
 from esync.coordination.online import Watch, Watching
 from esync.coordination.refusals import ConflictError, InvalidError
 
+from .answers import UnavailableError
 from .history import History
 from .jobs import Job, must_exist
 from .journal import DamagedJournalError
@@ -77,6 +78,7 @@ class Jobs:
         Raises:
             InvalidError: an argument is out of range.
             ConflictError: another training is going on under that name, or there are too many jobs.
+            UnavailableError: its journal cannot be written, as on a full disk.
         """
         check_name(name)
         coordinator = Coordinator(num_workers, epsilon, slowest_iterations)
@@ -96,11 +98,16 @@ class Jobs:
                 self._make_room()
             watch = None if watching is None else Watch(num_workers, watching)
             job = Job(name, coordinator, run, history=self._history, watch=watch)
-            job.begin(self._folder / f"{name}{SUFFIX}" if self._folder else None)
-            if present is not None:
-                if present.ended is None:
-                    present.end("another training has taken its place", present.clock.now())
-                present.close()
+            path = self._folder / f"{name}{SUFFIX}" if self._folder else None
+            try:
+                if present is None:
+                    job.begin(path)
+                else:
+                    job.take_over(present, path)
+            except OSError as error:
+                raise UnavailableError(
+                    f"job {name!r} cannot be begun, its journal {path} cannot be written: {error.strerror}"
+                ) from None
             self._jobs[name] = job
             return job
 

@@ -10,6 +10,7 @@ from calling import report
 from esync import config
 from esync.coordination.coordinator import Coordinator
 from SimpleStateServer.server import clock, journal
+from SimpleStateServer.server.answers import UnavailableError
 from SimpleStateServer.server.clock import Clock
 from SimpleStateServer.server.jobs import Job
 from SimpleStateServer.server.journal import DamagedJournalError
@@ -159,6 +160,37 @@ def test_a_full_disk_stops_nobody_and_nothing_is_missing_afterwards(tmp_path, mo
     room = 10**9
     job.query(0, 1, 3, 0.5, now=4.0)
     assert same(reopened(jobs).get("a"), job)
+
+
+@pytest.mark.parametrize("why", ["it was broken", "it is long"])
+def test_the_journal_of_a_job_that_is_replaced_never_takes_its_successors_place(tmp_path, monkeypatch, why):
+    monkeypatch.setattr(config, "JOURNAL_RETRY", 0.0)
+    jobs = Jobs(tmp_path)
+    old = jobs.begin("a", 2, 0.02, 1)
+    old.query(0, 1, 0, 0.1, now=old.clock.now() - 100.0)
+    if why == "it was broken":
+        with monkeypatch.context() as full:
+            full.setattr(os, "write", lambda file, data: 0)
+            old.query(1, 1, 0, 0.1, now=old.clock.now() - 100.0)
+    else:
+        old._journal._limit, old._journal._least = 0, 0
+    new = jobs.begin("a", 3, 0.02, 1)
+    assert old.ended is not None
+    old.query(1, 1, 1, 0.1, now=old.clock.now())  # a thread that still has it
+    assert reopened(jobs).get("a").key == new.key
+
+
+def test_a_job_that_cannot_be_begun_leaves_the_present_one_and_no_half_file(tmp_path, monkeypatch):
+    jobs = Jobs(tmp_path)
+    old = jobs.begin("a", 2, 0.02, 1)
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", lambda file, data: 0)
+        with pytest.raises(UnavailableError, match=r"a\.journal cannot be written: no room"):
+            jobs.begin("a", 3, 0.02, 1)
+    assert (jobs.get("a") is old, old.ended) == (True, None)
+    old.query(0, 1, 0, 0.1, now=old.clock.now())
+    assert [path.name for path in tmp_path.iterdir()] == ["a.journal"]
+    assert same(reopened(jobs).get("a"), old)
 
 
 def test_another_process_goes_on_with_the_same_clock():
