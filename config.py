@@ -34,6 +34,8 @@ DILOCO_OUTER_MOMENTUM = 0.9
 
 # --- delay compensation (DC-ASGD) ---------------------------------------------------------------------------------
 DCASGD_LAMBDA = 0.04  # strength of the compensation
+DCASGD_LAMBDA_ONS = ("mean", "sum")
+DCASGD_LAMBDA_ON = "mean"  # gradient of a batch, as in its paper; or sum over the batch, as published with ESync
 DCASGD_ADAPTIVE = False  # divide the strength by the running root mean square of the gradient
 DCASGD_MEAN_SQUARE_DECAY = 0.95  # how slowly that running mean forgets
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from .exchange.ledger import Limits
     from .trainer import Trainer
 
+#: Gluon's optimizers whose step is proportional to the gradient, so that a rate may multiply its sum or its mean.
+PROPORTIONAL = frozenset({"sgd", "ccsgd", "nag", "lbsgd", "dcasgd", "sgld"})
+
 
 class NoSuchDeviceError(ExpectedError):
     """The device asked for is not there."""
@@ -96,7 +99,7 @@ def choose_algorithm(options: argparse.Namespace) -> "Algorithm":
             options.job,
         )
     if options.mode == "async" and options.use_dcasgd:
-        return DCASGD(options.dcasgd_lambda, options.dcasgd_adaptive)
+        return DCASGD(options.dcasgd_lambda, options.dcasgd_adaptive, options.dcasgd_lambda_on)
     if options.mode == "sync":
         return SSGD(options.compression)
     sparse = {
@@ -182,8 +185,6 @@ def make_trainer(
     settings = {
         "learning_rate": options.local_lr if options.mode in UPDATES else options.learning_rate,
         "wd": options.weight_decay,
-        # The learning rates of the command line multiply the sum over the batch: undo the division in `step`.
-        "rescale_grad": options.batch_size,
     }
     if options.momentum is not None:
         settings["momentum"] = options.momentum
@@ -198,6 +199,9 @@ def make_trainer(
         agreement["outer momentum"] = options.outer_momentum
     if options.weighting != config.WEIGHTING:
         agreement["weighting"] = options.weighting
+    if options.mode == "async" and options.use_dcasgd and options.dcasgd_lambda_on == "mean":
+        # Checkpoints from when λ was relative to the sum over the batch lack this; --dcasgd-lambda-on sum takes them.
+        agreement["--dcasgd-lambda-on"] = "mean"
     if options.mode == "sync-switch":
         agreement |= {"batch size": options.batch_size, "schedule": str(switch_schedule(options))}
         agreement["decay of the learning rate"] = str(options.lr_decay)
@@ -212,9 +216,20 @@ def make_trainer(
             agreement=agreement,
             world=world,
             checkpoints=checkpoints,
+            gradient_scale=gradient_scale(options),
         )
     except (ValueError, TypeError) as error:  # TypeError: MXNet's optimizer does not know an option
         raise ExpectedError(str(error)) from None
+
+
+def gradient_scale(options: argparse.Namespace) -> float:
+    """How many times the mean gradient of a batch the learning rates of the command line multiply.
+
+    The batch size, hence the sum over the batch, where a step is proportional to the gradient. Optimizers that divide
+    by the gradient's own size (Adam, Adagrad, LARS, …) step as far for the sum as for the mean: they get the mean, for
+    which their other constants are meant, and their rate is their own.
+    """
+    return options.batch_size if options.optimizer.lower() in PROPORTIONAL else 1.0
 
 
 def make_reports(options: argparse.Namespace, trainer: "Trainer", device: str) -> "Reports | None":

@@ -23,10 +23,12 @@ class Step:
     Attributes:
         learning_rate: multiplies the mean gradient, or the mean model update (ESync's global learning rate ε).
         momentum: of the velocity that the server keeps; 0 keeps none.
-        weight_decay: adds `weight_decay · weights` to the gradient.
+        weight_decay: adds `weight_decay · weights` to the mean gradient of a batch.
         sent: the weights that this worker was sent last; only rules that compensate delay look at it.
         turn: commits that have gone into the weights before this one.
         workers: slots of workers.
+        gradient_scale: how many times the mean gradient of a batch the gradient is: 1, or the batch size where it is
+            the sum over the batch. Only the learning rate notices it.
     """
 
     learning_rate: float
@@ -35,12 +37,20 @@ class Step:
     sent: Array = None
     turn: int = 0
     workers: int = 1
+    gradient_scale: float = 1.0
 
     @classmethod
     def of(cls, message: Any, sent: Array = None, turn: int = 0, workers: int = 1) -> "Step":
         """As a commit (wire.MESSAGE) says them."""
         rate, momentum = float(message["learning_rate"]), float(message["momentum"])
-        return cls(rate, momentum, float(message["weight_decay"]), sent, turn, workers)
+        decay, scale = float(message["weight_decay"]), float(message["gradient_scale"])
+        return cls(rate, momentum, decay, sent, turn, workers, scale)
+
+    def decayed(self, gradient: Array, weights: Array) -> Array:
+        """The gradient with the weight decay, which is relative to the mean gradient."""
+        if not self.weight_decay:
+            return gradient
+        return gradient + self.weight_decay * self.gradient_scale * weights
 
 
 Rule = Callable[[Array, Array, Any, Step], tuple[Array, Any]]
@@ -49,11 +59,10 @@ Rule = Callable[[Array, Array, Any, Step], tuple[Array, Any]]
 def sgd(weights: Array, gradient: Array, velocity: Array | None, step: Step) -> tuple[Array, Array | None]:
     """One step of SGD with momentum and weight decay, in MXNet's form.
 
-    v ← momentum·v − learning_rate·(gradient + weight_decay·weights);  weights ← weights + v.
+    v ← momentum·v − learning_rate·(gradient + weight_decay·weights);  weights ← weights + v. Where the gradient is a
+    multiple of the mean gradient (`Step.gradient_scale`), the weight decay is multiplied in the same way.
     """
-    if step.weight_decay:
-        gradient = gradient + step.weight_decay * weights
-    change = -step.learning_rate * gradient
+    change = -step.learning_rate * step.decayed(gradient, weights)
     if not step.momentum:
         return weights + change, None
     if velocity is not None:
@@ -67,8 +76,7 @@ def momentum_sgd(weights: Array, gradient: Array, gathered: Array | None, step: 
     v ← momentum·v + gradient + weight_decay·weights;  weights ← weights − learning_rate·v. With one learning rate all
     the time this is `sgd`.
     """
-    if step.weight_decay:
-        gradient = gradient + step.weight_decay * weights
+    gradient = step.decayed(gradient, weights)
     if step.momentum:
         gradient = 1 * gradient if gathered is None else gradient + step.momentum * gathered
     return weights - step.learning_rate * gradient, gradient if step.momentum else None
@@ -120,22 +128,28 @@ class DelayCompensatedSGD:
     g̃ = g + λ·g⊙g⊙(w − w_bak(m)), where w_bak(m) are the weights that worker m was sent last (`step.sent`), the ones
     that its gradient belongs to. With `adaptive`, λ becomes strength ÷ √(MeanSquare + 10⁻⁷) with the running mean
     MeanSquare ← decay·MeanSquare + (1 − decay)·g⊙g. With strength 0 this is plain ASGD.
+
+    As in the paper, g is the mean gradient of a batch. A gradient G that is s times as large (`Step.gradient_scale`) is
+    corrected by s times as much: G̃ = s·g̃ = G + λ/s·G⊙G⊙(w − w_bak(m)). With on="sum", G itself takes the place of g,
+    as in the public implementation of ESync, and λ acts s times as strongly.
     """
 
     strength: float = config.DCASGD_LAMBDA
     adaptive: bool = config.DCASGD_ADAPTIVE
     decay: float = config.DCASGD_MEAN_SQUARE_DECAY
+    on: str = config.DCASGD_LAMBDA_ON
 
     def __call__(self, weights: Array, gradient: Array, state: Any, step: Step) -> tuple[Array, Any]:
         """Compensate, then step; the state is (velocity, MeanSquare)."""
         velocity, mean_square = state if state is not None else (None, None)
+        scale = 1.0 if self.on == "sum" else step.gradient_scale
         square = gradient * gradient
         strength = self.strength
         if self.adaptive:
-            fresh = (1 - self.decay) * square
+            fresh = (1 - self.decay) / scale**2 * square
             mean_square = fresh if mean_square is None else self.decay * mean_square + fresh
             strength = self.strength / (mean_square + 1e-7) ** 0.5
-        compensated = gradient + strength * square * (weights - step.sent)
+        compensated = gradient + strength / scale * square * (weights - step.sent)
         weights, velocity = sgd(weights, compensated, velocity, step)
         return weights, (velocity, mean_square)
 

@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -49,6 +50,9 @@ class Trainer(Standing, GluonTrainer):
             reported by name at the start.
         world: how this worker reaches the others; by default as the DMLC_* variables and ESYNC_STATE_SERVER say.
         checkpoints: where to write checkpoints, and whether to go on from one; call its `save_if_due` after each step.
+        gradient_scale: how many times the mean gradient of a batch the learning rate multiplies. 1 is Gluon's manner;
+            with the batch size it is the sum over the batch, as on the command line. Weight decay, clipping and the
+            λ of DC-ASGD are relative to the mean gradient in either case.
 
     Attributes:
         algorithm: the algorithm object.
@@ -73,6 +77,7 @@ class Trainer(Standing, GluonTrainer):
         agreement: dict[str, Any] | None = None,
         world: World | None = None,
         checkpoints: Checkpoints | None = None,
+        gradient_scale: float = 1.0,
     ) -> None:
         for name, value in (
             ("kvstore", kvstore),
@@ -84,7 +89,13 @@ class Trainer(Standing, GluonTrainer):
         self.algorithm = make(algorithm)
         if str(optimizer).lower() == "sgd" and not self.algorithm.server_sgd:
             optimizer, optimizer_params = SGD(**(optimizer_params or {})), None
+        if not 0 < gradient_scale < math.inf:
+            raise ValueError(f"gradient_scale is {gradient_scale!r}, but should be a number above 0")
         super().__init__(params, optimizer, optimizer_params, kvstore=None)
+        self._gradient_scale = gradient_scale
+        self._scale *= gradient_scale
+        if not self.algorithm.server_sgd:
+            _follow_scale(self._optimizer, gradient_scale)
         if self.algorithm.server_sgd:
             self._check_server_sgd(optimizer_params or {})
         self._check_suits(checkpoints)
@@ -240,7 +251,7 @@ class Trainer(Standing, GluonTrainer):
     def _hyper(self) -> Hyper:
         optimizer = self._optimizer
         optimizer.num_update += 1
-        return Hyper(optimizer.learning_rate, optimizer.momentum, optimizer.wd, self._scale)
+        return Hyper(optimizer.learning_rate, optimizer.momentum, optimizer.wd, self._scale, self._gradient_scale)
 
     def _check_suits(self, checkpoints: Checkpoints | None) -> None:
         """What an algorithm cannot do is refused."""
@@ -276,6 +287,15 @@ class Trainer(Standing, GluonTrainer):
                     f"algorithm {name!r} does SGD on the servers with one learning rate and weight decay for all, but "
                     f"parameter {parameter.name} has lr_mult {parameter.lr_mult} and wd_mult {parameter.wd_mult}"
                 )
+
+
+def _follow_scale(optimizer: Any, scale: float) -> None:
+    """Keep an optimizer's terms relative to the mean gradient when it is given so many times as much."""
+    optimizer.wd *= scale
+    if optimizer.clip_gradient is not None:
+        optimizer.clip_gradient *= scale
+    if hasattr(optimizer, "lamda"):  # Gluon's own DCASGD, whose term is quadratic in the gradient
+        optimizer.lamda /= scale
 
 
 def _digest(value: Any) -> str:

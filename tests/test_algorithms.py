@@ -69,15 +69,19 @@ def test_algorithms_and_protocol_need_no_mxnet():
         (SSGD(), Service("sgd", synchronous=True)),
         (ASGD(), Service("sgd", synchronous=False)),
         (
-            DCASGD(0.7, adaptive=True),
-            Service("delay_compensated_sgd", False, {"strength": 0.7, "adaptive": True}, private=True),
+            DCASGD(0.7, adaptive=True, on="sum"),
+            Service("delay_compensated_sgd", False, {"strength": 0.7, "adaptive": True, "on": "sum"}, private=True),
         ),
         (
             DCASGD(),
             Service(
                 "delay_compensated_sgd",
                 False,
-                {"strength": config.DCASGD_LAMBDA, "adaptive": config.DCASGD_ADAPTIVE},
+                {
+                    "strength": config.DCASGD_LAMBDA,
+                    "adaptive": config.DCASGD_ADAPTIVE,
+                    "on": config.DCASGD_LAMBDA_ON,
+                },
                 private=True,
             ),
         ),

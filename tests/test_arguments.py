@@ -57,6 +57,7 @@ DEFAULTS = {
     "overwrite": False,
     "quiet": False,
     "dcasgd_adaptive": False,
+    "dcasgd_lambda_on": "mean",
 }
 
 #: The contract: published short and long names, a value in text, and what it becomes; in the mode where it makes sense.
@@ -195,6 +196,7 @@ OF_SOME_MODES = [
     (["--use-dcasgd", "1"], {"async"}),
     (["--dcasgd-lambda", "0.1"], {"async"}),
     (["--dcasgd-adaptive"], {"async"}),
+    (["--dcasgd-lambda-on", "sum"], {"async"}),
     (["--state-server-ip", "x"], {"esync"}),
     (["--state-server-port", "1"], {"esync"}),
     (["--local-iterations", "2"], {"esync", "diloco", "dylu"}),
@@ -247,6 +249,7 @@ def test_a_default_value_that_was_typed_counts_as_given(capsys):
         (["-c", "1", "-g", "0"], ["--cpu 1", "--gpu 0"]),
         (["-m", "async", "--dcasgd-lambda", "0.1"], ["--dcasgd-lambda", "--use-dcasgd 1"]),
         (["-m", "async", "--dcasgd-adaptive"], ["--dcasgd-adaptive", "--use-dcasgd 1"]),
+        (["-m", "async", "--dcasgd-lambda-on", "sum"], ["--dcasgd-lambda-on", "--use-dcasgd 1"]),
         (["--local-iterations", "3", "-ip", "host"], ["--local-iterations", "state server"]),
         (["--local-iterations", "3", "--epsilon", "0.1"], ["--local-iterations", "state server"]),
         (["--local-iterations", "3", "--query-mode", "blocking"], ["--local-iterations", "state server"]),

@@ -83,12 +83,13 @@ class World(Protocol):
 
 @dataclass(frozen=True)
 class Hyper:
-    """Hyper-parameters of SGD as they are right now, for the rule on the other side."""
+    """Hyper-parameters of SGD as they are right now, for the rule on the other side; see `rules.Step`."""
 
     learning_rate: float
     momentum: float
     weight_decay: float
     rescale: float  # multiplies the gradient
+    gradient_scale: float = 1.0  # how many times the mean gradient of a batch that makes it
 
 
 class Past(Protocol):

@@ -11,14 +11,23 @@ class DCASGD(EveryIteration):
     Args:
         strength: λ; 0 is plain ASGD.
         adaptive: divide λ by the running root mean square of the gradient.
+        on: the gradient that λ is relative to: "mean" of a batch, as in the paper, or "sum" over the batch where the
+            trainer sends that, as in the public implementation of ESync.
     """
 
     name = "dcasgd"
     synchronous = False
 
-    def __init__(self, strength: float = config.DCASGD_LAMBDA, adaptive: bool = config.DCASGD_ADAPTIVE) -> None:
+    def __init__(
+        self,
+        strength: float = config.DCASGD_LAMBDA,
+        adaptive: bool = config.DCASGD_ADAPTIVE,
+        on: str = config.DCASGD_LAMBDA_ON,
+    ) -> None:
         super().__init__()
-        self._options = {"strength": strength, "adaptive": adaptive}
+        if on not in config.DCASGD_LAMBDA_ONS:
+            raise ValueError(f"on is {on!r}, but should be one of {', '.join(map(repr, config.DCASGD_LAMBDA_ONS))}")
+        self._options = {"strength": strength, "adaptive": adaptive, "on": on}
 
     def service(self) -> Service:
         """One compensated SGD step for every gradient; each worker is answered in a channel of its own."""

@@ -53,4 +53,5 @@ class EveryIteration(Algorithm):
             hyper.learning_rate,
             hyper.momentum,
             hyper.weight_decay,
+            gradient_scale=hyper.gradient_scale,
         )

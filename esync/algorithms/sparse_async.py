@@ -96,14 +96,15 @@ class SparseAsync(Algorithm):
 
     def _compress(self, hyper: Hyper, batch_size: int) -> Any:
         gradient, weights = self._gradient, self.replica.weights
-        self.replica.gradient(hyper.rescale / batch_size).read(0, gradient.size, gradient)
+        # Weight decay and clipping are relative to the mean gradient: only the learning rate sees a multiple of it.
+        self.replica.gradient(hyper.rescale / hyper.gradient_scale / batch_size).read(0, gradient.size, gradient)
         if hyper.weight_decay:
             decay = np.empty_like(gradient)
             weights.read(0, decay.size, decay)
             decay *= np.float32(hyper.weight_decay)
             gradient += decay
         check_finite(gradient)
-        return self._compressor.compress(gradient, hyper.learning_rate, self.momentum(hyper))
+        return self._compressor.compress(gradient, hyper.learning_rate * hyper.gradient_scale, self.momentum(hyper))
 
 
 class SparseAsyncWithMomentum(SparseAsync):

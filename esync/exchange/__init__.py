@@ -95,6 +95,7 @@ class Payload:
         apart: of the leader: the ranks that rounds are not to wait for from the end of this one on; None: as before.
         step: what is to be subtracted from the weights, where the service is sparse.
         pace: seconds of an iteration on this worker, where the others want to know; 0: they do not.
+        gradient_scale: how many times the mean gradient of a batch the values are; see `rules.Step`.
     """
 
     values: Source | None
@@ -109,6 +110,7 @@ class Payload:
     aside: bool = False
     apart: Sequence[int] | None = None
     pace: float = 0.0
+    gradient_scale: float = 1.0
 
     @property
     def terms(self) -> dict[str, Any]:
@@ -123,6 +125,7 @@ class Payload:
             "switch": uses[self.switch],
             "text": wire.encode_ranks(self.apart),
             "pace": self.pace,
+            "gradient_scale": self.gradient_scale,
         }
 
 

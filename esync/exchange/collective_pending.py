@@ -107,6 +107,7 @@ class PendingCollective:
             if not due:  # the run was over before
                 self._over = True
                 return None
+            self._terms = wire.round_terms([message for _, message in sorted(self._commits.messages.items())])
             exchange.engine.agree(self._commits.notes)
             self._travelling = time.perf_counter()
             self._fibres = Fibres(self._makers())
@@ -137,7 +138,7 @@ class PendingCollective:
             values *= np.float32(own)
         yield from exchange.engine.allreduce(values, bucket.index)
         values /= np.float32(divisor(weighting, list(samples.values())))
-        exchange.model.update(bucket, values, commits.messages[0])
+        exchange.model.update(bucket, values, self._terms)
 
     def _awaited(self) -> str:
         """What is waited for, for the user."""

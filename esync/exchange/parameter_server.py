@@ -249,7 +249,7 @@ class ParameterServer:
             divisors = [divisor(weighting, samples) for weighting in self._weightings]
             for index in total:
                 total[index] /= divisors[self.layout.buckets[index].statistics]
-            self._update(total, messages[ranks[0]], ranks)
+            self._update(total, wire.round_terms(list(messages.values())), ranks)
             self._sum.clear()
         else:
             for rank in ranks:

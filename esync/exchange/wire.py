@@ -49,6 +49,7 @@ MESSAGE = np.dtype(
         ("learning_rate", "<f8"),
         ("momentum", "<f8"),
         ("weight_decay", "<f8"),
+        ("gradient_scale", "<f8"),  # how many times the mean gradient of a batch this payload is
         ("samples", "<i8"),  # that went into this payload
         ("pace", "<f8"),  # seconds of an iteration on this worker; 0: it does not say
         ("buckets", "<i4"),  # of this payload on this server; FETCH: the index of the bucket
@@ -122,10 +123,17 @@ def stamp(bucket: np.ndarray, kind: int, rank: int, nonce: int, sequence: int, i
 def message(kind: int, **fields: Any) -> np.ndarray:
     """A MESSAGE record; text may be a str of any length and is cut to what fits."""
     record = np.zeros((), MESSAGE)
-    record["kind"] = kind
+    record["kind"], record["gradient_scale"] = kind, 1
     for name, value in fields.items():
         record[name] = encode_text(value) if isinstance(value, str) else value
     return record
+
+
+def round_terms(commits: Sequence[Any]) -> Any:
+    """The terms of a round: the first commit's, with the mean of all scales, as the mean of the gradients is taken."""
+    terms = commits[0].copy()
+    terms["gradient_scale"] = sum(float(each["gradient_scale"]) for each in commits) / len(commits)
+    return terms
 
 
 def encode_text(text: str) -> bytes:

@@ -94,7 +94,7 @@ def merge(described: Mapping[str, Any], typed: Mapping[str, Any]) -> Settings:
     mode = settings.get("mode", config.MODE)
     other = {name for name, modes in arguments.MODES_OF.items() if mode not in modes}
     if not settings.get("use_dcasgd"):
-        other |= {"dcasgd_lambda", "dcasgd_adaptive"}
+        other |= arguments.delay.SETTINGS
     return {name: value for name, value in settings.items() if name in typed or name not in other}
 
 

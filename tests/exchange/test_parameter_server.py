@@ -104,6 +104,14 @@ def test_momentum_and_weight_decay_travel_with_the_commits():
     assert cluster.weights().tolist() == [-0.75]
 
 
+def test_weight_decay_is_relative_to_the_mean_gradient_of_a_batch():
+    """Sums over batches of 8 and 4 samples: −l·(mean of the sums + mean batch size · decay · weight)."""
+    cluster = MemoryServers(2, [1.0])
+    for rank, batch in ((0, 8), (1, 4)):
+        cluster.send(rank, 1, np.float32([batch]), learning_rate=0.5, weight_decay=0.25, gradient_scale=batch)
+    assert cluster.weights().tolist() == [1 - 0.5 * (6 + 6 * 0.25)]
+
+
 def test_the_learning_rate_of_a_round_is_that_of_its_smallest_rank():
     for order in itertools.permutations(range(2)):
         cluster = MemoryServers(2, [0.0])

@@ -176,7 +176,7 @@ def test_typed_flags_win_and_other_modes_settings_are_left_out(typed, expected, 
     [
         ({}, {"mode": "sync", "local_lr": 0.1}, "--local-lr makes no sense with --mode sync"),
         ({}, {"gpu": 0}, "--gpu: launch chooses it by itself: the device of each worker says it"),
-        ({}, {"dcasgd_lambda": 0.1, "mode": "async"}, "--dcasgd-lambda and --dcasgd-adaptive need --use-dcasgd 1"),
+        ({}, {"dcasgd_lambda": 0.1, "mode": "async"}, "--dcasgd-lambda-on need --use-dcasgd 1"),
         ({"state_server": None}, {}, "state_server: it is missing, and mode esync asks it"),
         (
             {"scheduler": {"host": "far"}},
