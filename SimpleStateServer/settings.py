@@ -11,10 +11,10 @@ ESYNC_STATE_DIR      the state folder.
 import os
 import secrets
 import socket
-from pathlib import Path
 from typing import Any
 
 from esync.errors import ExpectedError
+from esync.files import expanded
 
 DEBUG = False
 # Nothing here signs anything that would have to outlive this process, so the key is made anew at each start.
@@ -53,7 +53,7 @@ def _database() -> dict[str, Any]:
                 "DATABASE_URL cannot be read; it should look like postgres://user:password@host:5432/name"
             ) from None
         return database
-    folder = Path(os.environ.get("ESYNC_STATE_DIR", "."))
+    folder = expanded(os.environ.get("ESYNC_STATE_DIR", "."))
     return {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": folder / "history.sqlite3",

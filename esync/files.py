@@ -1,10 +1,33 @@
 """Files that are there as a whole or not at all: written beside their place, flushed to the disk, renamed."""
 
+import argparse
 import contextlib
 import glob
 import os
 from collections.abc import Iterator
 from pathlib import Path
+
+from .errors import ExpectedError
+
+
+class NoHomeError(ExpectedError, argparse.ArgumentTypeError):
+    """A path begins with the home directory of somebody who has none here."""
+
+
+def expanded(path: str | Path) -> Path:
+    """Return a path with `~` or `~user` in front replaced by that home directory on this machine.
+
+    Shells replace it in `--log-dir ~/logs`, but neither in `--log-dir=~/logs` nor in a file. It is a type for argparse,
+    too. Write `./~` for a folder of that name.
+
+    Raises:
+        NoHomeError: no such home directory is known.
+    """
+    whole = os.path.expanduser(path)
+    first = os.fspath(path).partition(os.sep)[0]
+    if first.startswith("~") and str(whole) == os.fspath(path):
+        raise NoHomeError(f"{path}: this machine knows no home directory {first}; write the path out, or ./{path}")
+    return Path(whole)
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from .data import find_data_dir, load
 from .engine import mx
 from .errors import ExpectedError
 from .evaluate import accuracy
-from .files import write_whole
+from .files import expanded, write_whole
 from .models import MODELS, build
 from .watchdog import Watchdog
 
@@ -43,8 +43,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     add = parser.add_argument
-    add("--checkpoint-dir", type=Path, required=True, help="of the run, or a copy of it that is kept up to date")
-    add("--out", type=Path, help=f"folder for {FILE} (default: the current one)", default=Path())
+    add("--checkpoint-dir", type=expanded, required=True, help="of the run, or a copy of it that is kept up to date")
+    add("--out", type=expanded, help=f"folder for {FILE} (default: the current one)", default=Path())
     add("-dd", "--data-dir", help=f"holds the data set's folder (default: the first of {', '.join(config.DATA_DIRS)})")
     add("-g", "--gpu", type=index, help="id of the GPU (default: the CPU)")
     add("--once", action="store_true", help="evaluate what is there, and end")

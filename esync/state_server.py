@@ -15,6 +15,7 @@ from pathlib import Path
 
 from . import config
 from .errors import ExpectedError
+from .files import expanded
 
 
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -33,8 +34,8 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--state-dir",
-        type=Path,
-        default=Path(os.environ["ESYNC_STATE_DIR"]) if os.environ.get("ESYNC_STATE_DIR") else None,
+        type=expanded,
+        default=os.environ.get("ESYNC_STATE_DIR") or None,
         help="folder for what must outlive this process: journals of the jobs, and the history (default: "
         "ESYNC_STATE_DIR, or ~/.local/state/esync/state-server-PORT; with --port 0 one that is removed at the end)",
     )
@@ -44,8 +45,8 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         help="listen on other addresses than this machine's own without a token (ESYNC_TOKEN): everybody who reaches "
         "the port can disturb the training; workers of the published code need this",
     )
-    parser.add_argument("--certfile", type=Path, help="certificate (PEM): speak TLS")
-    parser.add_argument("--keyfile", type=Path, help="the certificate's key (PEM), if it is not in the same file")
+    parser.add_argument("--certfile", type=expanded, help="certificate (PEM): speak TLS")
+    parser.add_argument("--keyfile", type=expanded, help="the certificate's key (PEM), if it is not in the same file")
     arguments = parser.parse_args(argv)
     if arguments.keyfile and not arguments.certfile:
         parser.error("--keyfile needs --certfile")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import priority, program, progress
-from .arguments import build_parser, parse
+from .arguments import build_parser, expand_paths, parse
 from .assembly import (
     asks_state_server,
     choose_checkpoints,
@@ -88,6 +88,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
             check_start(options.collective)
         if asks_state_server(options):
             state_server_address(given_state_server(options))
+    expand_paths(options)
     data_dir = find_data_dir(options.data_dir, options.dataset)
     dataset = load(options.dataset, data_dir)
     context, device = choose_device(options)

@@ -12,7 +12,6 @@ The same script on every machine: rank 0 serves, the others train.
 import argparse
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from dgs_training import Task, parser, run
 
 from esync.data import Batches, as_floats, load, partition
 from esync.engine import mx
+from esync.files import expanded
 
 MEAN, SPREAD = (np.float32(each).reshape(3, 1, 1) for each in ((0.491, 0.482, 0.447), (0.247, 0.243, 0.262)))
 
@@ -52,7 +52,7 @@ def cifar10(args: argparse.Namespace) -> Task:
 def main() -> int:
     """Serve, or train."""
     flags = parser("CIFAR-10 with dual-way gradient sparsification.", 50, 64, 0.7, 5e-4)
-    flags.add_argument("--data", type=Path, help="folder that holds the folder cifar-10 (default: as the worker's)")
+    flags.add_argument("--data", type=expanded, help="folder that holds the folder cifar-10 (default: as the worker's)")
     return run(flags.parse_args(), cifar10)
 
 

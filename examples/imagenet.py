@@ -20,6 +20,7 @@ from dgs_training import Task, parser, run
 
 from esync.engine import mx
 from esync.errors import ExpectedError
+from esync.files import expanded
 
 MEAN, SPREAD = (123.68, 116.779, 103.939), (58.393, 57.12, 57.375)
 
@@ -129,7 +130,7 @@ def main() -> int:
     """Serve, or train."""
     flags = parser("ImageNet with dual-way gradient sparsification.", 90, 256, 0.7, 1e-4)
     add = flags.add_argument
-    add("--data", type=Path, default=Path("data/imagenet"), help="folder of the records (default: %(default)s)")
+    add("--data", type=expanded, default=Path("data/imagenet"), help="folder of the records (default: %(default)s)")
     add("--classes", type=int, default=1000, help="(default: %(default)s)")
     add("--size", type=int, default=224, help="pixels of an image's side (default: %(default)s)")
     add("--threads", type=int, default=4, help="that decode images (default: %(default)s)")

@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from rich.progress import track
 
 from esync import config
-from esync.files import write_whole
+from esync.files import expanded, write_whole
 from logs_tools import figures, terminal
 from logs_tools.comparison import RunFigures, as_json, run_figures
 from logs_tools.modes import BASELINE, BY_FOLDER, MODES, STANDALONE
@@ -33,10 +33,12 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line; exits with 2 on bad usage."""
     parser = argparse.ArgumentParser(prog="plot", description=__doc__.splitlines()[0])
     parser.add_argument(
-        "-b", "--base-dir", type=Path, default=Path(config.LOG_DIR), help="folder of all logs (default: %(default)s)"
+        "-b", "--base-dir", type=expanded, default=config.LOG_DIR, help="folder of all logs (default: %(default)s)"
     )
     parser.add_argument("-n", "--network", default=config.NETWORK, help="(default: %(default)s)")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: {base}/{network}/figures)")
+    parser.add_argument(
+        "--out", type=expanded, metavar="DIR", help="where to write (default: {base}/{network}/figures)"
+    )
     parser.add_argument(
         "--target",
         type=float,
@@ -44,7 +46,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         help="test accuracy for the speedup (default: %(default)s)",
     )
     parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="also write what was read, drawn and left out to FILE"
+        "--json", type=expanded, metavar="FILE", help="also write what was read, drawn and left out to FILE"
     )
     options = parser.parse_args(arguments)
     if not 0 < options.target <= 1:

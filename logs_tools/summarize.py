@@ -20,7 +20,7 @@ if not __package__:  # started as a file: imports start at the checkout, as they
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from esync import config
-from esync.files import write_whole
+from esync.files import expanded, write_whole
 from logs_tools import terminal
 from logs_tools.collect import ModeReport, summarize_mode
 from logs_tools.modes import BY_FOLDER, MODES, Mode
@@ -30,7 +30,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line; exits with 2 on bad usage."""
     parser = argparse.ArgumentParser(prog="summarize", description=__doc__.splitlines()[0])
     parser.add_argument(
-        "-b", "--base-dir", type=Path, default=Path(config.LOG_DIR), help="folder of all logs (default: %(default)s)"
+        "-b", "--base-dir", type=expanded, default=config.LOG_DIR, help="folder of all logs (default: %(default)s)"
     )
     parser.add_argument("-n", "--network", default=config.NETWORK, help="(default: %(default)s)")
     parser.add_argument("-m", "--mode", help=f"one of {', '.join(BY_FOLDER)} (default: every one that has a folder)")
@@ -40,7 +40,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         help="size of the model, to estimate the traffic of logs without bytes "
         f"(default: as published, for {', '.join(config.PUBLISHED_MODEL_BYTES)})",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was read and skipped to FILE")
+    parser.add_argument("--json", type=expanded, metavar="FILE", help="also write what was read and skipped to FILE")
     options = parser.parse_args(arguments)
     if options.mode is not None and options.mode not in BY_FOLDER:
         parser.error(f"unknown mode {options.mode!r}: choose one of {', '.join(BY_FOLDER)}")

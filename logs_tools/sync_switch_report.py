@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from esync import config
-from esync.files import write_whole
+from esync.files import expanded, write_whole
 from logs_tools import terminal
 from logs_tools.figures import save
 from logs_tools.sync_switch.figures import figures
@@ -35,11 +35,11 @@ HEADINGS = ("n", "final accuracy", "best", "time s", "time ÷ BSP", "speedup", "
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line; exits with 2 on bad usage."""
     parser = argparse.ArgumentParser(prog="sync_switch_report", description=__doc__.splitlines()[0])
-    parser.add_argument("dir", type=Path, metavar="DIR", help="folder that holds runs, at any depth")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write everything that was read to FILE")
+    parser.add_argument("dir", type=expanded, metavar="DIR", help="folder that holds runs, at any depth")
+    parser.add_argument("--json", type=expanded, metavar="FILE", help="also write everything that was read to FILE")
     parser.add_argument(
         "--out",
-        type=Path,
+        type=expanded,
         metavar="FOLDER",
         default=Path("figures"),
         help="where the figures are written, as PNG and PDF (default: %(default)s)",

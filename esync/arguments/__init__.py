@@ -8,6 +8,7 @@ import argparse
 from collections.abc import Sequence
 
 from .. import __version__
+from ..files import expanded
 from . import (
     checkpoints,
     cluster,
@@ -41,6 +42,7 @@ __all__ = [
     "UPDATES",
     "build_parser",
     "count",
+    "expand_paths",
     "given",
     "parse",
     "switch_schedule",
@@ -96,6 +98,20 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> a
     except ValueError as error:
         parser.error(str(error))
     return options
+
+
+def expand_paths(options: argparse.Namespace) -> None:
+    """Replace `~` in the folders of these options by the home directory here, where they are used.
+
+    `parse` leaves it: launch passes the flags on to other machines, where it means another folder. `data_dir` is looked
+    up by `data.find_data_dir`, which does the same.
+
+    Raises:
+        NoHomeError: no such home directory is known.
+    """
+    for name in ("log_dir", "checkpoint_dir"):
+        if getattr(options, name):
+            setattr(options, name, str(expanded(getattr(options, name))))
 
 
 def given(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> set[str]:

@@ -16,6 +16,7 @@ import numpy as np
 from .. import __version__, config
 from ..exchange import Result
 from ..exchange.resumption import Books, Offer, Offers, Progress
+from ..files import expanded
 from .contents import MODEL_FILE, SERVER_FILE, load_arrays, load_model, load_state, save_arrays, save_model
 from .errors import CheckpointError
 from .store import Part, Store, Writer
@@ -43,7 +44,7 @@ class Checkpoints:
     """One worker's checkpoints; give it to `esync.Trainer`, and call `save_if_due` after every step.
 
     Args:
-        directory: where they are; best one that all workers see.
+        directory: where they are; best one that all workers see. `~` is this machine's home directory.
         every: rounds from one to the next.
         keep: how many are kept (one more while the newest is not yet known to be there for all workers).
         resume: go on from the newest that is whole; from the beginning where there is none.
@@ -65,7 +66,7 @@ class Checkpoints:
     ) -> None:
         if every < 1 or keep < 1:
             raise ValueError(f"every={every}, keep={keep}: both should be 1 or more")
-        self.directory = Path(directory)
+        self.directory = expanded(directory)
         self._every, self._keep = every, keep
         self._resume, self._overwrite = resume, overwrite
         self.resumed: int | None = None

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from esync import config
+from esync.files import expanded
 
 from .datasets import find_data_dir
 from .errors import DataError
@@ -24,7 +25,7 @@ def main(argv: Sequence[str] | None = None, registry: Mapping[str, AnyEntry] = R
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # end like on Ctrl-C, with nothing left behind
     entry = registry[args.dataset]
     try:
-        data_dir = Path(args.to) if args.to else _default_data_dir(entry)
+        data_dir = args.to if args.to else _default_data_dir(entry)
         fetch(entry, data_dir, source=args.source, mirrors=args.mirror, timeout=args.timeout)
     except DataError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -41,7 +42,7 @@ def main(argv: Sequence[str] | None = None, registry: Mapping[str, AnyEntry] = R
 
 def _default_data_dir(entry: AnyEntry) -> Path:
     """Choose the place where the data set is found and whole already, else the first of config.DATA_DIRS."""
-    first = Path(config.DATA_DIRS[0])
+    first = expanded(config.DATA_DIRS[0])
     try:
         found = find_data_dir(None, entry.name)
     except DataError:
@@ -55,6 +56,7 @@ def _parser(registry: Mapping[str, AnyEntry]) -> argparse.ArgumentParser:
     command = commands.add_parser("fetch", help="get a data set", description="Get a data set and check it.")
     command.add_argument(
         "--to",
+        type=expanded,
         metavar="DIR",
         help=f"directory that gets a folder named after the data set (default: {config.DATA_DIRS[0]})",
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from esync import config
+from esync.files import expanded
 
 from .cifar import CifarEntry
 from .errors import DataError, broken_file, fetch_remedy
@@ -40,7 +41,7 @@ def find_data_dir(data_dir: str | Path | None, name: str) -> Path:
     Raises:
         DataError: there is no such folder; the message names every place that was looked at.
     """
-    places = [Path(data_dir)] if data_dir else [Path(place) for place in config.DATA_DIRS]
+    places = [expanded(place) for place in ([data_dir] if data_dir else config.DATA_DIRS)]
     for place in places:
         if (place / name).is_dir():
             return place

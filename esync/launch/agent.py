@@ -13,12 +13,12 @@ import sys
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from pathlib import Path
 from typing import Any
 
 from ..data import find_data_dir
 from ..environment import is_own
 from ..errors import ExpectedError
+from ..files import expanded
 from .folders import HostFolder
 from .lifeline import Tether
 from .ports import Ports
@@ -79,7 +79,7 @@ class Agent:
 
     def do_prepare(self, folder: str, overwrite: bool, resume: bool) -> dict[str, Any]:
         """Take the folder of a host's logs: an earlier run's must not pass for this one's."""
-        self._held.enter_context(closing(HostFolder(Path(folder), overwrite, resume)))
+        self._held.enter_context(closing(HostFolder(expanded(folder), overwrite, resume)))
         return {}
 
     def do_listen(self, endpoints: list[tuple[str, str, int]]) -> dict[str, Any]:
@@ -121,12 +121,13 @@ class Agent:
             nonce_file: name of a file in the folder above, and …
             nonce: … what it holds where launch and this process share a disk.
         """
-        mine = Path(folder).parent / nonce_file
+        place = expanded(folder)
+        mine = place.parent / nonce_file
         if mine.is_file() and mine.read_text() == nonce:
             return {"shared": True}
         texts = {
             f"{device.name}/{path.name}": path.read_text()
-            for device in sorted(Path(folder).glob("[!.]*"))
+            for device in sorted(place.glob("[!.]*"))
             for kind in RESULTS
             for path in sorted(device.glob(kind))
             if not path.name.startswith(".") and path.is_file()

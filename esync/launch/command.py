@@ -9,11 +9,11 @@ import secrets
 import signal
 import sys
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 from .. import arguments, config
 from ..errors import ExpectedError
+from ..files import expanded
 from . import flags, report, view
 from .agents import Agents
 from .description import DescriptionError, read
@@ -32,17 +32,23 @@ PROGRAM = "python -m esync.launch"
 #: What workers and state server share, where others can reach it.
 TOKEN_VARIABLE = "ESYNC_TOKEN"
 
+#: Launch itself passes a token on over ssh, where no list of processes shows it; a printed command has none.
+TOKEN_NEEDED = f"""\
+# Set {TOKEN_VARIABLE} first, to the same secret text for the state server and for every worker, in the environment of
+# the shells that run these commands, on each machine. Without it the state server does not start: it listens on the
+# network. To make one: python -c "import secrets; print(secrets.token_urlsafe(24))\""""
+
 
 def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     """The options of launch, and the worker's flags that were typed."""
     parser = arguments.build_parser(PROGRAM, "Start a whole cluster, as a description says; end it, whatever happens.")
     parser.usage = f"{PROGRAM} FILE [flags of launch] [flags of the worker, worth more than FILE]"
     parser.add_argument(
-        "file", type=Path, metavar="FILE", help="description of the cluster, for instance clusters/demo.yaml"
+        "file", type=expanded, metavar="FILE", help="description of the cluster, for instance clusters/demo.yaml"
     )
     parser.add_argument("--dry-run", action="store_true", help="print the commands instead of running them")
     parser.add_argument("--follow", action="store_true", help="print what the processes print, with their names")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write how the job went to FILE")
+    parser.add_argument("--json", type=expanded, metavar="FILE", help="write how the job went to FILE")
     restarts = parser.add_mutually_exclusive_group()
     restarts.add_argument(
         "--max-restarts",
@@ -92,14 +98,14 @@ def _launch(options: argparse.Namespace, typed: dict[str, Any]) -> int:
     except DescriptionError as error:
         raise DescriptionError(f"{options.file}: {error}") from None
     if not options.dry_run and not all(host.here for host in hosts.values()):
-        os.environ.setdefault(TOKEN_VARIABLE, secrets.token_urlsafe(24))  # of this job alone
+        os.environ[TOKEN_VARIABLE] = os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(24)  # of this job alone
     with Ports() as ports:
         cores = None if "OMP_NUM_THREADS" in os.environ else len(os.sched_getaffinity(0))
         here = Supplies(ports.free(ports_needed(description)), cores)
 
         def job_on(there: dict[str, Supplies]) -> Plan:
             try:
-                return plan(description, hosts, typed, here, there, TOKEN_VARIABLE in os.environ)
+                return plan(description, hosts, typed, here, there)
             except DescriptionError as error:
                 raise DescriptionError(f"{options.file}: {error}") from None
 
@@ -117,7 +123,7 @@ def _launch(options: argparse.Namespace, typed: dict[str, Any]) -> int:
 
 
 def _run(job: Plan, agents: Agents, options: argparse.Namespace) -> int:
-    with closing(LogFolders(job.mode_folder, job.options.overwrite, job.options.resume)) as folders:
+    with closing(LogFolders(job.folder_here, job.options.overwrite, job.options.resume)) as folders:
         prepare(job, agents)
         title = f"{job.options.network}, {job.mode_folder.name}, {len(job.workers)} workers, {options.file}"
         screen = view.choose(title, options.quiet, options.follow)
@@ -139,10 +145,9 @@ def _run(job: Plan, agents: Agents, options: argparse.Namespace) -> int:
 
 def _explain(job: Plan) -> list[str]:
     """Every command, as lines for a shell."""
-    shared = ["# the state server and the workers need the same ESYNC_TOKEN in their environment, on every machine"]
     several = not all(host.here for host in job.hosts)
     return [
-        *(shared if several and TOKEN_VARIABLE in os.environ else []),
+        *([TOKEN_NEEDED] if several and any(spec.role == "state server" for spec in job.processes) else []),
         *(f"# {spec.name} on {spec.host.name} ({spec.host.address})\n{spec.shell}" for spec in job.processes),
     ]
 

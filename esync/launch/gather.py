@@ -47,11 +47,11 @@ def gather(plan: Plan, agents: Agents, nonce: str, say: Callable[[str], None]) -
     }
     problems: dict[str, str] = {}
     try:
-        problems = _copy(plan.mode_folder, agents, requests)
+        problems = _copy(plan.folder_here, agents, requests)
         if problems:
             again = {name: requests[name] for name in problems}
             with Agents([hosts[name] for name in again], say) as anew:
-                problems = _copy(plan.mode_folder, anew, again)
+                problems = _copy(plan.folder_here, anew, again)
     except KeyboardInterrupt:
         problems = dict.fromkeys(hosts, "interrupted while the logs were copied")
     return [_missing(hosts[name], plan.mode_folder, why) for name, why in problems.items()]
@@ -105,5 +105,6 @@ def _put(arrived: Path, place: Path) -> None:
 
 
 def _missing(host: Host, mode_folder: Path, why: str) -> str:
-    where = f"{host.address}:{Path(host.entry.workdir or '~') / mode_folder / host.name}"
+    there = mode_folder if str(mode_folder).startswith("~") else Path(host.entry.workdir or "~") / mode_folder
+    where = f"{host.address}:{there / host.name}"
     return f"the logs of {host.name} have not been copied ({why}); they are in {where}"

@@ -9,13 +9,14 @@ from typing import Any
 
 from .. import config
 from ..collectives.process_manager import READY
+from ..files import expanded
 from ..progress import VARIABLE as PROGRESS_VARIABLE
 from ..worker import FOLDER_VARIABLE
 from . import flags
 from .description import Description, DescriptionError, Scheduler, StateServer, Worker
 from .folders import PROCESSES
 from .ground import Ground, Supplies
-from .hosts import LOOPBACK, Host
+from .hosts import Host
 from .spec import Plan, ProcessSpec
 
 #: What a state server prints when it can be asked.
@@ -34,7 +35,6 @@ def plan(
     typed: Mapping[str, Any],
     here: Supplies,
     there: Mapping[str, Supplies] | None = None,
-    token: bool = True,
 ) -> Plan:
     """Work out what to start.
 
@@ -45,7 +45,6 @@ def plan(
         here: as many ports of this machine as `ports_needed` says, and its cores.
         there: the same of hosts that are other machines; for those that nobody has asked yet, the ports that the
             description leaves open are the defaults, or chosen by ps-lite.
-        token: whether the processes are given a token for the state server; without one that lets everybody in.
 
     Raises:
         DescriptionError: the description and the flags make no job; the message says why.
@@ -75,7 +74,7 @@ def plan(
             remarks.append("no state_server in the description: nobody looks for stragglers")
         elif _asks_state_server(options):
             address = _state_server_address(description, ground, options.mode)
-            services.append(_state_server(description, ground, address, mode_folder(options), token))
+            services.append(_state_server(description, ground, address, mode_folder(options)))
             remarks.append("dashboard: http://{state_server_ip}:{state_server_port}/dashboard/".format(**address))
             settings |= address
     folder = mode_folder(options)
@@ -165,13 +164,10 @@ def _state_server_address(description: Description, ground: Ground, mode: str) -
     return {"state_server_ip": ground.address(section.host), "state_server_port": port}
 
 
-def _state_server(
-    description: Description, ground: Ground, address: flags.Settings, folder: Path, token: bool
-) -> ProcessSpec:
+def _state_server(description: Description, ground: Ground, address: flags.Settings, folder: Path) -> ProcessSpec:
     assert description.state_server is not None
     host = description.state_server.host
-    words = [] if token or ground.listen_address == LOOPBACK else ["--insecure"]
-    words += ["--state-dir", str(folder / PROCESSES / STATE_FOLDER)]
+    words = ["--state-dir", str(folder / PROCESSES / STATE_FOLDER)]
     words += ["--host", ground.listen_address, "--port", str(address["state_server_port"])]
     command = _python(ground, host, "esync.state_server", words)
     return ProcessSpec(
@@ -241,7 +237,11 @@ def _port(ground: Ground, service: Scheduler | StateServer, default: int) -> int
 
 def _python(ground: Ground, host: str, module: str, words: Iterable[str]) -> tuple[str, ...]:
     where = ground.hosts[host]
-    return (where.entry.python or (sys.executable if where.here else PYTHON_THERE), "-m", module, *words)
+    if where.here:
+        python = str(expanded(where.entry.python)) if where.entry.python else sys.executable
+    else:
+        python = where.entry.python or PYTHON_THERE
+    return (python, "-m", module, *words)
 
 
 def _environment(ground: Ground, host: str, chosen: Mapping[str, str]) -> dict[str, str]:

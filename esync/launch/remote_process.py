@@ -110,7 +110,8 @@ def main() -> int:
     if not asked:
         return 1
     print(GREETING, flush=True)
-    process = RemoteProcess(asked["command"])
+    program, *words = asked["command"]
+    process = RemoteProcess([os.path.expanduser(program), *words])
     try:
         _attend(process, tether, asked["lease"], asked["grace"])
     finally:

@@ -21,7 +21,7 @@ from .supervisor import Outcome
 def read_figures(plan: Plan) -> RunFigures | None:
     """The figures of the job that has just ended; writes the summary of its mode, too. None where there is no round."""
     mode = BY_FOLDER[plan.mode_folder.name]
-    report = summarize_mode(plan.mode_folder.parent, mode, None, lambda done, files: None)
+    report = summarize_mode(plan.folder_here.parent, mode, None, lambda done, files: None)
     if not report.summary:
         return None
     return run_figures(mode, report.summary, plan.options.target_accuracy or config.TARGET_ACCURACY)
@@ -30,7 +30,7 @@ def read_figures(plan: Plan) -> RunFigures | None:
 def success(figures: RunFigures | None, plan: Plan, outcome: Outcome) -> list[str]:
     """What a job has reached, line by line."""
     if figures is None:
-        return [f"done in {clock(outcome.seconds)}, but no round has been logged in {plan.mode_folder}"]
+        return [f"done in {clock(outcome.seconds)}, but no round has been logged in {plan.folder_here}"]
     rounds = max(device.rounds for device in figures.devices)
     lines = [f"done: {figures.mode.label}, {rounds} rounds in {clock(figures.total_time)}"]
     speed = [figures.bracketed(f"{figures.throughput:.1f} samples/s")] if figures.throughput else []
@@ -50,7 +50,7 @@ def success(figures: RunFigures | None, plan: Plan, outcome: Outcome) -> list[st
     if figures.invalid:
         lines.append("too many of them: these figures are not valid; use larger step times, or fewer workers")
     lines += _casualties(outcome)
-    lines.append(f"logs: {plan.mode_folder}, output of the processes: {plan.mode_folder / PROCESSES}")
+    lines.append(f"logs: {plan.folder_here}, output of the processes: {plan.folder_here / PROCESSES}")
     return [line for line in lines if line]
 
 
@@ -92,7 +92,7 @@ def write_json(path: Path, plan: Plan, outcome: Outcome, figures: RunFigures | N
         "exit_codes": outcome.exit_codes,
         "replacements": [asdict(each) for each in outcome.replacements],
         "lost": outcome.lost,
-        "logs": str(plan.mode_folder),
+        "logs": str(plan.folder_here),
         "network": plan.options.network,
         "mode": plan.mode_folder.name,
         "figures": None,

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..files import expanded
 from . import ssh
 from .hosts import Host
 
@@ -57,7 +58,8 @@ class Plan:
     Attributes:
         processes: in the order in which they start.
         options: flags that all workers have in common, as a worker understands them.
-        mode_folder: folder of the logs: {log_dir}/{network}/{mode}, named as the log tools know it.
+        mode_folder: folder of the logs, {log_dir}/{network}/{mode}, named as the log tools know it; `~` in it is the
+            home directory of whichever machine it is used on.
         remarks: what may surprise the user.
     """
 
@@ -65,6 +67,11 @@ class Plan:
     options: argparse.Namespace
     mode_folder: Path
     remarks: tuple[str, ...] = ()
+
+    @property
+    def folder_here(self) -> Path:
+        """The folder of the logs on this machine."""
+        return expanded(self.mode_folder)
 
     @property
     def workers(self) -> list[ProcessSpec]:

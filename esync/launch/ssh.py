@@ -68,7 +68,7 @@ def login(host: Host, *more: str) -> list[str]:
 
 def start_module(host: Host, module: str) -> list[str]:
     """The command that runs a module of this package on a host; its standard input begins with `first_lines`."""
-    python = shlex.quote(python_of(host))
+    python = _path(python_of(host))
     script = (
         'while IFS= read -r line && [ -n "$line" ]; do export "$line"; done; '
         f"cd -- {_folder(host)} 2>/dev/null || exit {NO_FOLDER}; "
@@ -88,14 +88,14 @@ def first_lines(host: Host, environment: Mapping[str, str]) -> bytes:
 
 def pasteable(host: Host, environment: Mapping[str, str], command: Sequence[str]) -> str:
     """A line for a shell of this machine that runs a command on a host, and ends it with ssh."""
-    line = f"cd -- {_folder(host)} && {shell(environment, command)}"
+    line = f"cd -- {_folder(host)} && {shell(environment, command, _path(command[0]))}"
     return shlex.join([*login(host, "-t"), f"exec sh -c {shlex.quote(line)}"])
 
 
-def shell(environment: Mapping[str, str], command: Sequence[str]) -> str:
-    """A line for a shell; secrets are left out."""
+def shell(environment: Mapping[str, str], command: Sequence[str], program: str = "") -> str:
+    """A line for a shell; secrets are left out. `program` is its first word for that shell, where it needs another."""
     variables = [f"{name}={shlex.quote(value)}" for name, value in environment.items() if name not in SECRETS]
-    return " ".join([*variables, shlex.join(command)])
+    return " ".join([*variables, program or shlex.quote(command[0]), *map(shlex.quote, command[1:])])
 
 
 def python_of(host: Host) -> str:
@@ -116,4 +116,10 @@ def _folder(host: Host) -> str:
     folder = host.entry.workdir or "."
     if folder in ("~", "~/"):
         return "."
-    return shlex.quote(folder.removeprefix("~/"))
+    return _path(folder.removeprefix("~/"))
+
+
+def _path(path: str) -> str:
+    """A path for a shell, which replaces `~` in front by the home directory on its own machine."""
+    home, rest = re.fullmatch(r"(~[\w.-]*/?)?(.*)", path, re.DOTALL).groups()  # type: ignore[union-attr]
+    return f"{home or ''}{shlex.quote(rest) if rest or not home else ''}"

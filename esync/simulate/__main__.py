@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import arguments
 from ..errors import ExpectedError
-from ..files import write_whole
+from ..files import expanded, write_whole
 from ..launch import flags
 from ..launch.description import DescriptionError
 from ..launch.rows import clock
@@ -26,14 +26,19 @@ def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, Job]:
     parser = arguments.build_parser(PROGRAM, "Train on a modelled cluster, in virtual time.")
     parser.usage = f"{PROGRAM} FILE [--numerics none] [--json FILE] [--sweep KEY=A,B,C] [flags of the worker]"
     add = parser.add_argument_group("simulation").add_argument
-    parser.add_argument("file", type=Path, metavar="FILE", help="description of the cluster: clusters/paper.yaml")
+    parser.add_argument("file", type=expanded, metavar="FILE", help="description of the cluster: clusters/paper.yaml")
     add(
         "--numerics",
         choices=("real", "none"),
         default="real",
         help="real: gradients are computed; none: only times, waits and bytes come out (default: %(default)s)",
     )
-    add("--json", type=Path, metavar="FILE", help="write the result to FILE, real times to FILE with .real in its name")
+    add(
+        "--json",
+        type=expanded,
+        metavar="FILE",
+        help="write the result to FILE, real times to FILE with .real in its name",
+    )
     add("--no-logs", action="store_true", help="write no round files")
     add("--no-leases", action="store_true", help="workers ask after every iteration, as published ones do")
     add("--free-network", action="store_true", help="as if the section network were not there: nothing costs anything")

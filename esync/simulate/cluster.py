@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import config
+from ..files import expanded
 from ..launch.description import Description, DescriptionError, Worker
 from ..launch.plan import device_folders
 from .coordination import StateServerModel
@@ -90,7 +91,7 @@ def links(description: Description) -> Callable[[str], Link]:
 
 def _worker(rank: int, worker: Worker, device_folder: str, folder: Path) -> WorkerModel:
     behaviour = worker.simulate
-    trace = _trace(folder / behaviour.trace, rank) if behaviour.trace else ()
+    trace = _trace(folder / expanded(behaviour.trace), rank) if behaviour.trace else ()
     step_time = behaviour.step_time or worker.step_time
     if step_time is None and not trace:
         raise DescriptionError(f"workers[{rank}].simulate.step_time: a simulation needs it, or simulate.trace")

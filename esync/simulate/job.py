@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import config
+from ..arguments import expand_paths
 from ..launch import flags
 from ..launch.description import DescriptionError, read
 from ..launch.plan import mode_folder
@@ -80,6 +81,7 @@ def run(job: Job) -> Done:
         options = flags.parse(flags.to_arguments(settings))
     except flags.FlagError as error:
         raise DescriptionError(f"{job.file}: train: {error}") from None
+    expand_paths(options)
     for name in ("elastic", "redistribute"):
         if getattr(options, name, False):
             raise DescriptionError(f"{job.file}: train: {flags.flag(name)} is not modelled yet; leave it out")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .. import arguments, config
 from ..errors import ExpectedError
-from ..files import write_whole
+from ..files import expanded, write_whole
 from .report import as_json, as_text
 from .search import search
 from .trials import ENGINES, Trials
@@ -26,9 +26,9 @@ def build_parser() -> argparse.ArgumentParser:
     description = f"{about}, by bisection: a reconstruction of the paper's search; flags of the worker are passed on."
     command = commands.add_parser("search", help=about, description=description)
     add = command.add_argument
-    add("file", type=Path, metavar="FILE", help="description of the cluster and the training")
+    add("file", type=expanded, metavar="FILE", help="description of the cluster and the training")
     add("--on", choices=sorted(ENGINES), default="simulate", help="where trials run (default: %(default)s)")
-    add("--out", type=Path, default=Path("sync-switch-search"), help="folder of the trials (default: %(default)s)")
+    add("--out", type=expanded, default=Path("sync-switch-search"), help="folder of the trials (default: %(default)s)")
     add("--beta", type=float, default=config.SEARCH_BETA, help="accuracy that may be lost (default: %(default)s)")
     add("--repeats", type=arguments.count, default=config.SEARCH_REPEATS, help="runs per share (default: %(default)s)")
     add("--settings", type=arguments.count, default=config.SEARCH_SETTINGS, help="shares tried (default: %(default)s)")

@@ -183,6 +183,23 @@ def run(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+def test_a_log_directory_in_the_home_directory(tmp_path, data_dir, launch: Start):
+    """Also where no shell has replaced `~`: the launcher and the processes that it starts mean the same folder."""
+    train = {"mode": "sync", "rounds": 2, "data_dir": str(data_dir), "log_dir": "~/logs", "checkpoint_dir": "~/kept"}
+    file = write(tmp_path / "cluster.yaml", description([0.05, 0.05], learning_rate=0.001, **train))
+    home = tmp_path / "home"
+    job = launch(file, "--json=~/job.json", HOME=str(home))
+    assert job.wait() == 0, job.output
+    assert not (tmp_path / "~").exists()
+    folder = home / "logs" / "lenet" / "sync"
+    assert rounds(folder / "left" / "cpu") == rounds(folder / "right" / "cpu") == [1, 2]
+    assert (folder / "processes" / "worker-0.log").exists()
+    assert (home / "kept" / "model").is_dir()
+    report = json.loads((home / "job.json").read_text())
+    assert report["figures"]["rounds"] == 2
+    assert report["logs"] == str(folder)
+
+
 def test_dry_run_prints_every_command_and_starts_nothing(tmp_path):
     file = write(tmp_path / "cluster.yaml", description([0.1, 0.2]))
     done = run(tmp_path, str(file), "--dry-run", "--rounds", "3")

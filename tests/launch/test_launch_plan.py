@@ -22,14 +22,13 @@ def make(
     content: dict[str, Any],
     cores: int | None = None,
     there: dict[str, Supplies] | None = None,
-    token=True,
     **typed: Any,
 ) -> Plan:
     """Plan it with the ports 1001, 1002, …; only localhost is this machine."""
     description = Description.model_validate(content)
     hosts = locate(description, is_here=lambda address: address == "localhost")
     ports = itertools.islice(itertools.count(1001), ports_needed(description))
-    return plan(description, hosts, typed, Supplies(ports, cores), there, token)
+    return plan(description, hosts, typed, Supplies(ports, cores), there)
 
 
 def options_of(spec: ProcessSpec) -> Any:
@@ -220,7 +219,6 @@ def test_several_machines_that_have_not_been_asked():
     assert scheduler.environment["DMLC_PS_ROOT_PORT"] == "9091"
     assert state_server.command[-3:] == ("0.0.0.0", "--port", "10010")
     assert "--insecure" not in state_server.command
-    assert "--insecure" in make(several_machines(), token=False).processes[2].command
     assert options_of(far).state_server_ip == "10.0.0.5"
     assert (far.command[0], other.command[0]) == (".venv/bin/python", "python3")
     assert "PORT" not in far.environment
@@ -239,6 +237,25 @@ def test_several_machines_with_what_they_have():
     assert state_server.command[-1] == "2003"
     assert [worker.environment["PORT"] for worker in workers] == ["2004", "3001", "2005"]
     assert [worker.environment["OMP_NUM_THREADS"] for worker in workers] == ["4", "4", "4"]  # left has two of them
+
+
+def test_home_directories_stay_those_of_the_hosts(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    content = several_machines()
+    content["hosts"]["left"] |= {"python": "~/my venv/bin/python"}
+    content["hosts"]["here"] = {"address": "localhost", "python": "~/venv/bin/python"}
+    content["workers"][2]["host"] = "here"
+    content["hosts"]["here"]["address"] = "10.0.0.7"
+    description = Description.model_validate(content)
+    hosts = locate(description, is_here=lambda address: address == "10.0.0.7")
+    ports = itertools.islice(itertools.count(1001), ports_needed(description))
+    job = plan(description, hosts, {"log_dir": "~/logs"}, Supplies(ports, None))
+    far, _, near = job.workers
+    assert near.command[0] == str(tmp_path / "venv/bin/python")
+    assert far.command[0] == "~/my venv/bin/python"
+    assert "~/'my venv/bin/python' -m esync.worker" in shlex.split(far.shell)[-1].replace("'\"'\"'", "'")
+    assert options_of(far).log_dir == "~/logs/lenet/esync/left"
+    assert job.folder_here == tmp_path / "logs/lenet/esync"
 
 
 def test_a_host_that_names_its_network_interface():

@@ -101,6 +101,26 @@ def test_a_job_over_ssh(tmp_path, data_dir, sshd, machines, launch: Start):
     assert "everyone is here" in (folder / "processes" / "scheduler.log").read_text()
 
 
+def test_a_home_directory_is_that_of_each_machine(tmp_path, data_dir, sshd, machines, launch: Start):
+    homes = {name: tmp_path / f"home-{name}" for name in ("here", *ADDRESSES)}
+    for name in ADDRESSES:
+        homes[name].mkdir()
+        (homes[name] / "python").symlink_to(sys.executable)
+    content = description(sshd, [0.05, 0.05], local_lr=0.01, rounds=2, data_dir=str(data_dir), log_dir="~/logs")
+    virtual = {"VIRTUAL_ENV": sys.prefix, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    for name in ADDRESSES:
+        changes = {"python": "~/python", "env": {"HOME": str(homes[name]), **virtual}}
+        content["hosts"][name] = sshd.entry(name, **changes)
+    job = launch(write(tmp_path / "cluster.yaml", content), HOME=str(homes["here"]))
+    assert job.wait(LONG) == 0, job.output
+    for name in ADDRESSES:
+        assert rounds(homes[name] / "logs/lenet/esync" / name / "cpu") == [1, 2]
+        assert rounds(homes["here"] / "logs/lenet/esync" / name / "cpu") == [1, 2]  # copied
+        assert not (sshd.workdir(name) / "~").exists()
+    assert not (tmp_path / "~").exists()
+    assert (homes["right"] / "logs/lenet/esync/processes/.state-server").is_dir()  # where the state server ran
+
+
 def _everything() -> list[str]:
     """Process ids of all of this machine's processes that can still be read."""
     return [entry.name for entry in Path("/proc").iterdir() if entry.name.isdecimal() and (entry / "cmdline").exists()]
@@ -306,6 +326,8 @@ def test_the_commands_of_a_dry_run_can_be_pasted(tmp_path, sshd, machines):
     file = write(tmp_path / "cluster.yaml", description(sshd, [0.1], rounds=3))
     done = run(tmp_path, str(file), "--dry-run")
     assert done.returncode == 0, done.stderr
+    assert "--insecure" not in done.stdout
+    assert done.stdout.startswith("# Set ESYNC_TOKEN first, ")
     commands = [line for line in done.stdout.splitlines() if not line.startswith("#") and line]
     assert len(commands) == 4
     assert all(line.startswith("ssh -t ") for line in commands)

@@ -16,6 +16,7 @@ from django.core.management.commands import runserver
 from django.core.servers.basehttp import WSGIServer
 
 from esync.errors import ExpectedError
+from esync.files import expanded
 
 from ... import access, service, state_folder
 
@@ -49,7 +50,7 @@ class Command(runserver.Command):
         try:
             token = access.token(self.addr, options["insecure"])
             with tempfile.TemporaryDirectory(prefix="esync-state-server-") as temporary:
-                state_dir = Path(given) if given else state_folder.default(int(self.port))
+                state_dir = expanded(given) if given else state_folder.default(int(self.port))
                 running = service.start(Path(temporary) if not given and int(self.port) == 0 else state_dir, token)
                 try:
                     super().inner_run(*args, **options)
