@@ -86,6 +86,8 @@ EVAL_DURATION = 1  # evaluate every that many rounds, on rank 0
 FOLLOW_PATIENCE = 600.0  # seconds without a new checkpoint after which python -m esync.evaluate ends
 EVAL_BATCH_SIZE = 500  # images of one forward pass of the evaluation
 LOG_DIR = "logs"
+LOG_DISK_FULL = 600.0  # seconds that a worker goes on, or waits in the end, while a full disk does not take its logs
+LOG_DISK_RETRY = 0.5  # seconds between two attempts to write them
 
 # --- checkpoints ------------------------------------------------------------------------------------------------
 CHECKPOINT_EVERY = 100  # rounds

@@ -38,7 +38,7 @@ def whole(path: Path) -> Iterator[Path]:
     do not meet there.
 
     Raises:
-        OSError: it cannot be flushed or renamed; nothing is left behind then.
+        OSError: it cannot be written, flushed or renamed; `filename` is `path`, and nothing is left behind.
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -46,6 +46,10 @@ def whole(path: Path) -> Iterator[Path]:
         with open(beside, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(beside, path)
+    except OSError as error:
+        if error.filename in (None, str(beside)):  # the kernel names no file where one could not be written
+            error.filename, error.filename2 = str(path), None
+        raise
     finally:
         beside.unlink(missing_ok=True)
 

@@ -5,6 +5,7 @@ A thread writes them, so that a slow disk holds no training up; every file is co
 
 import fcntl
 import json
+import logging
 import queue
 import shutil
 import threading
@@ -12,8 +13,12 @@ import time
 from pathlib import Path
 from typing import Any, TextIO
 
+from . import config
 from .errors import ExpectedError
 from .files import write_whole
+from .lossy_output import DISK_FULL
+
+log = logging.getLogger(__name__)
 
 RUN_FILE = "run.json"
 MODEL_FOLDER = "model"  # the final model of rank 0
@@ -183,7 +188,30 @@ class RoundLog:
                 item.set()
                 continue
             try:
-                write_whole(*item)
+                self._write_when_there_is_space(*item)
             except OSError as error:
                 self._failure = error
                 return
+
+    def _write_when_there_is_space(self, path: Path, content: bytes) -> None:
+        """Write a file; while the disk is full, wait and try again."""
+        began, waited = time.monotonic(), False
+        while True:
+            try:
+                write_whole(path, content)
+                break
+            except OSError as error:
+                if error.errno not in DISK_FULL or time.monotonic() - began > config.LOG_DISK_FULL:
+                    raise
+                if not waited:
+                    log.warning(
+                        "cannot write %s: %s; training goes on, and the logs are written when there is space again "
+                        "(given up after %.0f s)",
+                        path,
+                        error.strerror,
+                        config.LOG_DISK_FULL,
+                    )
+                waited = True
+            time.sleep(config.LOG_DISK_RETRY)
+        if waited:
+            log.warning("there is space again: the logs in %s are complete", self.folder)

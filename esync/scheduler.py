@@ -3,7 +3,7 @@
 import argparse
 import logging
 
-from . import config, program
+from . import config, lossy_output, program
 from .arguments import build_parser, parse
 from .company import Company
 from .environment import Cluster, take_role
@@ -38,4 +38,5 @@ def _schedule(options: argparse.Namespace, watchdog: Watchdog) -> int:
 
 
 if __name__ == "__main__":
+    lossy_output.install()
     program.leave(main())

@@ -4,7 +4,7 @@ import argparse
 import logging
 from typing import Any
 
-from . import config, program
+from . import config, lossy_output, program
 from .arguments import build_parser, parse
 from .company import Company
 from .environment import Cluster, take_role
@@ -49,4 +49,5 @@ def _serve(options: argparse.Namespace, watchdog: Watchdog) -> int:
 
 
 if __name__ == "__main__":
+    lossy_output.install()
     program.leave(main())

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import config
+from . import config, lossy_output
 from .errors import ExpectedError
 from .files import expanded
 
@@ -109,4 +109,5 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
+    lossy_output.install()
     sys.exit(main())

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import priority, program, progress
+from . import lossy_output, priority, program, progress
 from .arguments import build_parser, expand_paths, parse
 from .assembly import (
     asks_state_server,
@@ -224,4 +224,5 @@ def _farewell(reports: "Reports | None", reason: str) -> None:
 
 
 if __name__ == "__main__":
+    lossy_output.install()
     program.leave(main())

@@ -1,6 +1,9 @@
 """What all tests have in common."""
 
 import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -15,3 +18,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:(mxnet|gluoncv).*")
     # A shell starts what runs in its background with SIGINT ignored, and so would every program that the tests start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A file system of 64 KiB, or of the size that the test is parametrized with; skipped where none can be mounted."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    size = getattr(request, "param", "64k")
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)], capture_output=True)
+    if mount.returncode:
+        pytest.skip(f"a small disk cannot be mounted: {mount.stderr.decode().strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from esync import config
 from esync.roundlog import LogDirectoryError, RoundLog, claim
 
 from . import child
@@ -244,6 +245,31 @@ def test_a_full_disk_leaves_no_partial_file(tmp_path):
     )
     assert visible(tmp_path / "cpu") == ["iter-1.txt"]
     assert read(tmp_path / "cpu" / "iter-1.txt") == {"small": 1}
+
+
+def test_logs_that_a_full_disk_does_not_take_are_written_when_there_is_space(small_disk, caplog):
+    (small_disk / "ballast").write_bytes(bytes(40 * 1024))  # of 64 KiB; every file takes 4
+    log = RoundLog(small_disk, "cpu")
+    for number in range(1, 11):
+        log.round(number, ENTRY)
+    deadline = time.monotonic() + 20
+    while not caplog.records and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert "No space left on device; training goes on" in caplog.text
+    assert len(list(log.folder.glob("iter-*.txt"))) < 10
+    (small_disk / "ballast").unlink()
+    log.close()
+    assert [read(log.folder / f"iter-{number}.txt") for number in range(1, 11)] == [ENTRY] * 10
+    assert "there is space again" in caplog.text
+
+
+def test_logs_that_a_full_disk_does_not_take_for_too_long_end_the_run(small_disk, monkeypatch):
+    monkeypatch.setattr(config, "LOG_DISK_FULL", 0.2)
+    (small_disk / "ballast").write_bytes(bytes(64 * 1024))
+    log = RoundLog(small_disk, "cpu")
+    log.round(1, ENTRY)
+    with pytest.raises(LogDirectoryError, match=f"cannot write logs to {log.folder}: No space left on device"):
+        log.close()
 
 
 def test_a_log_that_can_no_longer_be_written_is_reported(tmp_path):

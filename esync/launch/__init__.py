@@ -14,6 +14,7 @@ Running it:
     folders       where the logs go, and the earlier ones
     ports         free ports, held for the job
     children      starting one process here or there, and ending it
+    process_shim  what runs in front of it, and ends all that it has started
     processes     its output, its log, how it ended
     supervisor    from the first process that starts to the last one that ends
     rows, view    what is seen meanwhile
@@ -24,5 +25,5 @@ Other machines:
     lifeline      how both ends notice that the other one is gone
     agents        asking hosts; complaints: what they say, in a sentence
     survey        what is asked before a job; reach: can they reach one another; gather: the logs, after it
-    agent, remote_process    are what ssh runs there
+    agent         is what ssh runs there, beside the processes
 """

@@ -4,6 +4,8 @@ import os
 import signal
 import sys
 
+from .. import lossy_output
+
 
 def main() -> int:
     """Launch; the exit code."""
@@ -16,4 +18,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    lossy_output.install()
     sys.exit(main())

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from typing import Any
 
+from .. import __version__
 from ..data import find_data_dir
 from ..environment import is_own
 from ..errors import ExpectedError
@@ -29,6 +30,8 @@ MARK = "@agent "
 REACH = 5.0
 #: Files that belong to a device's results.
 RESULTS = ("*.txt", "*.json")
+#: That one request may take.
+MOST_PORTS = 1000
 
 
 class Agent:
@@ -42,7 +45,15 @@ class Agent:
         self._listening.close()
         self._held.close()
 
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+    def answer_line(self, line: bytes) -> dict[str, Any]:
+        """The answer to a line of JSON."""
+        try:
+            request = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            return {"error": f"not a request of launch: {error}"}
+        return self.answer(request)
+
+    def answer(self, request: Any) -> dict[str, Any]:
         """The answer to a request: its method's, or why there is none."""
         try:
             return getattr(self, f"do_{request.pop('do')}")(**request)
@@ -50,6 +61,8 @@ class Agent:
             return {"error": str(error)}
         except OSError as error:
             return {"error": f"{error.filename or 'failed'}: {error.strerror or error}"}
+        except Exception as error:  # whatever comes over the line, the ports and folders of the job stay taken
+            return {"error": f"not a request of launch in version {__version__}: {type(error).__name__}: {error}"}
 
     def do_check(
         self, ports: int, claims: dict[str, int], data: tuple[str | None, str] | None, engine: bool, address: str
@@ -68,14 +81,24 @@ class Agent:
                 f"{address} is none of that machine's own addresses, so that nothing there can listen at it; give the "
                 "one under which the other hosts reach it, and lead ssh elsewhere with ssh_options: [-o, HostName=…]"
             )
-        held = self._held.enter_context(Ports())
-        for owner, port in claims.items():
-            held.claim(port, owner)
+        if ports > MOST_PORTS:
+            raise ExpectedError(f"{ports} ports are wanted; {MOST_PORTS} is the limit")
+        with ExitStack() as taken:
+            held = taken.enter_context(Ports())
+            for owner, port in claims.items():
+                held.claim(port, owner)
+            free = held.free(ports)
+            self._check_installation(data, engine)
+            self._held.push(taken.pop_all())
+        return {"ports": free, "cores": len(os.sched_getaffinity(0))}
+
+    @staticmethod
+    def _check_installation(data: tuple[str | None, str] | None, engine: bool) -> None:
+        """See whether MXNet and the data set are there, where they are needed."""
         if engine and importlib.util.find_spec("mxnet") is None:
             raise ExpectedError(f"{sys.executable} has no MXNet; install this package there with an extra: esync[cpu]")
         if data is not None:
             find_data_dir(*data)
-        return {"ports": held.free(ports), "cores": len(os.sched_getaffinity(0))}
 
     def do_prepare(self, folder: str, overwrite: bool, resume: bool) -> dict[str, Any]:
         """Take the folder of a host's logs: an earlier run's must not pass for this one's."""
@@ -139,8 +162,8 @@ def main(lease: float) -> int:
     """Answer until launch has gone."""
     tether = Tether()
     with closing(Agent()) as agent:
-        while (request := tether.request(lease)) is not None:
-            print(MARK + json.dumps(agent.answer(request)), flush=True)
+        while (line := tether.line(lease)) is not None:
+            print(MARK + json.dumps(agent.answer_line(line)), flush=True)
     return 0
 
 

@@ -68,8 +68,9 @@ class AgentProcess:
         answer = None
         for line in lines:
             text = line.decode(errors="replace").strip()
-            if text.startswith(agent.MARK):
-                answer = json.loads(text.removeprefix(agent.MARK))
+            found = _answer_in(text)
+            if found is not None:
+                answer = found
             elif text:
                 self.said.append(text)
         return answer
@@ -183,6 +184,17 @@ class Agents:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _answer_in(text: str) -> dict[str, Any] | None:
+    """The answer in a line of output; None where it is something else."""
+    if not text.startswith(agent.MARK):
+        return None
+    try:
+        answer = json.loads(text.removeprefix(agent.MARK))
+    except ValueError:
+        return None
+    return answer if isinstance(answer, dict) else None
 
 
 def _silent(one: AgentProcess, limit: float) -> str:

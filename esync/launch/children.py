@@ -1,70 +1,51 @@
-"""How a process of a job is started and ended: on this machine as a child, on another one by ssh."""
+"""How a process of a job is started and ended: on this machine directly, on another one over ssh.
+
+Either way what is started is `process_shim`, which runs the command and ends it with every descendant
+as soon as launch is gone.
+"""
 
 import json
+import math
 import os
 import signal
 import subprocess
+import sys
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from .. import config
 from ..parenthood import tied
-from . import remote_process, ssh
+from . import process_shim, ssh
 from .lifeline import KILL, TERMINATE, Lifeline
 from .spec import ProcessSpec
 
 
 class Child:
-    """A process of this machine, the leader of its process group; it ends when this process ends, however it does.
+    """A process of a job behind its shim, which is a child of this process.
 
     Attributes:
-        popen: its output is in the pipe `stdout`.
-        arriving: whether it is still on its way to where it runs.
+        popen: the shim, or the ssh that leads to it; the output of both is in the pipe `stdout`.
+        arriving: whether the command has not begun yet.
     """
 
-    def __init__(self, spec: ProcessSpec) -> None:
-        self.arriving = False
-        self.popen = start(spec.command, subprocess.DEVNULL, spec.environment)
-
-    def terminate(self) -> None:
-        """Ask it to end."""
-        os.kill(self.popen.pid, signal.SIGTERM)  # Popen.terminate would reap it, had it just ended, behind Process.poll
-
-    def kill(self) -> None:
-        """End it, and its process group."""
-        os.killpg(self.popen.pid, signal.SIGKILL)
-
-    def exit_code(self, code: int) -> int:
-        """What the command has ended with, negative for a signal, from what its child process has."""
-        return code
-
-    def greeted(self, line: str) -> bool:
-        """Whether a line of its output says only that it has arrived."""
-        return False
-
-    @property
-    def room(self) -> bool:
-        """Whether the next process may be started."""
-        return True
-
-    def let_go(self) -> None:
-        """Nobody waits for its end any more."""
-
-
-class RemoteChild(Child):
-    """A process on another machine; the child of this one is its ssh."""
-
-    _all: ClassVar["weakref.WeakSet[RemoteChild]"] = weakref.WeakSet()
+    _all: ClassVar["weakref.WeakSet[Child]"] = weakref.WeakSet()
 
     def __init__(self, spec: ProcessSpec) -> None:
         self.arriving = True
-        self._address = spec.host.address
+        self._address = "" if spec.host.here else spec.host.address
         self._all.add(self)
-        self.popen = start(ssh.start_module(spec.host, remote_process.__name__), subprocess.PIPE)
         asked = {"command": spec.command, "lease": config.LAUNCH_LEASE, "grace": config.LAUNCH_GRACE}
-        first = ssh.first_lines(spec.host, spec.environment) + json.dumps(asked).encode() + b"\n"
-        self._line = Lifeline(self.popen, first)
+        if spec.host.here:
+            # A pipe between two processes of one machine cannot lose its connection in silence, and a
+            # launcher that is suspended (Ctrl-Z) is still there: silence means nothing.
+            asked["lease"] = math.inf
+            self.popen = start((sys.executable, "-m", process_shim.__name__), subprocess.PIPE, spec.environment)
+            variables = b""
+        else:
+            self.popen = start(ssh.start_module(spec.host, process_shim.__name__), subprocess.PIPE)
+            variables = ssh.first_lines(spec.host, spec.environment)
+        self._line = Lifeline(self.popen, variables + json.dumps(asked).encode() + b"\n")
 
     def terminate(self) -> None:
         """Ask it to end."""
@@ -75,26 +56,28 @@ class RemoteChild(Child):
         self._line.send(KILL)
 
     def exit_code(self, code: int) -> int:
-        """Undo what shells and `remote_process` do to signals."""
+        """Return what the command has ended with, negative for a signal, given the shim's exit code."""
         self.arriving = False
-        return 128 - code if 128 < code < ssh.NO_CONNECTION else code
+        return 128 - code if code - 128 in signal.valid_signals() else code
 
     def greeted(self, line: str) -> bool:
         """Whether a line of its output says only that it has arrived."""
-        if self.arriving and line == remote_process.GREETING:
+        if self.arriving and line == process_shim.GREETING:
             self.arriving = False
             return True
         return False
 
     @property
     def room(self) -> bool:
-        """Whether the next process may be started: sshd refuses some of too many connections that are not logged in."""
+        """Whether the next process may be started: sshd refuses some of too many that log in at once."""
+        if not self._address:
+            return True
         return sum(one.arriving and one._address == self._address for one in self._all) < config.SSH_ARRIVING
 
     def let_go(self) -> None:
-        """End the ssh that is still there: the other machine did not react, and will find out by itself."""
+        """End the shim or the ssh that does not react; the kernel, or the other machine, ends the command."""
         self._line.cut()
-        super().kill()
+        os.killpg(self.popen.pid, signal.SIGKILL)
 
 
 def start(
@@ -110,8 +93,3 @@ def start(
         env={**os.environ, **(environment or {})},
         start_new_session=True,
     )
-
-
-def begin(spec: ProcessSpec) -> Child:
-    """Start a process where it belongs."""
-    return Child(spec) if spec.host.here else RemoteChild(spec)

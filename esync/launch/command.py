@@ -11,7 +11,7 @@ import sys
 from contextlib import closing
 from typing import Any
 
-from .. import arguments, config
+from .. import arguments, config, lossy_output
 from ..errors import ExpectedError
 from ..files import expanded
 from . import flags, report, view
@@ -133,11 +133,19 @@ def _run(job: Plan, agents: Agents, options: argparse.Namespace) -> int:
             restarts = options.max_restarts if job.options.collective == "ps" else 0  # nobody can take a rank's place
             outcome = Supervisor(job, folders.processes, screen, restarts).run()
             missing = gather(job, agents, folders.nonce, screen.say)
-        figures = report.read_figures(job) if outcome.ok and not missing else None
-        if options.json:
-            report.write_json(options.json, job, outcome, figures)
+        figures = None
+        try:
+            if outcome.ok and not missing:
+                figures = report.read_figures(job)
+            if options.json:
+                report.write_json(options.json, job, outcome, figures)
+        except OSError as error:
+            missing.append(f"cannot write {error.filename}: {error.strerror}; the logs are in {job.mode_folder}")
         if outcome.ok and not missing:
             print("\n".join(report.success(figures, job, outcome)), flush=True)
+            if lost := lossy_output.missing():
+                _complain(f"the job is done, but {lost}")
+                return 1
             return 0
         _complain("\n".join([*([] if outcome.ok else report.failure(outcome)), *missing]))
         return 1

@@ -6,18 +6,18 @@ that the network is.
 """
 
 import contextlib
-import json
 import os
 import select
 import subprocess
 import threading
 import time
 import weakref
-from typing import Any
 
 from .. import config
 
 BEAT, TERMINATE, KILL = b"\n", b"t", b"k"
+#: Bytes of a line that are kept.
+LONGEST_LINE = 1 << 20
 
 
 class Lifeline:
@@ -105,13 +105,13 @@ class Tether:
         self._ended = not data
         return data
 
-    def request(self, lease: float) -> Any:
-        """Wait for the next request; None when nobody is there any more, or what comes is none."""
+    def line(self, lease: float) -> bytes | None:
+        """Wait for the next line that is not empty; None when nobody is there any more.
+
+        A line over LONGEST_LINE bytes arrives without its end, and so as JSON that nobody can read.
+        """
         text = b""
         while b"\n" not in text and not self.broken(lease):
-            text = (text + self.listen(min(1.0, lease))).lstrip(BEAT)
-        line, _, self._rest = text.partition(b"\n")
-        try:
-            return json.loads(line)
-        except ValueError:
-            return None
+            text = (text[:LONGEST_LINE] + self.listen(min(1.0, lease))).lstrip(BEAT)
+        line, newline, self._rest = text.partition(b"\n")
+        return line[:LONGEST_LINE] if newline else None

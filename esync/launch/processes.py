@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from .. import progress
+from ..lossy_output import LossyFile
 from ..progress import Progress
 from . import ssh
-from .children import begin
+from .children import Child
 from .spec import ProcessSpec
 
 #: Lines of a process's output that are kept for the message about its failure.
@@ -29,6 +30,7 @@ class Process:
         spec: what to start.
         log: file for its output.
         hear: told its name and every line that goes there.
+        say: told what the user has to know.
         again: it is not the first one of this name: its output goes behind that of the others.
 
     Attributes:
@@ -40,18 +42,25 @@ class Process:
         events: what it has told about itself, kind → its facts, with "at", the time (time.monotonic).
     """
 
-    def __init__(self, spec: ProcessSpec, log: Path, hear: Callable[[str, str], None], again: bool = False) -> None:
-        self.spec, self.log, self._hear = spec, log, hear
+    def __init__(
+        self,
+        spec: ProcessSpec,
+        log: Path,
+        hear: Callable[[str, str], None],
+        say: Callable[[str], None],
+        again: bool = False,
+    ) -> None:
+        self.spec, self.log, self._hear, self._say = spec, log, hear, say
         self.exit_code: int | None = None
         self.progress: Progress | None = None
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
         self.told_to_end = False
         self.events: dict[str, dict[str, Any]] = {}
         self._rest = b""
-        self._file = open(log, "ab" if again else "wb", buffering=0)  # noqa: SIM115 - stays open as long as the process
-        self._file.write(f"$ {spec.shell}\n".encode())
+        self._file = LossyFile(log, "ab" if again else "wb")
+        self._write(f"$ {spec.shell}\n".encode())
         self.reported = time.monotonic()
-        self._child = begin(spec)
+        self._child = Child(spec)
         self._popen = self._child.popen
         self._awaited = spec.ready
         assert self._popen.stdout is not None
@@ -128,6 +137,8 @@ class Process:
         if self.running:
             self._child.let_go()
         self.output.close()
+        if self._file.missing and not self._file.closed:
+            self._say(f"{self._file.missing} bytes of output are missing in {self.log}: {self._file.why}")
         self._file.close()
 
     def _take(self, line: bytes) -> None:
@@ -147,7 +158,14 @@ class Process:
         if event is not None:
             self.events[event["kind"]] = {**event, "at": time.monotonic()}
             return
-        self._file.write(line)
+        self._write(line)
         if text:
             self.last_lines.append(text)
             self._hear(self.spec.name, text)
+
+    def _write(self, line: bytes) -> None:
+        """Keep a line in the log, where there is space for it."""
+        missing = self._file.missing
+        self._file.write(line)
+        if self._file.missing and not missing:
+            self._say(f"cannot write {self.log}: {self._file.why}; the job goes on, and its output is left out there")

@@ -108,7 +108,7 @@ class Supervisor:
         for spec in self._plan.processes:
             if self._over:
                 return
-            process = Process(self._replacements.supervised(spec), self._log_of(spec), self._view.hear)
+            process = Process(self._replacements.supervised(spec), self._log_of(spec), self._view.hear, self._view.say)
             self._processes.append(process)
             limit = time.monotonic() + self._plan.options.start_timeout
             while not process.ready and not self._over:
@@ -212,7 +212,7 @@ class Supervisor:
             process.close()
             self._processes.remove(process)
             again = self._replacements.again(process)
-            self._processes.append(Process(again, process.log, self._view.hear, again=True))
+            self._processes.append(Process(again, process.log, self._view.hear, self._view.say, again=True))
         elif verdict == LOSE and self._running("worker"):
             self._replacements.lost.append(name)
             self._view.say(f"{name} ({process.spec.where}) {how}{last}; the others go on without it")

@@ -38,26 +38,33 @@ def write(path: Path, content: dict[str, Any]) -> Path:
 
 
 class Launch:
-    """A launcher that runs; `output` is what it has printed, standard error included."""
+    """A launcher that runs; `output` is what it has printed, standard error included.
 
-    def __init__(self, folder: Path, file: Path, *flags: str, **variables: str) -> None:
+    With `output`, standard output goes to that file, and `errors` is what has gone to standard error.
+    """
+
+    def __init__(self, folder: Path, file: Path, *flags: str, output: Path | None = None, **variables: str) -> None:
         self.mark = uuid.uuid4().hex
         self.log = folder / f"launch-{self.mark}.txt"
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("DMLC_", "ESYNC_"))}
-        with open(self.log, "wb") as log:
+        with open(self.log, "wb") as log, open(output or self.log, "ab") as out:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "esync.launch", str(file), *flags],
                 cwd=folder,
                 env={**environment, **variables, MARK: self.mark},
                 stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
+                stdout=out,
+                stderr=log if output else subprocess.STDOUT,
                 start_new_session=True,
             )
 
     @property
     def output(self) -> str:
         return self.log.read_text(errors="replace")
+
+    @property
+    def errors(self) -> str:
+        return self.output
 
     def wait(self, limit: float = 60) -> int:
         """The exit code."""

@@ -1,5 +1,6 @@
 """Whole jobs by `python -m esync.launch`: real schedulers, servers, workers and state servers."""
 
+import contextlib
 import json
 import os
 import re
@@ -138,6 +139,34 @@ def test_a_killed_worker_is_replaced_and_a_lost_one_is_done_without(tmp_path, da
     assert f"replaced after its death: {name} once" in replaced.output
     assert rounds(tmp_path / "replaced/lenet/sync/right/cpu")[-1] == 9
     assert f"lost: {name}; the others went on" in lost.output
+
+
+@pytest.mark.parametrize("small_disk", ["8m"], indirect=True)
+def test_a_disk_that_is_full_for_a_while_ends_nothing(tmp_path, data_dir, launch: Start, small_disk):
+    """The disk has the logs of workers and processes, and launch's own output."""
+    content = description([0.05, 0.1], rounds=60, local_lr=0.01, data_dir=str(data_dir), log_dir=str(small_disk))
+    job = launch(write(tmp_path / "cluster.yaml", content), "--json", "result.json")
+    folder = small_disk / "lenet" / "esync"
+    job.until(lambda: len(rounds(folder / "left" / "cpu")) >= 2)
+    with open(small_disk / "ballast", "wb", buffering=0) as ballast, contextlib.suppress(OSError):
+        while True:
+            ballast.write(bytes(4096))
+    logged = rounds(folder / "left" / "cpu")
+    job.until(lambda: "No space left on device; the job goes on" in job.output)
+    assert rounds(folder / "left" / "cpu") == logged
+    (small_disk / "ballast").unlink()
+    assert job.wait() == 0, job.output
+    assert rounds(folder / "left" / "cpu") == rounds(folder / "right" / "cpu") == list(range(1, 61))
+    assert json.loads((tmp_path / "result.json").read_text())["figures"]["rounds"] == 60
+
+
+def test_a_result_that_cannot_be_printed_is_not_passed_over(tmp_path, data_dir, launch: Start):
+    content = description([0.05], rounds=2, local_lr=0.01, data_dir=str(data_dir), log_dir="logs")
+    job = launch(write(tmp_path / "cluster.yaml", content), output=Path("/dev/full"))
+    assert job.wait() == 1
+    assert "the job is done, but " in job.errors
+    assert "bytes of standard output could not be written: No space left on device" in job.errors
+    assert rounds(tmp_path / "logs" / "lenet" / "esync" / "left" / "cpu") == [1, 2]
 
 
 def test_nothing_outlives_the_launcher(tmp_path, data_dir, launch: Start):

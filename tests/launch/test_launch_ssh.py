@@ -178,7 +178,7 @@ def test_a_connection_that_breaks(tmp_path, data_dir, sshd, machines, launch: St
     job.until(trained(machines), LONG)
     seen = job.processes().items()
     (worker,) = (number for number, command in seen if "-m esync.worker" in command and "sync/right" in command)
-    os.kill(parent(parent(worker)), signal.SIGKILL)  # sshd ← esync.launch.remote_process ← the worker
+    os.kill(parent(parent(worker)), signal.SIGKILL)  # sshd ← esync.launch.process_shim ← the worker
     assert job.wait(LONG) == 0, job.output
     assert job.gone_within(10) == {}
     (replacement,) = json.loads((tmp_path / "job.json").read_text())["replacements"]

@@ -3,11 +3,12 @@
 import argparse
 import os
 import signal
+import subprocess
 import sys
 import textwrap
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,13 @@ def ends(pid_file: Path, limit: float = 5) -> bool:
             return True
         time.sleep(0.02)
     return False
+
+
+def wait_until(condition: Callable[[], bool], limit: float = 30) -> None:
+    end = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def test_a_job_that_is_done(tmp_path):
@@ -206,6 +214,74 @@ def test_who_does_not_listen_to_SIGTERM_is_killed_with_its_children(tmp_path):  
     assert outcome.seconds < 20
 
 
+def test_descendants_in_sessions_of_their_own_end_with_a_launcher_that_is_killed(tmp_path):
+    child = f"""
+        import os, time
+        if not os.fork():
+            os.setsid()
+            if not os.fork():
+                open({str(tmp_path / "writing")!r}, "w").write(str(os.getpid()))
+                os.rename({str(tmp_path / "writing")!r}, {str(tmp_path / "grandchild")!r})
+                time.sleep(60)
+            os._exit(0)
+        time.sleep(60)
+    """
+    launcher = f"""
+        import sys
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        from test_launch_supervisor import Path, spec, supervise
+        supervise(Path({str(tmp_path)!r}), spec("worker-0", {child!r}))
+    """
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(launcher)], start_new_session=True) as process:
+        try:
+            wait_until(lambda: (tmp_path / "grandchild").exists())
+        finally:
+            process.kill()
+    assert ends(tmp_path / "grandchild", config.LAUNCH_GRACE + 10)
+
+
+def test_descendants_in_sessions_of_their_own_end_with_the_process_that_has_started_them(tmp_path):
+    pid_file = tmp_path / "grandchild"
+    program = f"""
+        import subprocess, sys
+        grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+        open({str(pid_file)!r}, "w").write(str(grandchild.pid))
+    """
+    outcome, _ = supervise(tmp_path, spec("worker-0", program))
+    assert outcome.ok
+    assert ends(pid_file)
+
+
+def test_a_full_disk_costs_output_and_not_the_job(tmp_path, small_disk):
+    """The disk is full while the worker prints, and has room again before it ends."""
+    program = f"""
+        import os, time
+        line = "x" * 99
+        print("first", flush=True)
+        while os.statvfs({str(small_disk)!r}).f_bavail:
+            print(line, flush=True)
+            time.sleep(0.001)
+        for _ in range(50):
+            print(line, flush=True)
+        time.sleep(0.5)
+        os.unlink({str(small_disk / "ballast")!r})
+        for _ in range(20):
+            print("room again", flush=True)
+            time.sleep(0.05)
+    """
+    (small_disk / "ballast").write_bytes(bytes(32768))
+    outcome, view = supervise(small_disk, spec("worker-0", program))
+    assert outcome.ok, outcome
+    log = small_disk / "worker-0.log"
+    lines = log.read_text().splitlines()
+    assert "first" in lines
+    assert lines[-1] == "room again"
+    assert any("bytes of output are missing here: No space left on device" in line for line in lines)
+    first, last = view.said
+    assert first == f"cannot write {log}: No space left on device; the job goes on, and its output is left out there"
+    assert last.endswith(f"bytes of output are missing in {log}: No space left on device")
+
+
 def test_children_of_a_process_that_has_ended_are_ended(tmp_path):
     program = f"""
         import subprocess, sys
@@ -293,7 +369,7 @@ def test_a_worker_that_dies_is_replaced(tmp_path):
 
 
 def test_to_end_a_process_that_has_just_ended_leaves_its_exit_code_to_be_found(tmp_path):
-    process = Process(spec("worker-0", "raise SystemExit(3)"), tmp_path / "worker-0.log", lambda *_: None)
+    process = Process(spec("worker-0", "raise SystemExit(3)"), tmp_path / "worker-0.log", print, print)
     os.waitid(os.P_PID, process._popen.pid, os.WEXITED | os.WNOWAIT)
     process.terminate()
     process.kill()

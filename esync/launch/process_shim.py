@@ -1,12 +1,14 @@
-"""One process of a job on another machine, tied to the ssh connection that has brought it: it never outlives that.
+"""One process of a job, tied to launch: neither it nor anything that it starts outlives that.
 
-`esync.launch.remote_process` is what ssh starts there. It reads one line of JSON, {"command": [...], "lease": seconds,
-"grace": seconds}, runs the command in a process group of its own with its output going straight to ssh, and ends as it
-ended: with its exit code, or 128 + the number of the signal, as shells have it.
+`esync.launch.process_shim` is what launch starts for every process, on this machine directly and on another one over
+ssh. It reads one line of JSON, {"command": [...], "lease": seconds, "grace": seconds}, runs the command in a process
+group of its own with its output going straight on, and ends as it ended: with its exit code, or 128 + the number of
+the signal, as shells have it. Then it ends every descendant, those included that have left the process group.
 """
 
 import contextlib
 import ctypes
+import json
 import os
 import signal
 import subprocess
@@ -29,7 +31,7 @@ SWEEP = 3.0
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-class RemoteProcess:
+class ShimmedProcess:
     """The command, while it runs."""
 
     def __init__(self, command: list[str]) -> None:
@@ -106,20 +108,21 @@ def children() -> list[int]:
 def main() -> int:
     """Run what standard input asks for; the exit code."""
     tether = Tether()
-    asked = tether.request(FIRST_REQUEST)
-    if not asked:
+    try:
+        asked = json.loads(tether.line(FIRST_REQUEST) or b"")
+        (program, *words), lease, grace = asked["command"], float(asked["lease"]), float(asked["grace"])
+    except (ValueError, KeyError, TypeError):
         return 1
     print(GREETING, flush=True)
-    program, *words = asked["command"]
-    process = RemoteProcess([os.path.expanduser(program), *words])
+    process = ShimmedProcess([os.path.expanduser(program), *words])
     try:
-        _attend(process, tether, asked["lease"], asked["grace"])
+        _attend(process, tether, lease, grace)
     finally:
         code = process.finish()
     return code
 
 
-def _attend(process: RemoteProcess, tether: Tether, lease: float, grace: float) -> None:
+def _attend(process: ShimmedProcess, tether: Tether, lease: float, grace: float) -> None:
     """Until the command has ended: by itself, because launch wants it to, or because launch is gone."""
     deadline = 0.0
     while not process.ended():

@@ -1,4 +1,4 @@
-"""The other machine's end, without ssh: a process tied to its standard input."""
+"""A process of a job behind its shim, which is tied to its standard input."""
 
 import json
 import os
@@ -14,16 +14,16 @@ from pathlib import Path
 import pytest
 from test_launch_supervisor import ends
 
-from esync.launch.remote_process import GREETING
+from esync.launch.process_shim import GREETING
 
 pytestmark = pytest.mark.timeout(60)
 
 
 @contextmanager
-def remote(program: str, lease: float = 30.0, grace: float = 10.0) -> "Iterator[subprocess.Popen[bytes]]":
-    """The module as ssh starts it."""
+def shimmed(program: str, lease: float = 30.0, grace: float = 10.0) -> "Iterator[subprocess.Popen[bytes]]":
+    """The module as launch starts it."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "esync.launch.remote_process"],
+        [sys.executable, "-m", "esync.launch.process_shim"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         bufsize=0,
@@ -59,7 +59,7 @@ def until(process: "subprocess.Popen[bytes]", text: str) -> None:
     ],
 )
 def test_it_ends_as_its_command_ends(program, code):
-    with remote(program) as process:
+    with shimmed(program) as process:
         until(process, GREETING)
         assert process.wait(20) == code
 
@@ -84,7 +84,7 @@ def test_the_end_of_its_input_ends_everything_that_was_started(tmp_path):
         print("all are there")
         time.sleep(60)
     """
-    with remote(program, grace=0.3) as process:
+    with shimmed(program, grace=0.3) as process:
         until(process, "all are there")
         process.stdin.close()
         until(process, "launch, or the connection to it, has ended: the process is being ended")
@@ -94,7 +94,7 @@ def test_the_end_of_its_input_ends_everything_that_was_started(tmp_path):
 
 
 def test_silence_ends_it_and_a_sign_of_life_does_not():
-    with remote("import time; print('up'); time.sleep(60)", lease=2.0, grace=5.0) as process:
+    with shimmed("import time; print('up'); time.sleep(60)", lease=2.0, grace=5.0) as process:
         until(process, "up")
         for _ in range(8):  # twice as long
             process.stdin.write(b"\n")
@@ -106,11 +106,11 @@ def test_silence_ends_it_and_a_sign_of_life_does_not():
 
 def test_orders(tmp_path):
     gentle = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(3)); print('up'); time.sleep(60)"
-    with remote(gentle) as process:
+    with shimmed(gentle) as process:
         until(process, "up")
         process.stdin.write(b"\nt")
         assert process.wait(20) == 3
-    with remote("import signal, time; signal.signal(15, signal.SIG_IGN); print('up'); time.sleep(60)") as process:
+    with shimmed("import signal, time; signal.signal(15, signal.SIG_IGN); print('up'); time.sleep(60)") as process:
         until(process, "up")
         process.stdin.write(b"tk")
         assert process.wait(20) == 128 + signal.SIGKILL
@@ -120,11 +120,11 @@ def test_a_signal_for_the_process_itself_ends_the_command(tmp_path):
     program = (
         f"import os, time; open({str(tmp_path / 'id')!r}, 'w').write(str(os.getpid())); print('up'); time.sleep(60)"
     )
-    with remote(program) as process:
+    with shimmed(program) as process:
         until(process, "up")
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 128 + signal.SIGTERM
-    with remote(program) as process:
+    with shimmed(program) as process:
         until(process, "up")
         process.kill()  # it can do nothing any more; the kernel does
         assert ends(Path(tmp_path / "id"))
@@ -132,7 +132,7 @@ def test_a_signal_for_the_process_itself_ends_the_command(tmp_path):
 
 def test_a_request_that_never_comes(tmp_path):
     with subprocess.Popen(
-        [sys.executable, "-m", "esync.launch.remote_process"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-m", "esync.launch.process_shim"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         output, _ = process.communicate(b"what?\n", timeout=20)
         assert (process.returncode, output) == (1, b"")
