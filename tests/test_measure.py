@@ -1,6 +1,15 @@
 import json
 
-from esync.measure import CHECK_READY, COMPUTE, GET_BATCH, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE, Recorder
+from esync.measure import (
+    CHECK_READY,
+    COMPUTE,
+    GET_BATCH,
+    GLOBAL_AGGREGATE,
+    GLOBAL_UPDATE,
+    LOCAL_UPDATE,
+    Recorder,
+    iteration_times,
+)
 
 
 class Clock:
@@ -84,3 +93,31 @@ def test_microseconds_are_fine_enough():
     recorder = Recorder(Clock())
     recorder.add(COMPUTE, 0.1234567891)
     assert recorder.take()["time"]["0"] == {"forward and backward": 0.123457}
+
+
+def test_the_seconds_of_every_iteration_are_part_of_its_round():
+    recorder = Recorder(Clock())
+    for seconds in (1.5, 0.12345678):
+        recorder.add(COMPUTE, 1.0)
+        recorder.add_iteration(seconds)
+        recorder.next_iteration()
+    taken = recorder.take()
+    assert taken["iteration_times"] == iteration_times(taken) == [1.5, 0.123457]
+    assert "iteration_times" not in recorder.take()
+
+
+def test_older_logs_tell_the_seconds_of_an_iteration_as_phases():
+    whole = {"get_batch": 0.25, "forward and backward": 1.5, "local update": 0.5}
+    entry = {
+        "time": {
+            "0": whole,
+            "1": {"check ready": 7.0, **whole},
+            "2": {"get_batch": 0.25, "forward and backward": 0.75, "global update": 7.0},  # given up for an exchange
+            "3": {"check ready": 7.0, "global update": 7.0},
+        }
+    }
+    assert iteration_times(entry) == [2.25, 2.25]
+    published = {"time": {"0": {**whole, "check ready": 7.0, "global update": 7.0}}}
+    assert iteration_times(published) == [2.25]
+    every = {"time": {"0": {"get_batch": 0.25, "forward and backward": 1.5, "global aggregate": 7.0}}}
+    assert iteration_times(every) == [1.75]

@@ -225,8 +225,14 @@ class Algorithm(ABC):
         """Let the local optimizer use the gradients; the seconds that the device needed for the iteration."""
         with self.recorder.phase(LOCAL_UPDATE):
             self.replica.local_step(batch_size)
+        return self._end_iteration()
+
+    def _end_iteration(self) -> float:
+        """Wait for the device; return the seconds that it needed for the iteration."""
         with self.recorder.phase(COMPUTE):
-            return self.device.end_iteration()
+            seconds = self.device.end_iteration()
+        self.recorder.add_iteration(seconds)
+        return seconds
 
     def stop(self) -> None:
         """Ask for the run to end after the round under way, on all workers."""

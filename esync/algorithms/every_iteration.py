@@ -3,7 +3,7 @@
 from abc import abstractmethod
 
 from ..exchange import Payload, Service
-from ..measure import COMPUTE, GLOBAL_AGGREGATE
+from ..measure import GLOBAL_AGGREGATE
 from .base import Algorithm, Surroundings
 
 
@@ -32,8 +32,7 @@ class EveryIteration(Algorithm):
         """Send the gradient, take the new model."""
         if self.exchange is None:
             raise RuntimeError("the algorithm has not been started")
-        with self.recorder.phase(COMPUTE):
-            seconds = self.device.end_iteration()
+        seconds = self._end_iteration()
         with self.recorder.phase(GLOBAL_AGGREGATE):
             replica = self.replica
             replica.open()

@@ -7,7 +7,7 @@ import numpy as np
 
 from .. import config
 from ..exchange import Payload, Service
-from ..measure import COMPUTE, GLOBAL_AGGREGATE
+from ..measure import GLOBAL_AGGREGATE
 from ..sparse import check_finite
 from .base import Algorithm, Hyper, Surroundings
 
@@ -81,8 +81,7 @@ class SparseAsync(Algorithm):
         """Send the largest of what has been gathered, add what comes back to the weights."""
         if self.exchange is None:
             raise RuntimeError("the algorithm has not been started")
-        with self.recorder.phase(COMPUTE):
-            self.device.end_iteration()
+        self._end_iteration()
         hyper = self.surroundings.hyper()
         with self.recorder.phase(GLOBAL_AGGREGATE):
             replica = self.replica

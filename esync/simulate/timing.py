@@ -161,6 +161,7 @@ class TimedTrainer(Standing):
         if not isinstance(recorder, NoRecorder):
             for seconds in taken:
                 recorder.add(COMPUTE, seconds)
+                recorder.add_iteration(seconds)
                 recorder.next_iteration()
 
     def stop(self) -> None:

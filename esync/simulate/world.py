@@ -27,7 +27,8 @@ class WorkerModel:
         host: the machine that it runs on.
         folder: of its logs below its host's.
         device: how fast it is.
-        crashes: (seconds at which its machine crashes, seconds until another one takes over its slot).
+        crashes: (seconds at which its machine crashes, seconds until another one takes over its slot, more than 0), in
+            any order; those of a time at which nobody holds the slot are none.
     """
 
     rank: int
@@ -52,6 +53,9 @@ class NoRecorder(Recorder):
         return self._NOTHING
 
     def add(self, name: str, seconds: float) -> None:
+        """Not kept."""
+
+    def add_iteration(self, seconds: float) -> None:
         """Not kept."""
 
     def next_iteration(self) -> None:
