@@ -29,7 +29,7 @@ CHUNKS, CHUNK = 6, 20
 def random_device(draw, kinds):
     more = {}
     if draw.random() < 0.4:
-        more = {"jitter": draw.choice([0.05, 0.3]), "distribution": draw.choice(JITTERS)}
+        more = {"jitter": draw.choice([0.05, 0.3, 1.0]), "distribution": draw.choice(JITTERS)}
     if draw.random() < 0.1:
         more["pauses"] = [Pause(1.0, 0.7, 3.0)]
     if draw.random() < 0.1:
@@ -148,6 +148,17 @@ def test_rounds_whose_messages_meet_on_a_server_are_noticed():
     modelled, chosen = cluster(0.001, 0.004, 0.05, message_time=1e-4), options("--mode=sync", "--network=lenet")
     with pytest.raises(scope.EntangledError):
         roundwise(modelled, chosen)
+
+
+def test_a_payload_that_is_faster_than_the_last_request_of_the_round_before():
+    far = cluster(0.01, 0.5, link=Link(math.inf, 0.0))
+    modelled = ClusterModel(
+        far.workers, far.servers, far.state_server, lambda host: Link(math.inf, 0.05 if host == "w1" else 0.0), 1.0
+    )
+    chosen = options("--mode=sync", "--network=lenet")
+    reference = Simulation(modelled, chosen, Timing(chosen, 60_000))
+    reference.run()
+    assert differences(result(reference, ""), result(roundwise(modelled, chosen), "")) == []
 
 
 @pytest.mark.parametrize(

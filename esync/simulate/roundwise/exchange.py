@@ -49,8 +49,10 @@ class _Server:
 
     def push(self, arrived: float) -> float:
         """A payload has arrived; when it will have been handled."""
-        if arrived <= self.last_request and self._push_cost + self._pull_cost:
-            raise EntangledError
+        if arrived <= self.last_request:
+            if self._push_cost + self._pull_cost:
+                raise EntangledError
+            return arrived  # handling costs nothing: it need not wait for the requests that come after it
         return self._occupy(arrived, self._push_cost)
 
     def pull(self, arrived: float) -> float:
