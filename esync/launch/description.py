@@ -3,7 +3,7 @@
 Whatever is wrong is named by file, line and key, together with what would be right there.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +14,7 @@ from ..straggle import Spell
 from . import flags
 from .fields import Device, HostName, Port, Section, Variables, Word, error, unknown
 from .modelled import DeviceBehaviour, Network, ServerCost, Simulation, StateServerCost
+from .places import find, put
 from .stragglers import Straggle, spells
 from .yaml_text import DescriptionError, Place, dotted, load
 
@@ -136,11 +137,9 @@ def read(path: Path, changes: Mapping[str, Any] | None = None) -> Description:
     Raises:
         DescriptionError: the file cannot be read, is no YAML, or describes no cluster.
     """
-    content, lines = load(path)
-    if not isinstance(content, dict):
-        raise DescriptionError(f"{path}: expected a mapping with the keys {', '.join(Description.model_fields)}")
+    content, lines = _load(path)
     for place, value in (changes or {}).items():
-        _change(content, place, value)
+        content = put(content, find(content, Description, place), value)
     try:
         return Description.model_validate(content)
     except ValidationError as wrong:
@@ -148,15 +147,24 @@ def read(path: Path, changes: Mapping[str, Any] | None = None) -> Description:
         raise DescriptionError("\n".join(_problem(path, lines, problem) for problem in problems)) from None
 
 
-def _change(content: Any, place: str, value: object) -> None:
-    """Put a value into the content of a description."""
-    *way, last = [int(part) if part.isdecimal() else part for part in place.split(".")]
-    try:
-        for part in way:
-            content = content.setdefault(part, {}) if isinstance(content, dict) else content[part]
-        content[last] = value
-    except (IndexError, TypeError, AttributeError):
-        raise DescriptionError(f"{place}: there is no such place in the description") from None
+def check_places(path: Path, places: Iterable[str]) -> None:
+    """Check that a description has these places, whatever their values are.
+
+    Raises:
+        NoSuchPlaceError: it has not.
+        DescriptionError: the file cannot be read.
+    """
+    content, _ = _load(path)
+    for place in places:
+        find(content, Description, place)
+
+
+def _load(path: Path) -> tuple[dict[str, Any], dict[Place, int]]:
+    """The content of a description's file, and the line of each place in it."""
+    content, lines = load(path)
+    if not isinstance(content, dict):
+        raise DescriptionError(f"{path}: expected a mapping with the keys {', '.join(Description.model_fields)}")
+    return content, lines
 
 
 def _problem(path: Path, lines: Mapping[Place, int], problem: Any) -> str:

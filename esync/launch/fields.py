@@ -1,7 +1,9 @@
 """The checked values that a description is made of: names, devices, quantities with units, words for ssh."""
 
+import difflib
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -14,7 +16,7 @@ from .folders import PROCESSES
 #: A host's name is the name of a folder in the log tree too.
 HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 DEVICE = re.compile(r"cpu|gpu(0|[1-9][0-9]*)")
-QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([A-Za-z]+)")
+QUANTITY = re.compile(r"((?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?) *([A-Za-z]+)")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: Variables that a host's section `env` cannot have.
 SET_BY_LAUNCH = {
@@ -40,7 +42,13 @@ def error(reason: str, key: object = None) -> PydanticCustomError:
 
 def unknown(key: object, known: Mapping[str, Any]) -> PydanticCustomError:
     """What a section raises for a key that it does not have."""
-    return error(f"unknown key; known: {', '.join(known)}", key)
+    return error(f"unknown key; known: {', '.join(known)}{meant(key, known)}", key)
+
+
+def meant(name: object, known: Iterable[str]) -> str:
+    """Which of the known names may have been meant, as the end of a message; "" where none is like it."""
+    close = difflib.get_close_matches(str(name), known, n=3)
+    return f" (did you mean {' or '.join(close)}?)" if close else ""
 
 
 def _host(name: str) -> str:
@@ -57,15 +65,26 @@ def _device(name: str) -> str:
     return name
 
 
-def quantity(units: Mapping[str, float], example: str) -> BeforeValidator:
-    """A number with its unit, as text, turned into a number of the basic unit."""
+def quantity(units: Mapping[str, float], example: str, positive: bool = False) -> BeforeValidator:
+    """Turn a number with its unit, as text, into a number of the basic unit.
+
+    Args:
+        units: what each unit is in the basic one.
+        example: shown where something else is found.
+        positive: whether 0 is refused: it does not stand for "unlimited".
+    """
 
     def read(text: object) -> float:
         match = QUANTITY.fullmatch(text) if isinstance(text, str) else None
         if not match or match[2] not in units:
             names = ", ".join(units)
             raise error(f"{text!r}: expected a number with one of the units {names}, for instance {example}")
-        return float(match[1]) * units[match[2]]
+        value = float(match[1]) * units[match[2]]
+        if positive and not value:
+            raise error(f"{text!r}: expected more than 0, for instance {example}; leave it out where nothing limits it")
+        if value == math.inf:
+            raise error(f"{text!r}: the number is too large; leave it out where nothing limits it")
+        return value
 
     return BeforeValidator(read)
 

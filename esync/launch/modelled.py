@@ -3,6 +3,7 @@
 `launch` accepts them, so that one description serves both.
 """
 
+from itertools import pairwise
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -18,7 +19,9 @@ class ServerCost(Section):
     """What a parameter server costs."""
 
     message_time: float = Field(default=config.SIMULATE_MESSAGE_TIME, ge=0)  # seconds for every message
-    throughput: Annotated[float | None, quantity(SPEEDS, "2GB")] = None  # bytes per second that it adds up
+    throughput: Annotated[float | None, quantity(SPEEDS, "2GB", positive=True)] = (
+        None  # bytes per second that it adds up
+    )
 
 
 class StateServerCost(Section):
@@ -59,7 +62,7 @@ class DeviceBehaviour(Section):
     pauses: list[Pause] = Field(default_factory=list)
     # iter-N.txt, or a folder of them; relative to the folder of the description
     trace: str | None = Field(default=None, min_length=1)
-    crashes: list[Crash] = Field(default_factory=list)
+    crashes: list[Crash] = Field(default_factory=list)  # in any order
 
     @field_validator("speed", mode="before")
     @classmethod
@@ -70,20 +73,28 @@ class DeviceBehaviour(Section):
     def _in_order(self) -> "DeviceBehaviour":
         if [start for start, _ in self.speed] != sorted(start for start, _ in self.speed):
             raise error("the seconds should ascend", "speed")
+        crashes = sorted(self.crashes, key=lambda crash: crash.at)
+        for before, after in pairwise(crashes):
+            if after.at < (back := before.at + before.restart_after):
+                raise error(
+                    f"at {after.at:g} there is nobody to crash: the worker that crashes at {before.at:g} is replaced "
+                    f"at {back:g}",
+                    "crashes",
+                )
         return self
 
 
 class HostLink(Section):
     """One host's way into the network."""
 
-    bandwidth: Annotated[float | None, quantity(BANDWIDTHS, "20Mbit")] = None  # bits per second
+    bandwidth: Annotated[float | None, quantity(BANDWIDTHS, "20Mbit", positive=True)] = None  # bits per second
     latency: Annotated[float | None, quantity(LATENCIES, "30ms")] = None  # seconds to a host without an entry
 
 
 class Network(Section):
     """The network between the hosts."""
 
-    bandwidth: Annotated[float | None, quantity(BANDWIDTHS, "1Gbit")] = None  # bits per second
+    bandwidth: Annotated[float | None, quantity(BANDWIDTHS, "1Gbit", positive=True)] = None  # bits per second
     latency: Annotated[float | None, quantity(LATENCIES, "0.2ms")] = None  # seconds
     # those that are different; HOST stands for HOST-0, HOST-1 … too
     hosts: dict[HostName, HostLink] = Field(default_factory=dict)

@@ -26,6 +26,19 @@ class DescriptionError(ExpectedError):
     """The description cannot be used; every line of the message names the file, the line, the key and what is wrong."""
 
 
+def value(text: str) -> Any:
+    """The value that a text stands for in a description.
+
+    Raises:
+        DescriptionError: it is no YAML text.
+    """
+    try:
+        return _Loader(text).get_single_data()
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        problem = error.problem if isinstance(error, yaml.MarkedYAMLError) else error
+        raise DescriptionError(f"{text!r}: no YAML text: {problem}") from None
+
+
 def load(path: Path) -> tuple[Any, dict[Place, int]]:
     """The content of a file, and the line of each place in it."""
     try:

@@ -6,13 +6,16 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from .. import config
 from ..files import expanded
 from ..launch.description import Description, DescriptionError, Worker
+from ..launch.fields import meant
 from ..launch.plan import device_folders
+from ..measure import iteration_times
 from .coordination import StateServerModel
-from .devices import DeviceModel, Pause
+from .devices import DeviceModel, Pace, Pause, StalledError
 from .network import Link
 from .servers import ServerModel
 from .world import WorkerModel
@@ -20,8 +23,6 @@ from .world import WorkerModel
 #: HOST-0, HOST-1 … of an entry with `count`.
 NUMBERED = re.compile(r"(.+)-[0-9]+")
 ROUND_FILE = re.compile(r"iter-([0-9]+)\.txt")
-#: The phase of a round file that is the device's work.
-WORK = "forward and backward"
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,11 @@ def model(description: Description, folder: Path, only_first: bool = False) -> C
         for rank, (worker, device_folder) in enumerate(zip(described, device_folders(described), strict=True))
     )
     servers = tuple(
-        ServerModel(server.host, server.simulate.message_time, server.simulate.throughput or math.inf)
+        ServerModel(
+            server.host,
+            server.simulate.message_time,
+            math.inf if server.simulate.throughput is None else server.simulate.throughput,
+        )
         for server in description.servers
     )
     section = description.state_server
@@ -71,10 +76,22 @@ def model(description: Description, folder: Path, only_first: bool = False) -> C
     return ClusterModel(workers, servers, state_server, links(description), description.simulate.evaluation_time)
 
 
+def heeded(description: Description, folder: Path) -> tuple[Any, ...]:
+    """Return what a simulation heeds of a description: two that are equal in this give the same result."""
+    models = model(description, folder)
+    ways = [models.link(host) for host in description.host_names()]
+    return models.workers, models.servers, models.state_server, models.evaluation_time, ways, description.train
+
+
 def links(description: Description) -> Callable[[str], Link]:
-    """Host → its link, as the section network says; without it, the network costs nothing."""
+    """Host → its link, as the section network says; without it, the network costs nothing.
+
+    Raises:
+        DescriptionError: it speaks of a host that is not there, or of a way that is shorter than half of the ordinary.
+    """
     network = description.network
-    bandwidth = _bytes(network.bandwidth) or math.inf
+    _check_hosts(description)
+    bandwidth = _bytes(network.bandwidth, math.inf)
     latency = network.latency or 0.0
 
     def link(host: str) -> Link:
@@ -83,10 +100,26 @@ def links(description: Description) -> Callable[[str], Link]:
         if entry is None:
             return Link(bandwidth, latency / 2)
         # Latencies are said for the whole way to an ordinary host, which has its own half of it.
-        own = latency / 2 if entry.latency is None else max(0.0, entry.latency - latency / 2)
-        return Link(_bytes(entry.bandwidth) or bandwidth, own)
+        own = latency / 2 if entry.latency is None else entry.latency - latency / 2
+        return Link(_bytes(entry.bandwidth, bandwidth), own)
 
     return link
+
+
+def _check_hosts(description: Description) -> None:
+    """Refuse what `links` would not heed."""
+    network, hosts = description.network, description.host_names()
+    known = dict.fromkeys([*hosts, *(match[1] for host in hosts if (match := NUMBERED.fullmatch(host)))])
+    half = (network.latency or 0.0) / 2
+    for host, entry in network.hosts.items():
+        if host not in known:
+            raise DescriptionError(f"network.hosts.{host}: nothing runs on a host of that name{meant(host, known)}")
+        if entry.latency is not None and entry.latency < half:
+            raise DescriptionError(
+                f"network.hosts.{host}.latency: {1e3 * entry.latency:g} ms are less than half of network.latency, "
+                f"{1e3 * half:g} ms, which an ordinary host's end of the way takes; give at least that much, or lower "
+                "network.latency and give the slower hosts entries of their own"
+            )
 
 
 def _worker(rank: int, worker: Worker, device_folder: str, folder: Path) -> WorkerModel:
@@ -96,14 +129,19 @@ def _worker(rank: int, worker: Worker, device_folder: str, folder: Path) -> Work
     if step_time is None and not trace:
         raise DescriptionError(f"workers[{rank}].simulate.step_time: a simulation needs it, or simulate.trace")
     device = DeviceModel(
-        step_time=step_time or 0.0,
-        jitter=behaviour.jitter,
+        step_time=0.0 if trace else step_time or 0.0,
+        jitter=0.0 if trace else behaviour.jitter,
         distribution=behaviour.distribution,
         speed=behaviour.speed,
         pauses=[Pause(pause.at, pause.lasting, pause.every) for pause in behaviour.pauses],
         trace=trace,
         spells=worker.spells,
     )
+    try:  # from the last pause's first beginning on, what comes is what will come again and again
+        latest = max([0.0, *(pause.at for pause in behaviour.pauses), *(start for start, _ in behaviour.speed)])
+        Pace(device.speed, device.pauses).ends(latest, device.mean)
+    except StalledError as error:
+        raise DescriptionError(f"workers[{rank}].simulate.pauses: {error}") from None
     crashes = tuple((crash.at, crash.restart_after) for crash in behaviour.crashes)
     return WorkerModel(rank, worker.host, device_folder, device, crashes)
 
@@ -113,18 +151,13 @@ def _trace(path: Path, rank: int) -> tuple[float, ...]:
     place = f"workers[{rank}].simulate.trace: {path}"
     try:
         files = sorted(path.glob("iter-*.txt"), key=_number) if path.is_dir() else [path]
-        seconds = [
-            float(phases[WORK])
-            for file in files
-            for phases in json.loads(file.read_text(encoding="utf-8"))["time"].values()
-            if WORK in phases
-        ]
+        seconds = [each for file in files for each in iteration_times(json.loads(file.read_text(encoding="utf-8")))]
     except OSError as error:
         raise DescriptionError(f"{place}: {error.strerror or error}") from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise DescriptionError(f"{place}: expected a round file iter-N.txt, or a folder of them") from None
-    if not seconds or min(seconds) <= 0:
-        raise DescriptionError(f"{place}: expected iterations with a phase {WORK!r} that takes time")
+    if not seconds or not all(0 < each < math.inf for each in seconds):
+        raise DescriptionError(f"{place}: expected round files with iterations that take time")
     return tuple(seconds)
 
 
@@ -133,6 +166,6 @@ def _number(path: Path) -> int:
     return int(match[1]) if match else 0
 
 
-def _bytes(bits: float | None) -> float | None:
+def _bytes(bits: float | None, otherwise: float) -> float:
     """Bytes per second of TCP payload."""
-    return None if bits is None else bits / 8 * config.SIMULATE_GOODPUT
+    return otherwise if bits is None else bits / 8 * config.SIMULATE_GOODPUT

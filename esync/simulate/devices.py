@@ -5,6 +5,7 @@ takes twice as long, in a pause (speed 0) nothing is done.
 """
 
 import math
+import statistics
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,13 +13,19 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..device import Device
+from ..errors import ExpectedError
 from ..straggle import COMPUTE, Spell, Straggler
 from .engine import Engine
 
 #: Name in a cluster description → draws factors with mean 1 and the given relative standard deviation.
 JITTERS = ("normal", "lognormal", "uniform", "exponential")
-#: Normally distributed times are cut off at this share of their mean: nothing computes in no time.
+#: No iteration takes less than this share of the mean: nothing computes in no time (lognormal times are positive
+#: anyway). What would be drawn below counts as this much; the distribution is moved and stretched to make up for it.
 LEAST = 0.1
+#: Standard deviations from the mean of a normal distribution beyond which nothing is ever drawn.
+_NEVER = 8.0
+#: So many pauses and changes of speed without anything done in between count as for ever.
+_TURNS = 10_000
 _CHUNK = 256
 
 
@@ -43,7 +50,7 @@ class DeviceModel:
 
     Attributes:
         step_time: seconds of an iteration at full speed, on average.
-        jitter: relative standard deviation of an iteration's work (exponential: of what comes on top of the least).
+        jitter: relative standard deviation of an iteration's work.
         distribution: one of JITTERS.
         speed: (from that second on, this speed); 1 before the first.
         pauses: when nothing is computed.
@@ -78,18 +85,55 @@ class DeviceModel:
 
 
 def _factors(generator: np.random.Generator, distribution: str, deviation: float) -> np.ndarray:
-    """Positive random numbers with mean 1 (normal: nearly, where much of it is cut off)."""
-    if distribution == "normal":
-        return np.maximum(generator.normal(1.0, deviation, _CHUNK), LEAST)
+    """Draw positive random numbers with mean 1 and this standard deviation.
+
+    Apart from lognormal ones they are max(X, LEAST), with X of the distribution's shape. Its place and scale are such
+    that mean and deviation hold after the cut, too: with r = deviation / (1 − LEAST) and p = P(X > LEAST), they follow
+    from the first two moments of max(X − LEAST, 0). Where nothing is cut off, X itself has that mean and deviation.
+    """
+    above = 1.0 - LEAST
+    r = deviation / above
     if distribution == "lognormal":
         sigma = math.sqrt(math.log1p(deviation**2))
         return generator.lognormal(-(sigma**2) / 2, sigma, _CHUNK)
+    if distribution == "normal":
+        place, scale = (1.0, deviation) if above > _NEVER * deviation else _cut_normal(r)
+        return np.maximum(generator.normal(place, scale, _CHUNK), LEAST)
     if distribution == "uniform":
         half = math.sqrt(3) * deviation
-        return np.maximum(generator.uniform(1 - half, 1 + half, _CHUNK), LEAST)
+        if half <= above:
+            return generator.uniform(1 - half, 1 + half, _CHUNK)
+        p = 4 / (3 * (1 + r**2))
+        highest = LEAST + 2 * above / p
+        return np.maximum(generator.uniform(highest - 2 * above / p**2, highest, _CHUNK), LEAST)
     if distribution == "exponential":
-        return 1 - deviation + generator.exponential(deviation, _CHUNK)
+        if deviation <= above:
+            return 1 - deviation + generator.exponential(deviation, _CHUNK)
+        p = 2 / (1 + r**2)
+        scale = above / p
+        return np.maximum(LEAST + scale * math.log(p) + generator.exponential(scale, _CHUNK), LEAST)
     raise ValueError(f"jitter distribution {distribution!r}; known: {', '.join(JITTERS)}")
+
+
+def _cut_normal(r: float) -> tuple[float, float]:
+    """Mean and deviation of the normal X for which max(X, LEAST) has mean 1 and deviation r·(1 − LEAST)."""
+    low, high = -_NEVER - 1, 30.0  # where the cut is, in standard deviations from the mean: r grows with it
+    for _ in range(80):
+        cut = (low + high) / 2
+        first, second = _excess(cut)
+        low, high = (cut, high) if math.sqrt(max(second - first**2, 0.0)) < r * first else (low, cut)
+    scale = (1 - LEAST) / _excess(low)[0]
+    return LEAST - low * scale, scale
+
+
+def _excess(cut: float) -> tuple[float, float]:
+    """First two moments of max(Z − cut, 0), Z standard normal."""
+    density, beyond = statistics.NormalDist().pdf(cut), math.erfc(cut / math.sqrt(2)) / 2
+    return density - cut * beyond, (1 + cut**2) * beyond - cut * density
+
+
+class StalledError(ExpectedError):
+    """A device will never, or hardly ever, get an iteration done; the message says why."""
 
 
 class Pace:
@@ -109,11 +153,23 @@ class Pace:
             raise ValueError("a device whose speed is 0 in the end never finishes anything")
 
     def ends(self, begun: float, work: float) -> float:
-        """Seconds of virtual time at which `work` is done that was begun at `begun`."""
+        """Seconds of virtual time at which `work` is done that was begun at `begun`.
+
+        Raises:
+            StalledError: nothing is done between very many pauses.
+        """
         if self.steady:
             return begun + work
-        now = begun
+        now, left, turn = begun, math.inf, 0
         while True:
+            if turn % _TURNS == 0:
+                if work > left * (1 - 1e-6):
+                    raise StalledError(
+                        f"between second {begun:g} and second {now:g} of virtual time this device got nothing done: "
+                        "its pauses leave no time to compute in"
+                    )
+                left = work
+            turn += 1
             index = bisect_right(self._from, now)
             until = self._from[index] if index < len(self._from) else math.inf
             speed = self._speeds[index]

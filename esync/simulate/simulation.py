@@ -188,10 +188,10 @@ class Simulation:
         world.collective = self.collective
         sums.worlds.append(world)
         task = self.engine.spawn(f"worker {worker.rank} ({worker.name})", lambda: self._live(sums, world), delay)
-        if life < len(worker.crashes):
-            at, restart_after = worker.crashes[life]
-            if at >= self.engine.now + delay:
-                self.engine.call_at(at, self._crash, sums, world, task, restart_after)
+        begins = self.engine.now + delay
+        if crash := min((each for each in worker.crashes if each[0] >= begins), default=None):
+            at, restart_after = crash
+            self.engine.call_at(at, self._crash, sums, world, task, restart_after)
 
     def _crash(self, sums: WorkerTally, world: SimulatedWorld, task: Task, restart_after: float) -> None:
         if task.done:

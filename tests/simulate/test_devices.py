@@ -3,7 +3,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from esync.simulate.devices import JITTERS, DeviceModel, Pace, Pause, SimulatedDevice
+from esync.simulate.devices import JITTERS, DeviceModel, Pace, Pause, SimulatedDevice, StalledError
 from esync.simulate.engine import Engine
 
 
@@ -16,6 +16,30 @@ def test_jitter_keeps_the_mean_and_has_the_deviation(distribution):
     assert works.min() > 0
     assert works.tolist() == list(islice(model.works([1]), 20_000))
     assert works.tolist() != list(islice(model.works([2]), 20_000))
+
+
+@pytest.mark.parametrize("jitter", [0.5, 0.56, 0.95, 1.0, 1.5])
+@pytest.mark.parametrize("distribution", JITTERS)
+def test_much_jitter_keeps_the_mean_and_the_deviation_and_no_time_is_negative(distribution, jitter):
+    model = DeviceModel(step_time=2.0, jitter=jitter, distribution=distribution)
+    works = np.array(list(islice(model.works([1]), 1_000_000)))
+    assert works.min() > 0
+    assert works.mean() == pytest.approx(2.0, rel=4 * jitter / 1000)  # four standard errors
+    assert works.std() == pytest.approx(2.0 * jitter, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "first"),
+    [
+        ("normal", [1.034558, 1.082162, 1.033044]),
+        ("lognormal", [1.029937, 1.080023, 1.028382]),
+        ("uniform", [1.004095, 1.156045, 0.876733]),
+        ("exponential", [1.007303, 0.930845, 1.437544]),
+    ],
+)
+def test_little_jitter_draws_what_it_always_has(distribution, first):
+    model = DeviceModel(step_time=1.0, jitter=0.1, distribution=distribution)
+    assert list(islice(model.works([1]), 3)) == pytest.approx(first, abs=1e-6)
 
 
 def test_a_trace_is_repeated_and_sets_the_mean():
@@ -45,6 +69,14 @@ def test_pauses_that_come_back():
     assert pace.ends(0.0, 0.9) == pytest.approx(0.9)
     assert pace.ends(0.0, 3.0) == pytest.approx(4.0)  # pauses from 1.0 and from 3.0 on
     assert pace.ends(100.0, 3.0) == pytest.approx(104.0)
+
+
+def test_pauses_that_leave_no_time_are_noticed():
+    pace = Pace(speed=[], pauses=[Pause(0.0, 1.0, every=2.0), Pause(1.0, 1.0, every=2.0)])
+    with pytest.raises(StalledError, match="got nothing done"):
+        pace.ends(0.0, 1.0)
+    busy = Pace(speed=[], pauses=[Pause(0.0, 0.9, every=1.0)])
+    assert busy.ends(0.0, 5000.0) == pytest.approx(50_000.0, abs=1)  # many pauses, but with time in between
 
 
 def test_a_device_that_stops_for_ever_is_refused():
