@@ -10,7 +10,7 @@ from typing import Any
 from .. import config
 from ..arguments import expand_paths
 from ..launch import flags
-from ..launch.description import DescriptionError, read
+from ..launch.description import Description, DescriptionError, read
 from ..launch.plan import mode_folder
 from . import view
 from .cluster import ClusterModel, model
@@ -60,6 +60,14 @@ class Done:
     logs: Path | None
 
 
+def describe(job: Job) -> Description:
+    """The description of a job, as it is to be simulated. Raises DescriptionError where the file describes none."""
+    description = read(job.file, job.changes)
+    if job.free_network:
+        description = description.model_copy(update={"network": type(description.network)()})
+    return description
+
+
 def run(job: Job) -> Done:
     """Simulate.
 
@@ -68,9 +76,7 @@ def run(job: Job) -> Done:
         ExpectedError: whatever ends a worker of the real program, too.
     """
     begun = time.perf_counter()
-    description = read(job.file, job.changes)
-    if job.free_network:
-        description = description.model_copy(update={"network": type(description.network)()})
+    description = describe(job)
     try:
         settings = flags.merge(description.train, job.typed)
         if job.numerics == "none":

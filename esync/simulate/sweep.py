@@ -6,80 +6,183 @@ import os
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich.console import Console
 from rich.table import Table
 
+from ..errors import ExpectedError
 from ..files import write_whole
 from ..launch import flags
-from ..launch.description import DescriptionError
+from ..launch.description import Description, DescriptionError, check_places
+from ..launch.fields import meant
+from ..launch.places import NoSuchPlaceError
 from ..launch.rows import clock
-from .job import Done, Job
+from ..launch.yaml_text import value as yaml_value
+from .cluster import heeded
+from .job import Done, Job, describe
 from .job import run as run_one
 
 #: Result → column.
 COLUMNS = {"rounds": "rounds", "throughput": "samples/s", "efficiency": "efficiency", "final_accuracy": "accuracy"}
 
 
+@dataclass(frozen=True)
+class Failed:
+    """A combination that could not be simulated.
+
+    Attributes:
+        reason: why.
+        usage: whether the combination makes no job at all.
+    """
+
+    reason: str
+    usage: bool
+
+
 def grid(job: Job, sweeps: Sequence[str]) -> list[tuple[dict[str, Any], Job]]:
     """Every combination of the swept values, with its job.
 
     Raises:
-        DescriptionError: a sweep is not KEY=A,B,C.
+        DescriptionError: a sweep is not KEY=A,B,C, its key is neither a flag nor a place in the description, or it has
+            no effect; a flag would refuse a value.
     """
-    axes = []
+    axes: dict[str, list[str]] = {}
     for text in sweeps:
-        key, _, values = text.partition("=")
-        if not key or not values:
+        name, _, values = text.partition("=")
+        key = _key(name)
+        if not name or not values:
             raise DescriptionError(f"--sweep {text!r}: expected KEY=A,B,C, for instance epsilon=0.01,0.1")
-        axes.append([(key.replace("-", "_"), value) for value in values.split(",")])
+        if key in axes:
+            raise DescriptionError(f"--sweep {key}: it is swept twice; give all its values at once, {key}=A,B,C")
+        axes[key] = values.split(",")
+        if not all(axes[key]):
+            raise DescriptionError(f"--sweep {text!r}: there is a comma too many: a value is empty")
+    _check_keys(job, list(axes))
+    for key, texts in axes.items():
+        if key not in flags.DEFAULTS and len(set(texts)) > 1:
+            _check_effect(job, key, [yaml_value(text) for text in texts])
     jobs = []
-    for point in itertools.product(*axes):
-        chosen = dict(point)
+    for point in itertools.product(*axes.values()):
+        chosen = dict(zip(axes, point, strict=True))
         typed, changes = dict(job.typed), dict(job.changes)
         for key, value in chosen.items():
             if key in flags.DEFAULTS:
                 try:
-                    typed[key] = flags.check(key, yaml.safe_load(value) if value in ("true", "false") else value)
+                    typed[key] = flags.check(key, yaml_value(value) if value in ("true", "false") else value)
                 except flags.FlagError as error:
                     raise DescriptionError(f"--sweep {key}={value}: {error}") from None
             else:
-                changes[key] = yaml.safe_load(value)
+                changes[key] = yaml_value(value)
         # Logs would overwrite one another: the folder is chosen by network and mode only.
         jobs.append((chosen, replace(job, typed=typed, changes=changes, logs=False, quiet=True)))
     return jobs
 
 
 def run(job: Job, sweeps: Sequence[str], at_a_time: int | None, path: Path | None) -> int:
-    """Simulate the grid, print the table, write the results; the exit code."""
+    """Simulate the grid, print the table, write the results.
+
+    A combination that cannot be simulated is reported, and the others go on.
+
+    Returns:
+        The exit code: 0 all are done; 1 some have failed; 2 none of them makes a job.
+    """
     jobs = grid(job, sweeps)
     processes = min(at_a_time or len(os.sched_getaffinity(0)), len(jobs))
     rows: list[dict[str, Any]] = []
+    failures: list[Failed] = []
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        for (chosen, _), done in zip(jobs, pool.map(run_one, [each for _, each in jobs]), strict=True):
-            rows.append({"sweep": chosen, **done.result})
-            print(", ".join([*(f"{key}={value}" for key, value in chosen.items()), _brief(done)]), flush=True)
+        under_way = [(chosen, pool.submit(_attempt, each)) for chosen, each in jobs]
+        for chosen, future in under_way:
+            words = ", ".join(f"{key}={value}" for key, value in chosen.items())
+            try:
+                outcome = future.result()
+            except BrokenProcessPool:
+                outcome = Failed("its process, or one beside it, was ended from outside (out of memory?)", False)
+            if isinstance(outcome, Failed):
+                failures.append(outcome)
+                rows.append({"sweep": chosen, "error": outcome.reason})
+                print(f"simulate: error: {words}: {outcome.reason}", file=sys.stderr, flush=True)
+            else:
+                rows.append({"sweep": chosen, **outcome.result})
+                print(f"{words}, {_brief(outcome)}", flush=True)
     if path is not None:
         write_whole(path, json.dumps(rows, indent=2).encode() + b"\n")
     Console(width=None if sys.stdout.isatty() else 140).print(table(rows))
-    return 0
+    if not failures:
+        return 0
+    print(f"simulate: error: {len(failures)} of {len(jobs)} combinations failed", file=sys.stderr, flush=True)
+    return 2 if len(failures) == len(jobs) and all(each.usage for each in failures) else 1
 
 
 def table(rows: Sequence[dict[str, Any]]) -> Table:
     """One line for each simulation."""
     columns = Table(*rows[0]["sweep"], "time", *COLUMNS.values(), "longest wait")
     for row in rows:
+        swept = map(str, row["sweep"].values())
+        if "error" in row:
+            columns.add_row(*swept, "failed", *("–" for _ in COLUMNS), "–")
+            continue
         longest = max(device["wait"]["max"] for device in row["devices"])
-        columns.add_row(
-            *map(str, row["sweep"].values()), clock(row["seconds"]), *(_show(row[name]) for name in COLUMNS),
-            f"{longest:.3f} s",
-        )  # fmt: skip
+        columns.add_row(*swept, clock(row["seconds"]), *(_show(row[name]) for name in COLUMNS), f"{longest:.3f} s")
     return columns
+
+
+def _attempt(job: Job) -> Done | Failed:
+    """Simulate one combination. Its errors are told as text: not every exception survives the way between processes."""
+    try:
+        return run_one(job)
+    except ExpectedError as error:
+        return Failed(str(error), isinstance(error, DescriptionError))
+    except OSError as error:
+        return Failed(f"{error.filename or 'failed'}: {error.strerror or error}", False)
+    except Exception as error:  # a fault of this program: the others are simulated all the same
+        return Failed(f"{type(error).__name__}: {error}", False)
+
+
+def _key(name: str) -> str:
+    """A flag by its name with underscores, and a place in the description as it was given."""
+    flag = name.removeprefix("--").replace("-", "_")
+    return flag if flag in flags.DEFAULTS else name
+
+
+def _check_keys(job: Job, keys: Sequence[str]) -> None:
+    """Refuse what is neither a flag nor a place in the description, and what a flag is worth more than."""
+    for key in keys:
+        if "." not in key and key not in flags.DEFAULTS and key not in Description.model_fields:
+            raise DescriptionError(
+                f"--sweep {key}: it is neither a flag of the worker nor a place in the description, such as "
+                f"network.bandwidth{meant(key.replace('-', '_'), [*flags.DEFAULTS, *Description.model_fields])}"
+            )
+        if key.startswith("train."):
+            flag = _key(key.removeprefix("train."))
+            if flag in job.typed or flag in keys:
+                raise DescriptionError(f"--sweep {key}: it has no effect beside {flags.flag(flag)}; sweep {flag}")
+    try:
+        check_places(job.file, [key for key in keys if key not in flags.DEFAULTS])
+    except NoSuchPlaceError as error:
+        raise DescriptionError(f"--sweep {error}") from None
+
+
+def _check_effect(job: Job, key: str, values: Sequence[Any]) -> None:
+    """Refuse a place in the description whose values all come to the same in a simulation."""
+    first = None
+    for value in values:
+        try:
+            heard = heeded(describe(replace(job, changes={**job.changes, key: value})), job.file.parent)
+        except DescriptionError:
+            return  # reported with its combinations
+        if first is not None and heard != first:
+            return
+        first = heard
+    raise DescriptionError(
+        f"--sweep {key}: its values make no difference to this simulation: something else in {job.file} is worth more, "
+        "or only launch reads it"
+    )
 
 
 def _brief(done: Done) -> str:

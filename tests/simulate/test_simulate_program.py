@@ -86,6 +86,20 @@ def test_no_mxnet_is_needed_without_gradients(described):
         (["--mode=sync", "--local-lr=0.1"], 2, "--local-lr makes no sense with --mode sync"),
         (["--sweep=network.bandwidth"], 2, "expected KEY=A,B,C"),
         (["--sweep=workers.9.step_time=1,2", "--numerics=none"], 2, "workers.9.step_time: there is no such place"),
+        (["--sweep=workers.9.step_time=1,2", "--numerics=none"], 2, "workers has the entries 0 to 1, not '9'"),
+        (["--sweep=network.bandwith=1Mbit,1Gbit"], 2, "network has no key 'bandwith'; it has bandwidth, latency"),
+        (["--sweep=network.bandwith=1Mbit,1Gbit"], 2, "(did you mean bandwidth?)"),
+        (["--sweep=epsilom=1,2"], 2, "--sweep epsilom: it is neither a flag of the worker nor a place"),
+        (["--sweep=epsilom=1,2"], 2, "(did you mean epsilon?)"),
+        (["--sweep=network.bandwidth.x=1,2"], 2, "network.bandwidth is a single value"),
+        (["--sweep=network.hosts.fare.latency=1ms,2ms"], 2, "nothing runs on a host of that name (did you mean far?)"),
+        (["--sweep=train.epsilon=1,2", "--epsilon=0.1"], 2, "--sweep train.epsilon: it has no effect beside --epsilon"),
+        (["--sweep=mode=sync", "--sweep=mode=async"], 2, "--sweep mode: it is swept twice"),
+        (["--sweep=mode=sync,,async"], 2, "a value is empty"),
+        (["--sweep=workers.0.threads=1,2"], 2, "its values make no difference to this simulation"),
+        (["--sweep=network.bandwidth=1Mbit,1Gbit", "--free-network"], 2, "its values make no difference"),
+        (["--sweep=workers.0.simulate.speed=[[2"], 2, "no YAML text"),
+        (["--sweep=network.bandwidth=0Mbit,0Gbit"], 2, "'0Mbit': expected more than 0, for instance 1Gbit"),
         (["--data-dir=/nowhere"], 1, "/nowhere"),
     ],
 )
@@ -104,6 +118,26 @@ def test_mistakes_are_named(described, capsys, words, code, message):
         ("jitter: 0.1", "jitter: 0.1, trace: nowhere", "workers[0].simulate.trace"),
         ("lasting: 0.5", "lasting: 5", "never ends"),
         ("[[2, 0.5]]", "[[2, 0]]", "speed"),
+        ("bandwidth: 1Gbit", "bandwidth: 0Mbit", "network.bandwidth: '0Mbit': expected more than 0"),
+        ("bandwidth: 100Mbit", "bandwidth: 0.0 Gbit", "network.hosts.far.bandwidth: '0.0 Gbit': expected more than 0"),
+        ("bandwidth: 100Mbit", f"bandwidth: {'9' * 310}bit", "the number is too large"),
+        (
+            "servers: [{host: near}]",
+            "servers: [{host: near, simulate: {throughput: 0GB}}]",
+            "servers[0].simulate.throughput: '0GB': expected more than 0",
+        ),
+        ("hosts: {far:", "hosts: {edge: {latency: 1ms}, far:", "network.hosts.edge: nothing runs on a host of that"),
+        ("latency: 5ms", "latency: 50us", "network.hosts.far.latency: 0.05 ms are less than half of network.latency"),
+        (
+            "[{at: 1, lasting: 0.5, every: 3}]",
+            "[{at: 0, lasting: 1, every: 2}, {at: 1, lasting: 1, every: 2}]",
+            "workers[1].simulate.pauses: ",
+        ),
+        (
+            "jitter: 0.1",
+            "crashes: [{at: 3, restart_after: 1}, {at: 1, restart_after: 2.5}]",
+            "workers[0].simulate.crashes: at 3 there is nobody to crash",
+        ),
     ],
 )
 def test_mistakes_in_the_description(described, capsys, before, after, message):
@@ -122,6 +156,53 @@ def test_a_measured_run_is_a_trace(described):
     path = described.parent / "out.json"
     run(described, "--numerics=none", "--mode=local", "--rounds=4", f"--json={path}")
     assert json.loads(path.read_text())["seconds"] == pytest.approx(0.3 + 0.4 + 0.5 + 0.3)
+
+
+@pytest.mark.parametrize(
+    ("entry", "seconds"),
+    [
+        ({"time": {"0": {"get_batch": 0.1, "forward and backward": 0.3, "local update": 0.05}}}, 0.45),
+        ({"time": {"0": {"forward and backward": 0.3}}, "iteration_times": [0.5]}, 0.5),
+    ],
+)
+def test_a_trace_has_all_that_an_iteration_takes(described, entry, seconds):
+    (described.parent / "iter-1.txt").write_text(json.dumps(entry))
+    described.write_text(DESCRIPTION.replace("jitter: 0.1", "trace: iter-1.txt"))
+    path = described.parent / "out.json"
+    run(described, "--numerics=none", "--mode=local", "--rounds=4", f"--json={path}")
+    assert json.loads(path.read_text())["seconds"] == pytest.approx(4 * seconds)
+
+
+@pytest.mark.parametrize("mode", ["sync", "local-sgd"])
+def test_the_trace_of_a_simulation_gives_the_same_simulation(described, mode):
+    described.write_text(DESCRIPTION.replace("jitter: 0.1", "jitter: 0.4"))
+    words = ["--numerics=none", f"--mode={mode}", "--rounds=6"]
+    paths = [described.parent / name for name in ("first.json", "again.json")]
+    logs = run(described, *words, f"--json={paths[0]}")
+    text = described.read_text()
+    for old, folder in (
+        ("{jitter: 0.4}", logs / "lenet" / mode / "near" / "cpu"),
+        ("{pauses: [{at: 1, lasting: 0.5, every: 3}], speed: [[2, 0.5]]}", logs / "lenet" / mode / "far" / "gpu0"),
+    ):
+        assert old in text
+        text = text.replace(old, f"{{trace: {folder}}}")
+    described.write_text(text)
+    run(described, *words, "--no-logs", f"--json={paths[1]}")
+    first, again = (json.loads(path.read_text()) for path in paths)
+    assert again["seconds"] == pytest.approx(first["seconds"], rel=1e-4)
+    for before, after in zip(first["devices"], again["devices"], strict=True):
+        assert after["iterations"] == before["iterations"]
+        assert after["computing"] == pytest.approx(before["computing"], rel=1e-4)
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "1", '{"time": {"0": {"forward and backward": NaN}}}', '{"time": {}}'])
+def test_what_is_no_trace_is_refused(described, capsys, content):
+    (described.parent / "iter-1.txt").write_text(content)
+    described.write_text(DESCRIPTION.replace("jitter: 0.1", "trace: iter-1.txt"))
+    run(described, "--numerics=none", code=2)
+    error = capsys.readouterr().err
+    assert "workers[0].simulate.trace: " in error
+    assert "Traceback" not in error
 
 
 def test_many_machines_of_one_kind(described):
@@ -155,6 +236,55 @@ def test_a_sweep(described, capsys):
     ]
     assert rows[0]["seconds"] > rows[2]["seconds"]
     assert "efficiency" in capsys.readouterr().out
+
+
+def test_a_sweep_of_a_host_whose_name_has_a_hyphen(described):
+    described.write_text(
+        DESCRIPTION.replace("host: far", "host: edge-a.b").replace("hosts: {far:", "hosts: {edge-a.b:")
+    )
+    path = described.parent / "table.json"
+    words = ["--sweep=network.hosts.edge-a.b.bandwidth=1Mbit,100Mbit", "--mode=sync", "--numerics=none"]
+    run(described, *words, f"--json={path}")
+    slow, fast = json.loads(path.read_text())
+    assert slow["seconds"] > fast["seconds"] + 1
+
+
+def test_a_sweep_takes_numbers_as_a_description_does(described):
+    path = described.parent / "table.json"
+    words = ["--sweep=servers.0.simulate.message-time=1e-4,1E-1", "--mode=sync", "--numerics=none"]
+    run(described, *words, f"--json={path}")
+    short, long = json.loads(path.read_text())
+    assert long["seconds"] > short["seconds"] + 1
+    described.write_text(DESCRIPTION.replace("0.2ms", "2e-4s").replace("jitter: 0.1", "jitter: 1e-1"))
+    again = described.parent / "again.json"
+    run(described, *words, f"--json={again}")
+    assert again.read_text() == path.read_text()
+
+
+def test_a_combination_that_makes_no_sense_does_not_end_the_sweep(described, capsys):
+    path = described.parent / "table.json"
+    words = ["--sweep=mode=sync,esync", "--sweep=epsilon=0.1,0.2", "--numerics=none"]
+    run(described, *words, f"--json={path}", code=1)
+    rows = json.loads(path.read_text())
+    assert ["error" in row for row in rows] == [True, True, False, False]
+    assert [row["sweep"]["epsilon"] for row in rows] == ["0.1", "0.2"] * 2
+    said = capsys.readouterr()
+    assert "simulate: error: mode=sync, epsilon=0.1: " in said.err
+    assert "--epsilon makes no sense with --mode sync" in said.err
+    assert "2 of 4 combinations failed" in said.err
+    assert "Traceback" not in said.err
+    assert "mode=esync, epsilon=0.2, 4 rounds" in said.out
+    assert said.out.count("failed") == 2
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_crashes_in_any_order(described, order):
+    crashes = ["{at: 1, restart_after: 1}", "{at: 3.5, restart_after: 0.5}"]
+    listed = ", ".join(crashes[index] for index in order)
+    described.write_text(DESCRIPTION.replace("jitter: 0.1", f"crashes: [{listed}]"))
+    path = described.parent / "out.json"
+    run(described, "--numerics=none", "--mode=sync", "--rounds=10", f"--json={path}")
+    assert [device["crashes"] for device in json.loads(path.read_text())["devices"]] == [2, 0]
 
 
 @pytest.mark.parametrize("network", ["lenet", "mobilenet-v2"])
