@@ -13,9 +13,10 @@ BATCH_SIZE = 64  # samples of one iteration on one device
 SEED = 0
 OPTIMIZER = "sgd"
 MOMENTUM = 0.0
-WEIGHT_DECAY = 0.0
+WEIGHT_DECAY = 0.0  # relative to the mean gradient of a batch
 
-# --- learning rates: they multiply the gradient summed over the batch, as in the published implementation --------
+# --- learning rates: they multiply the gradient summed over the batch, as in the published implementation; those of
+# --- optimizers that normalize the gradient (adam, …) are the optimizer's own ------------------------------------
 LEARNING_RATE = 1e-3  # modes sync, async and local
 LEARNING_RATE_LOCAL = LEARNING_RATE  # mode esync, the local optimizer
 LEARNING_RATE_GLOBAL = 1.0  # mode esync, scales the mean model update
@@ -33,7 +34,7 @@ DILOCO_GLOBAL_LR = 0.7  # as its authors found best, as the next one
 DILOCO_OUTER_MOMENTUM = 0.9
 
 # --- delay compensation (DC-ASGD) ---------------------------------------------------------------------------------
-DCASGD_LAMBDA = 0.04  # strength of the compensation
+DCASGD_LAMBDA = 0.04  # strength of the compensation, relative to the gradient that the next one names
 DCASGD_LAMBDA_ONS = ("mean", "sum")
 DCASGD_LAMBDA_ON = "mean"  # gradient of a batch, as in its paper; or sum over the batch, as published with ESync
 DCASGD_ADAPTIVE = False  # divide the strength by the running root mean square of the gradient
@@ -62,7 +63,7 @@ SPARSE_VALUES = "float32"  # or float16
 SPARSE_PIECE_ELEMENTS = 64  # float32 values of the smallest size class of a message
 DGS_MOMENTUM = 0.7  # of SAMomentum; less with many workers, since asynchrony adds momentum of its own
 DGC_MOMENTUM = 0.7
-DGC_CLIP = 0.0  # largest norm of a gradient; 0: no limit
+DGC_CLIP = 0.0  # largest norm of the mean gradient of a batch; 0: no limit
 DGC_WARM_UP = 0  # exchanges over which DGC's ratio falls to its final value …
 DGC_WARM_UP_STAGES = 4  # … in that many steps
 

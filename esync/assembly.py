@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 #: Gluon's optimizers whose step is proportional to the gradient, so that a rate may multiply its sum or its mean.
 PROPORTIONAL = frozenset({"sgd", "ccsgd", "nag", "lbsgd", "dcasgd", "sgld"})
 
+#: What run.json says about delay compensation.
+DCASGD_FLAGS = ("dcasgd_lambda", "dcasgd_adaptive", "dcasgd_lambda_on")
+
 
 class NoSuchDeviceError(ExpectedError):
     """The device asked for is not there."""
@@ -267,6 +270,7 @@ def run_facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]
         "workers": trainer.workers,
         "mode": trainer.algorithm.name,
         "learning_rate": options.local_lr if options.mode in UPDATES else options.learning_rate,
+        "learning_rate_multiplies": "sum" if options.optimizer.lower() in PROPORTIONAL else "mean",
         "global_lr": options.global_lr if options.mode in UPDATES else None,
         "slowest_iterations": options.slowest_iterations if options.mode == "esync" else None,
         "query_mode": options.query_mode if options.mode == "esync" else None,
@@ -280,5 +284,8 @@ def run_facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]
             if options.mode in MEANS
             else {}
         ),
-        **{flag: getattr(options, flag) for flag in flags},
+        **{
+            flag: getattr(options, flag)
+            for flag in flags + (DCASGD_FLAGS if trainer.algorithm.name == "dcasgd" else ())
+        },
     }

@@ -57,6 +57,7 @@ class Trainer(Standing, GluonTrainer):
     Attributes:
         algorithm: the algorithm object.
         checkpoints: as given.
+        gradient_scale: as given.
         world: the seams, with the phases of the round in `world.recorder`.
 
     Raises:
@@ -92,7 +93,7 @@ class Trainer(Standing, GluonTrainer):
         if not 0 < gradient_scale < math.inf:
             raise ValueError(f"gradient_scale is {gradient_scale!r}, but should be a number above 0")
         super().__init__(params, optimizer, optimizer_params, kvstore=None)
-        self._gradient_scale = gradient_scale
+        self.gradient_scale = gradient_scale
         self._scale *= gradient_scale
         if not self.algorithm.server_sgd:
             _follow_scale(self._optimizer, gradient_scale)
@@ -251,7 +252,7 @@ class Trainer(Standing, GluonTrainer):
     def _hyper(self) -> Hyper:
         optimizer = self._optimizer
         optimizer.num_update += 1
-        return Hyper(optimizer.learning_rate, optimizer.momentum, optimizer.wd, self._scale, self._gradient_scale)
+        return Hyper(optimizer.learning_rate, optimizer.momentum, optimizer.wd, self._scale, self.gradient_scale)
 
     def _check_suits(self, checkpoints: Checkpoints | None) -> None:
         """What an algorithm cannot do is refused."""

@@ -119,6 +119,7 @@ def test_a_run_leaves_its_logs(data_dir, tmp_path):
     assert logged[1]["total_time"] <= logged[2]["total_time"] <= logged[3]["total_time"]
     run = json.loads((tmp_path / "cpu" / "run.json").read_text())
     assert (run["finished"], run["rounds"], run["mode"], run["iterations"]) == (True, 3, "local", 3)
+    assert (run["learning_rate"], run["learning_rate_multiplies"]) == (0.001, "sum")
     assert "round    3" in result.stdout
     assert result.stdout.splitlines()[-2] == "done after 3 rounds"
 

@@ -15,7 +15,7 @@ class DGCAsync(SparseAsyncWithMomentum):
         secondary_ratio: share of the values that the server answers with; 0: all that has changed.
         values: "float32" or "float16", on the wire.
         dense_below: tensors with fewer values are sent whole; 0: none is.
-        clip: largest norm of a gradient, divided by √workers; 0: no limit.
+        clip: largest norm of the mean gradient of a batch, divided by √workers; 0: no limit.
         warm_up: exchanges of a worker over which its ratio falls to its final value.
     """
 

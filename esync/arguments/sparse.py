@@ -51,7 +51,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--dgc-clip",
         type=not_negative,
         default=config.DGC_CLIP,
-        help="mode dgc-async: largest norm of a gradient, divided by √workers; 0: no limit (default: %(default)s)",
+        help="mode dgc-async: largest norm of the mean gradient of a batch, divided by √workers; 0: no limit (default: "
+        "%(default)s)",
     )
     add(
         "--dgc-warm-up",

@@ -42,7 +42,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="NAME=NUMBER",
         help=f"of each segment, joined by commas, from {', '.join(HYPER_PARAMETERS)}; - for none; the learning rate "
-        "is a worker's own",
+        "is a worker's own, and multiplies the gradient summed over its batch",
     )
     add(
         "--lr-decay",

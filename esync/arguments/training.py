@@ -41,9 +41,19 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         default=None,
         help=f"of the optimizer (default: {config.MOMENTUM}; modes dgs and dgc-async: {config.DGS_MOMENTUM})",
     )
-    add("--weight-decay", type=not_negative, default=config.WEIGHT_DECAY, help="(default: %(default)s)")
+    add(
+        "--weight-decay",
+        type=not_negative,
+        default=config.WEIGHT_DECAY,
+        help="relative to the mean gradient of a batch, whatever the learning rate multiplies (default: %(default)s)",
+    )
 
-    rates = parser.add_argument_group("learning rates", "They multiply the gradient summed over the batch.")
+    rates = parser.add_argument_group(
+        "learning rates",
+        "They multiply the gradient summed over the batch: 0.0005 with batches of 64 is 0.032 on the mean gradient, in "
+        "Gluon's terms. Those of optimizers that normalize the gradient (adam, adagrad, rmsprop, lars, …) are the "
+        "optimizer's own.",
+    )
     add = rates.add_argument
     add(
         "-l",

@@ -134,6 +134,7 @@ class Checkpoints:
             "exchanges": trainer.round,
             "agreement": self._agreement,
             "optimizer": self._optimizer.save(arrays),
+            "gradient_scale": trainer.gradient_scale,
             "tracked": {name: item.state() for name, item in self._tracked.items()},
         }
         writers: dict[str, Writer] = {}
@@ -191,6 +192,14 @@ class Checkpoints:
             return None
         self._store.remove(lambda round_: round_ > resume_at)
         self.resumed = resume_at
+        scale = self._trainer.gradient_scale
+        if self._trainer._optimizer.wd and any(self._of_sums(part) for part in self._parts):
+            log.warning(
+                "the checkpoint is of a version whose weight decay was relative to the gradient summed over the batch: "
+                "it acts %g times as strongly now; --weight-decay divided by %g goes on as before",
+                scale,
+                scale,
+            )
         part = next((part for part in self._parts if part.round <= resume_at), None)
         if part is None:
             log.warning("this worker has no part of the checkpoint of round %d: its batches begin anew", resume_at)
@@ -260,11 +269,22 @@ class Checkpoints:
 
     def _differences(self, part: Part) -> str:
         theirs, mine = part.facts["agreement"], self._agreement
-        return "; ".join(
+        differences = [
             f"{name} {theirs.get(name)} instead of {mine.get(name)}"
             for name in sorted({*theirs, *mine})
             if theirs.get(name) != mine.get(name)
-        )
+        ]
+        if self._of_sums(part) and self._trainer.gradient_scale == 1:
+            differences.append(
+                f"it is of a version that gave {mine['optimizer']} the gradient summed over the batch, not the mean, "
+                "and so is the optimizer's state: go on with that version, or begin anew with --overwrite"
+            )
+        return "; ".join(differences)
+
+    def _of_sums(self, part: Part) -> bool:
+        """Whether a worker program has written it that gave every optimizer sums over batches, by `rescale_grad`."""
+        rescale = part.facts["optimizer"]["initial"]["optimizer"].get("rescale_grad")
+        return "gradient_scale" not in part.facts and rescale != self._optimizer.initial["optimizer"]["rescale_grad"]
 
 
 def _offer(part: Part) -> Offer:

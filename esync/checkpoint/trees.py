@@ -71,16 +71,19 @@ class OptimizerState:
     Args:
         trainer: a gluon.Trainer in the state that the program gave it; what differs from that later is restored, unless
             the program now begins with another value, which then is what the user wants.
+
+    Attributes:
+        initial: the attributes of the optimizer and of its scheduler in that state, encoded.
     """
 
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
-        self._initial = self._values({})
+        self.initial = self._values({})
 
     def save(self, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         """As JSON; arrays are put into `arrays`."""
         updater = self._trainer._updaters[0]
-        return {"initial": self._initial, "now": self._values(arrays), "states": encode(updater.states, arrays)}
+        return {"initial": self.initial, "now": self._values(arrays), "states": encode(updater.states, arrays)}
 
     def load(self, saved: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         """Go back to what `save` has returned."""
@@ -90,7 +93,7 @@ class OptimizerState:
         updater.states_synced = dict.fromkeys(updater.states, True)
         for owner, thing in self._owners().items():
             for name, value in saved["now"][owner].items():
-                if saved["initial"][owner].get(name) == self._initial[owner].get(name):
+                if saved["initial"][owner].get(name) == self.initial[owner].get(name):
                     setattr(thing, name, decode(value, arrays, context))
 
     def _owners(self) -> dict[str, Any]:

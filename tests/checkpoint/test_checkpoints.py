@@ -1,17 +1,23 @@
 """esync.Checkpoints around a trainer of one device; several workers are in tests/cluster/test_resume.py."""
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 import esync
+from esync.arguments import build_parser, parse
+from esync.assembly import make_trainer
 from esync.checkpoint import CheckpointError
+from esync.checkpoint.store import Store, _sealed
 from esync.engine import mx
 from esync.exchange import ExchangeError
 from esync.exchange.ledger import Limits
 from esync.exchange.resumption import Books
+from esync.world import RealWorld
 
+from ..scripted_world import World
 from ..small_net import backward, make_net, values
 
 
@@ -208,3 +214,70 @@ def test_only_rank_0_brings_the_books_back(tmp_path):
     assert progress.exchanges == 3
     assert isinstance(progress.books, Books)
     assert (progress.books.round, progress.books.version, progress.books.samples) == (3, 3, 6)
+
+
+# --- checkpoints of versions in which the sum over the batch reached more than the learning rate --------------------
+
+
+def by_flags(directory: Path, optimizer: str, *words: str) -> esync.Trainer:
+    """What the worker program makes of its flags, in mode local and after an iteration; a checkpoint every round."""
+    net = make_net()
+    options = parse(build_parser("worker", ""), ["-m", "local", "-b", "8", "--optimizer", optimizer, *words])
+    checkpoints = esync.Checkpoints(directory, every=1, resume=options.resume)
+    trainer = make_trainer(net, options, RealWorld(), 100, checkpoints)
+    trainer.start()
+    backward(net, 1)
+    trainer.step(8)
+    checkpoints.save()
+    return trainer
+
+
+def as_formerly(folder: Path) -> None:
+    """Make of a checkpoint what an earlier version would have written with batches of 8."""
+    path = folder / "worker-0.json"
+    facts = json.loads(path.read_text())
+    del facts["gradient_scale"], facts["sha256"]
+    facts["optimizer"]["initial"]["optimizer"]["rescale_grad"] = 8
+    path.write_text(json.dumps(_sealed(facts)))
+
+
+@pytest.mark.parametrize(("decay", "said"), [("0", False), ("0.01", True)])
+def test_a_former_versions_weight_decay_is_mentioned(tmp_path, caplog, decay, said):
+    words = "sgd", "--momentum", "0.9", "--weight-decay", decay
+    by_flags(tmp_path, *words)
+    as_formerly(tmp_path / "round-1")
+    assert by_flags(tmp_path, *words, "--resume", "--checkpoint-dir", "x").round == 2
+    assert ("acts 8 times as strongly now; --weight-decay divided by 8" in caplog.text) == said
+    caplog.clear()
+    (tmp_path / "round-1" / "worker-0.json").unlink()
+    by_flags(tmp_path, *words, "--resume", "--checkpoint-dir", "x")
+    assert not caplog.text
+
+
+def test_a_former_versions_delay_compensation_goes_on_as_it_was_or_not_at_all(tmp_path):
+    def offered(*words: str) -> str:
+        """What is wrong with the checkpoint for a worker with these flags; none: one is written."""
+        options = parse(build_parser("worker", ""), ["-m", "async", "-dcasgd", "1", "-b", "8", *words])
+        checkpoints = esync.Checkpoints(tmp_path, resume=bool(words))
+        trainer = make_trainer(make_net(), options, World(), 100, checkpoints)
+        checkpoints.bind(trainer, trainer._agreement)
+        if not words:
+            facts = {"agreement": dict(checkpoints._agreement), "optimizer": checkpoints._optimizer.save({})}
+            del facts["agreement"]["--dcasgd-lambda-on"]
+            Store(tmp_path, 0).write(5, {}, {**facts, "job": 1, "ordinal": 1, "workers": 3, "exchanges": 5})
+        return checkpoints.offers(0, 3).problem
+
+    offered()
+    assert "--dcasgd-lambda-on None instead of mean" in offered("--resume", "--checkpoint-dir", "x")
+    assert not offered("--resume", "--checkpoint-dir", "x", "--dcasgd-lambda-on", "sum")
+
+
+def test_a_former_versions_state_of_an_optimizer_that_normalizes_the_gradient_is_refused(tmp_path):
+    by_flags(tmp_path, "adam")
+    by_flags(tmp_path, "adam", "--resume", "--checkpoint-dir", "x")
+    for folder in tmp_path.iterdir():
+        as_formerly(folder)
+    with pytest.raises(
+        ExchangeError, match=r"gave adam the gradient summed over the batch.*begin anew with --overwrite"
+    ):
+        by_flags(tmp_path, "adam", "--resume", "--checkpoint-dir", "x")
