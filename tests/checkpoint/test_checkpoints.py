@@ -262,7 +262,10 @@ def test_a_former_versions_delay_compensation_goes_on_as_it_was_or_not_at_all(tm
         trainer = make_trainer(make_net(), options, World(), 100, checkpoints)
         checkpoints.bind(trainer, trainer._agreement)
         if not words:
-            facts = {"agreement": dict(checkpoints._agreement), "optimizer": checkpoints._optimizer.save({})}
+            facts = {
+                "agreement": {**checkpoints._agreement, "workers": 3},
+                "optimizer": checkpoints._optimizer.save({}),
+            }
             del facts["agreement"]["--dcasgd-lambda-on"]
             Store(tmp_path, 0).write(5, {}, {**facts, "job": 1, "ordinal": 1, "workers": 3, "exchanges": 5})
         return checkpoints.offers(0, 3).problem
