@@ -80,6 +80,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     token = access.token(arguments.host, arguments.insecure)
     from SimpleStateServer.server import service, state_folder, web  # takes a second: what is wrong is told before
 
+    web.raise_file_limit()
     try:
         sockets = web.listen(arguments.host, arguments.port)
     except OSError as error:

@@ -15,12 +15,21 @@ from .answers import JSON_HEADERS, Answer
 from .call import Call
 from .service import Service
 
+#: Under this name, a request's state has what is to be called when it is complete and let in.
+WELCOME = "welcome"
+#: Statuses of requests that made sense: where there is no token, they show that the caller belongs here.
+_MEANT = (200, 404, 409)
+
 Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 _JSON_HEADERS = [(name.lower().encode(), value.encode()) for name, value in JSON_HEADERS]
+
+
+def _nothing() -> None:
+    """Another web server than ours does not ask."""
 
 
 class _Gone(Exception):  # noqa: N818 - no error
@@ -44,28 +53,33 @@ class Front:
             raise RuntimeError(f"nothing here answers {scope['type']}")
         arrived = time.monotonic()
         headers = dict(scope["headers"])
+        path, method = scope["path"], scope["method"]
+        found = operations.find(path, headers.get(b"accept", b""))
+        operation = found[0].get(method) if found else None
+        public = operation is not None and operation.public
+        answer = self._service.gate.refuse(method, headers, public=public)
+        if answer is not None:
+            await _send(send, answer, method)
+            return
         try:
             body = await _read(receive, headers)
         except _Gone:
             return
-        path, method = scope["path"], scope["method"]
-        found = operations.find(path, headers.get(b"accept", b""))
-        operation = found[0].get(method) if found else None
-        if found is None or (operation is not None and operation.database):
-            if body is None:
-                await _send(send, answers.too_large(), method)
-            else:
-                await self._django(scope, _Replay(body, receive), send)
+        welcome = scope.get("state", {}).get(WELCOME, _nothing)
+        if body is None:
+            answer = answers.too_large()
+        elif found is None or (operation is not None and operation.database):
+            if operation is not None or self._service.gate.knows_callers:
+                welcome()
+            await self._django(scope, _Replay(body, receive), send)
             return
-        answer = self._service.gate.refuse(method, headers, public=operation is not None and operation.public)
-        if answer is None:
-            if body is None:
-                answer = answers.too_large()
-            elif operation is None:
-                answer = answers.wrong_method(path, ", ".join(found[0]))
-            else:
-                query = scope["query_string"].decode("latin-1")
-                answer = operation.run(self._service, Call(arrived, body, headers, found[1], query))
+        elif operation is None:
+            answer = answers.wrong_method(path, ", ".join(found[0]))
+        else:
+            query = scope["query_string"].decode("latin-1")
+            answer = operation.run(self._service, Call(arrived, body, headers, found[1], query))
+        if not public and (self._service.gate.knows_callers or answer.status in _MEANT):
+            welcome()
         await _send(send, answer, method)
 
 

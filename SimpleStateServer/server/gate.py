@@ -61,6 +61,11 @@ class Gate:
             return answers.error(403, "requests from other web pages are refused")
         return None
 
+    @property
+    def knows_callers(self) -> bool:
+        """Whether there is a token, so that whoever is let in belongs here."""
+        return bool(self._bearer)
+
     def _knows_token(self, method: str, authorization: bytes) -> bool:
         if hmac.compare_digest(authorization, self._bearer):
             return True

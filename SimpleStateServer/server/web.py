@@ -1,6 +1,8 @@
 """The production web server: uvicorn, in this process and nobody else's, because the jobs live in its memory."""
 
+import asyncio
 import contextlib
+import resource
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,19 +14,41 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from esync import config
 from esync.errors import ExpectedError
 
-from .front import Application, Front
+from .connections import Connections
+from .door import Door, Guest
+from .front import WELCOME, Application, Front
 from .service import Service
 
 
 class Protocol(HttpToolsProtocol):
-    """uvicorn's HTTP with a limit on the headers, which it would collect without end."""
+    """uvicorn's HTTP with a limit on the headers, which it would collect without end.
+
+    Args:
+        guest: the connection; the application calls its `welcome` for every request that is let in.
+        named: what uvicorn's own has.
+    """
 
     _header_bytes = 0
+
+    def __init__(self, guest: Guest, **named: Any) -> None:
+        super().__init__(**named)
+        self._guest = guest
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin."""
+        super().connection_made(transport)
+        self._guest.transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        self._guest.left()
+        super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
         """Begin a request."""
         self._header_bytes = 0
         super().on_message_begin()
+        self.scope["state"][WELCOME] = self._guest.welcome
 
     def on_url(self, url: bytes) -> None:
         """Take a piece of the path."""
@@ -58,13 +82,26 @@ class WebServer(uvicorn.Server):
                 server_header=False,
                 date_header=False,
                 proxy_headers=False,
-                limit_concurrency=config.STATE_SERVER_CONNECTIONS,
                 timeout_keep_alive=config.STATE_SERVER_KEEP_ALIVE,
                 timeout_graceful_shutdown=config.STATE_SERVER_FAREWELL,
                 **tls,
             )
         )
         self.sockets = sockets
+        self.connections = Connections(*places(), config.STATE_SERVER_STRANGER_PATIENCE)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept: at doors of ours, where uvicorn's would take in whoever comes."""
+        await self.lifespan.startup()
+        doors: list[Any] = [  # to uvicorn they are asyncio's servers
+            Door(one, self.connections, self._protocol, self.config.ssl, config.STATE_SERVER_STRANGER_PATIENCE)
+            for one in sockets or []
+        ]
+        self.servers = doors
+        self.started = True
+
+    def _protocol(self, guest: Guest) -> Protocol:
+        return Protocol(guest, config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
     def run(self) -> None:  # type: ignore[override]
         """Serve."""
@@ -76,6 +113,23 @@ class WebServer(uvicorn.Server):
         with super().capture_signals():
             yield
             self._captured_signals.clear()
+
+
+def raise_file_limit() -> None:
+    """Let this process have as many files, and so connections, as it may: the usual limit is 1,024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def places() -> tuple[int, int]:
+    """Return how many callers and how many strangers this process has files for at the same time."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return config.STATE_SERVER_CONNECTIONS, config.STATE_SERVER_STRANGERS
+    free = max(2, files - config.STATE_SERVER_OTHER_FILES)
+    strangers = min(config.STATE_SERVER_STRANGERS, max(1, free // 4))
+    return min(config.STATE_SERVER_CONNECTIONS, free - strangers), strangers
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
@@ -100,7 +154,7 @@ def _listen(family: int, address: tuple[Any, ...]) -> socket.socket:
         if family == socket.AF_INET6:
             one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         one.bind(address)
-        one.listen(1024)
+        one.listen(4096)
     except BaseException:
         one.close()
         raise

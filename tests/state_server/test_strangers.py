@@ -1,0 +1,300 @@
+"""Connections of strangers: however many there are and whatever they do, workers are answered."""
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import resource
+import signal
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from calling import JSON, ServerProcess
+
+from esync import config
+from SimpleStateServer.server.connections import Connections
+
+TOKEN = "correct-horse"
+AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
+PATIENCE = config.STATE_SERVER_STRANGER_PATIENCE
+#: The server under limits on its files: soft, hard.
+LIMITED = (
+    "import resource, sys; from esync.state_server import main; "
+    "resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard})); sys.exit(main(['--port', '0']))"
+)
+
+
+class Worker:
+    """A worker's connection, which is kept open: any answer on another one would be an error."""
+
+    def __init__(self, server: ServerProcess, headers: dict[str, str], context: ssl.SSLContext | None = None) -> None:
+        if context is None:
+            self.connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        else:
+            self.connection = http.client.HTTPSConnection("127.0.0.1", server.port, timeout=30, context=context)
+        self.headers, self.iteration = {**JSON, **headers}, 0
+        self.connection.connect()
+        self.connection.auto_open = False
+
+    def call(self, path: str, content: object) -> dict:
+        self.connection.request("POST", f"/api/v1/jobs/mine{path}", json.dumps(content), self.headers)
+        response = self.connection.getresponse()
+        text = response.read()
+        assert response.status == 200, text
+        return json.loads(text)
+
+    def begin(self) -> None:
+        self.call("", {"num_workers": 2})
+
+    def ask(self) -> None:
+        asked = {"rank": 0, "round": 1, "iteration": self.iteration, "capability": 1.0}
+        assert self.call("/query", asked)["ready"] is False
+        self.iteration += 1
+
+
+def connect(port: int) -> socket.socket:
+    one = socket.create_connection(("127.0.0.1", port), timeout=30)
+    one.settimeout(0)
+    return one
+
+
+def is_closed(one: socket.socket) -> bool:
+    """Whether the server has ended that connection; what it said before is thrown away."""
+    try:
+        while one.recv(65536):
+            pass
+    except (BlockingIOError, ssl.SSLWantReadError):
+        return False
+    except OSError:
+        pass
+    return True
+
+
+@pytest.fixture
+def strangers() -> Iterator[list[socket.socket]]:
+    """Connections that are closed with the test; there may be thousands."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    some: list[socket.socket] = []
+    yield some
+    for one in some:
+        one.close()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def files_limit(server: ServerProcess) -> list[str]:
+    limits = Path(f"/proc/{server.process.pid}/limits").read_text()
+    return re.search(r"Max open files\s+(\S+)\s+(\S+)", limits).groups()
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "number"),
+    [(1024, "resource.getrlimit(resource.RLIMIT_NOFILE)[1]", config.STATE_SERVER_STRANGERS), (300, 300, 1000)],
+    ids=["the usual soft limit", "a low hard limit"],
+)
+def test_thousands_of_silent_strangers_stop_no_worker(start_process, strangers, soft, hard, number):
+    if number + 200 > resource.getrlimit(resource.RLIMIT_NOFILE)[0]:
+        pytest.skip(f"this process may not have {number} connections")
+    server = start_process("-c", LIMITED.format(soft=soft, hard=hard), ESYNC_TOKEN=TOKEN)
+    assert len(set(files_limit(server))) == 1
+    before = Worker(server, AUTHORIZED)
+    before.begin()
+    for count in range(number):
+        strangers.append(connect(server.port))
+        if count % 500 == 0:
+            before.ask()
+    after = Worker(server, AUTHORIZED)
+    after.ask()
+    end = time.monotonic() + PATIENCE + 60
+    while not all(is_closed(one) for one in strangers):
+        before.ask()
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    before.ask()
+    after.ask()
+    assert server.end(signal.SIGTERM) == 0
+    assert "Traceback" not in server.output
+
+
+def certificate(folder: Path) -> Path:
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=me -days 1 -addext subjectAltName=IP:127.0.0.1"
+    subprocess.run(
+        [*command.split(), "-keyout", folder / "both.pem", "-out", folder / "cert.pem"], check=True, capture_output=True
+    )
+    both = folder / "both.pem"
+    both.write_text(both.read_text() + (folder / "cert.pem").read_text())
+    return both
+
+
+@pytest.mark.parametrize("kind", ["token", "insecure", "tls"])
+def test_whoever_sends_no_complete_authorised_request_has_a_few_seconds(start_process, strangers, tmp_path, kind):
+    context, command = None, ["-m", "esync.state_server", "--port", "0"]
+    if kind == "insecure":
+        command += ["--host", "0.0.0.0", "--insecure"]
+    if kind == "tls":
+        command += ["--certfile", str(certificate(tmp_path))]
+        context = ssl.create_default_context(cafile=tmp_path / "cert.pem")
+    server = start_process(*command, **({} if kind == "insecure" else {"ESYNC_TOKEN": TOKEN}))
+    headers = {} if kind == "insecure" else AUTHORIZED
+    worker = Worker(server, headers, context)
+    worker.begin()
+
+    def say(text: bytes) -> socket.socket:
+        one = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+        if context is not None and text != b"silent":
+            one = context.wrap_socket(one, server_hostname="127.0.0.1")
+        if text != b"silent":
+            one.sendall(text)
+        one.settimeout(0)
+        strangers.append(one)
+        return one
+
+    line = b"POST /api/v1/jobs/mine/query HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    say(b"silent")
+    say(b"P")
+    slow_headers = say(line)
+    # Even with the token: the request is never complete.
+    authorization = f"Authorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n".encode()
+    slow_body = say(line + authorization + b"Content-Length: 9000\r\n\r\n{")
+    half = say(line)
+    if context is None:
+        half.shutdown(socket.SHUT_WR)
+        say(b"\x16\x03\x01 what TLS says first")
+    say(b"GET /nowhere HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    say(b"GET /dashboard/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")  # a page that needs no token
+    say(line + b"Content-Length: 2\r\n\r\n{}")  # 401, or 400 where there is no token
+    end, number = time.monotonic() + PATIENCE + 60, 0
+    while not all(is_closed(one) for one in strangers):
+        assert time.monotonic() < end, [is_closed(one) for one in strangers]
+        number += 1
+        with contextlib.suppress(OSError):
+            slow_headers.send(f"X-{number}: drip\r\n".encode())
+        with contextlib.suppress(OSError):
+            slow_body.send(b" ")
+        worker.ask()
+        time.sleep(0.1)
+    worker.ask()
+    assert server.end(signal.SIGTERM) == 0
+    assert "Traceback" not in server.output
+
+
+def test_connections_that_come_and_go_all_the_time_stop_no_worker(start_process):
+    server = start_process("-m", "esync.state_server", "--port", "0", ESYNC_TOKEN=TOKEN)
+    worker = Worker(server, AUTHORIZED)
+    worker.begin()
+    stop, opened = threading.Event(), [0, 0]
+
+    def come_and_go(number: int) -> None:
+        while not stop.is_set():
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", server.port), timeout=30) as one:
+                if number:  # one goes with a FIN, one has said something and goes with a RST
+                    one.send(b"GET / HTTP/1.1\r\n")
+                    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                opened[number] += 1
+
+    threads = [threading.Thread(target=come_and_go, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        while min(opened) < 500:
+            worker.ask()
+            Worker(server, AUTHORIZED).ask()
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert server.end(signal.SIGTERM) == 0
+    assert "Traceback" not in server.output
+
+
+def sockets(server: ServerProcess) -> int:
+    """How many the server has open."""
+    kinds = []
+    for file in Path(f"/proc/{server.process.pid}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            kinds.append(os.readlink(file).partition(":")[0])
+    return kinds.count("socket")
+
+
+def test_files_of_strangers_are_given_back(start_process):
+    server = start_process("-m", "esync.state_server", "--port", "0", ESYNC_TOKEN=TOKEN)
+    worker = Worker(server, AUTHORIZED)
+    worker.begin()
+    before = sockets(server)
+    for count in range(300):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=30) as one:
+            if count % 2:
+                one.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+    end = time.monotonic() + 30
+    while sockets(server) > before:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+        worker.ask()
+
+
+class Visitor:
+    """A connection that only notes its end."""
+
+    def __init__(self) -> None:
+        self.dropped = False
+
+    def drop(self) -> None:
+        assert not self.dropped
+        self.dropped = True
+
+
+def arrived(connections: Connections, number: int, now: float = 0.0) -> list[Visitor]:
+    some = [Visitor() for _ in range(number)]
+    for one in some:
+        connections.arrive(one, now)
+    return some
+
+
+def dropped(some: list[Visitor]) -> list[bool]:
+    return [one.dropped for one in some]
+
+
+def test_strangers_make_room_for_strangers_the_oldest_first():
+    connections = Connections(callers=2, strangers=3, patience=5.0)
+    (caller,) = arrived(connections, 1)
+    connections.welcome(caller)
+    some = arrived(connections, 5)
+    assert dropped(some) == [True, True, False, False, False]
+    assert not caller.dropped
+
+
+def test_the_time_of_strangers_ends():
+    connections = Connections(callers=2, strangers=10, patience=5.0)
+    early, late = arrived(connections, 3, now=0.0), arrived(connections, 1, now=1.0)
+    connections.welcome(early[0])
+    connections.leave(early[1])
+    assert not connections.expire(4.9, most=2)
+    assert not connections.expire(5.5, most=2)
+    assert dropped([*early, *late]) == [False, False, True, False]
+    arrived(connections, 3, now=1.0)
+    assert connections.expire(6.0, most=2)
+    assert connections.expire(6.0, most=2)
+    assert not connections.expire(6.0, most=2)
+    assert late[0].dropped
+    assert not early[0].dropped
+
+
+def test_callers_make_room_for_callers_the_one_that_was_silent_longest_first():
+    """Where there is no token everybody can become a caller; a worker asks again and again, and so stays."""
+    connections = Connections(callers=3, strangers=10, patience=5.0)
+    some = arrived(connections, 5)
+    for one in some[:3]:
+        connections.welcome(one)
+    connections.welcome(some[0])
+    for one in some[3:]:
+        connections.welcome(one)
+    assert dropped(some) == [False, True, True, False, False]
+    connections.welcome(some[1])  # its last request was answered when it had been dropped already
+    assert set(connections) == {some[0], some[3], some[4]}
