@@ -33,6 +33,11 @@ STALENESS = 3  # mode ssp: iterations that a worker may be ahead of the slowest
 DILOCO_GLOBAL_LR = 0.7  # as its authors found best, as the next one
 DILOCO_OUTER_MOMENTUM = 0.9
 
+# --- batch norm's statistics in asynchronous modes -----------------------------------------------------------------
+STATISTICS_OF = ("mean", "rank0")  # of all workers' latest; rank 0's own, as published
+STATISTICS = "mean"
+SPARSE_STATISTICS_EVERY = 10  # exchanges of a worker from one that carries its statistics to the next, in sparse modes
+
 # --- delay compensation (DC-ASGD) ---------------------------------------------------------------------------------
 DCASGD_LAMBDA = 0.04  # strength of the compensation, relative to the gradient that the next one names
 DCASGD_LAMBDA_ONS = ("mean", "sum")

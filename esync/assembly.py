@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from . import __version__, config
-from .arguments import MEANS, UPDATES, switch_schedule, watching
+from .arguments import MEANS, OWN_STATISTICS, UPDATES, switch_schedule, watching
 from .environment import state_server_address
 from .errors import ExpectedError
 
@@ -89,9 +89,9 @@ def choose_algorithm(options: argparse.Namespace) -> "Algorithm":
         means = options.outer_momentum, options.weighting, options.compression
         return kind(options.local_iterations, options.global_lr, *means, run_ahead)
     if options.mode == "dylu":
-        return DyLU(options.local_iterations, options.global_lr, options.outer_momentum)
+        return DyLU(options.local_iterations, options.global_lr, options.outer_momentum, options.statistics)
     if options.mode == "ssp":
-        return SSP(options.staleness)
+        return SSP(options.staleness, options.statistics)
     if options.mode == "sync-switch":
         return SyncSwitch(
             switch_schedule(options),
@@ -100,9 +100,11 @@ def choose_algorithm(options: argparse.Namespace) -> "Algorithm":
             watching(options),
             given_state_server(options),
             options.job,
+            options.statistics,
         )
     if options.mode == "async" and options.use_dcasgd:
-        return DCASGD(options.dcasgd_lambda, options.dcasgd_adaptive, options.dcasgd_lambda_on)
+        lambda_ = options.dcasgd_lambda, options.dcasgd_adaptive, options.dcasgd_lambda_on
+        return DCASGD(*lambda_, options.statistics)
     if options.mode == "sync":
         return SSGD(options.compression)
     sparse = {
@@ -119,7 +121,7 @@ def choose_algorithm(options: argparse.Namespace) -> "Algorithm":
         return DGS(**sparse)
     if options.mode == "dgc-async":
         return DGCAsync(**sparse, clip=options.dgc_clip, warm_up=options.dgc_warm_up)
-    return ASGD() if options.mode == "async" else Local()
+    return ASGD(options.statistics) if options.mode == "async" else Local()
 
 
 def make_curves(options: argparse.Namespace, rank: int, logs: Any, started: float = 0.0, step: int = 0) -> Any:
@@ -284,6 +286,7 @@ def run_facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]
             if options.mode in MEANS
             else {}
         ),
+        **({"statistics": options.statistics} if options.mode in OWN_STATISTICS else {}),
         **{
             flag: getattr(options, flag)
             for flag in flags + (DCASGD_FLAGS if trainer.algorithm.name == "dcasgd" else ())

@@ -6,6 +6,7 @@ format than float32, they pass through host memory.
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from .engine import mx
 from .errors import ExpectedError
 from .exchange import Source
-from .landing import Landing
+from .landing import Flat, Landing
 from .memory import host_view, is_plain
 from .sparse import Sparse
 
@@ -136,6 +137,8 @@ class Replica:
         weights: the trained values, grad_req other than "null".
         statistics: the values that are not trained: batch norm's statistics, frozen layers.
         anchor: the weights of the last exchange (None unless `keep_anchor` was called).
+        mean_statistics: of all workers, as they came last, where they are kept beside this worker's own (see
+            `keep_statistics`); else None.
     """
 
     def __init__(self, parameters: Sequence[Any], local_step: Callable[[int], None]) -> None:
@@ -149,6 +152,7 @@ class Replica:
         self.gradients = FlatArrays(lambda: [p.grad() for p in self._trained])
         self.statistics = FlatArrays(lambda: [p.data() for p in untrained])
         self.anchor: np.ndarray | None = None
+        self.mean_statistics: Flat | None = None
         self.local_step = local_step
         self._landing: Landing | None = None
         self._wait: Callable[[], None] = mx.nd.waitall
@@ -164,9 +168,41 @@ class Replica:
 
     @property
     def common(self) -> tuple[Source, Source]:
-        """The common weights and statistics of the last exchange; this worker's own where it does not run ahead."""
+        """The common weights and statistics of the last exchange; this worker's own where there are no others."""
         landing = self._landing
-        return (self.weights, self.statistics) if landing is None else (landing.weights, landing.statistics)
+        if landing is not None:
+            return landing.weights, landing.statistics
+        return self.weights, self.mean_statistics or self.statistics
+
+    def keep_statistics(self, own: bool) -> None:
+        """Say where the mean of the workers' statistics is put from now on; the replica is open.
+
+        Args:
+            own: True: beside this worker's own statistics, which stay as they are; False: in their place.
+        """
+        if not own:
+            self.mean_statistics = None
+        elif self.mean_statistics is None:
+            self.mean_statistics = Flat(np.empty(self.statistics.size, np.float32))
+            self.statistics.read(0, self.statistics.size, self.mean_statistics.values)
+
+    @contextmanager
+    def with_mean_statistics(self) -> Iterator[None]:
+        """Let the network have the mean of all workers' statistics within a with statement; the replica is closed."""
+        if self.mean_statistics is None:
+            yield
+            return
+        own = np.empty(self.statistics.size, np.float32)
+        self.open()
+        self.statistics.read(0, own.size, own)
+        self.statistics.write(0, self.mean_statistics.values)
+        self.close()
+        try:
+            yield
+        finally:
+            self.open()
+            self.statistics.write(0, own)
+            self.close()
 
     def expect_landings(self) -> None:
         """This worker will go on during exchanges: wait for its own arrays only, not for what is under way."""
@@ -215,6 +251,9 @@ class Replica:
 
     def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
         """Take values of the common model; makes this an `exchange.Model`."""
+        if statistics and self.mean_statistics is not None:
+            self.mean_statistics.values[start : start + values.size] = values
+            return
         written = self.statistics if statistics else self.weights
         written.write(start, values)
         if self.anchor is not None and not statistics:

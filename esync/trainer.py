@@ -200,6 +200,20 @@ class Trainer(Standing, GluonTrainer):
                 state.clear()
                 state.update(original)
 
+    @contextmanager
+    def mean_statistics(self) -> Iterator[None]:
+        """Evaluate or save the common model: with trainer.mean_statistics(): net.save_parameters(…).
+
+        Asynchronous workers keep batch-norm statistics of their own, which suit their own data. Within the with
+        statement the network of rank 0 has the mean of all workers' latest statistics, as of its last exchange. In
+        synchronous modes, with `statistics="rank0"` and on other ranks nothing changes.
+        """
+        if not self._started:
+            yield
+            return
+        with self.replica.with_mean_statistics():
+            yield
+
     def stop(self) -> None:
         """End the run on all workers after the round under way."""
         self.algorithm.stop()

@@ -194,7 +194,8 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     trainer.close()
     reporter.say(f"done after {trainer.round} rounds")
     if trainer.rank == 0 and not options.no_export:
-        _export(net, options, logs.folder, context, reporter.say, dataset.channels)
+        with trainer.mean_statistics():
+            _export(net, options, logs.folder, context, reporter.say, dataset.channels)
     return 0
 
 

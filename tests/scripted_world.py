@@ -43,6 +43,7 @@ class Replica:
         self.weights, self.statistics = Array([0, 0]), Array([5])
         self.gradients = [0.0, 0.0]
         self.anchor: np.ndarray | None = None
+        self.own_statistics: list[bool] = []
         self.is_open = False
         self.steps: list[int] = []
 
@@ -56,6 +57,10 @@ class Replica:
 
     def keep_anchor(self) -> None:
         self.anchor = self.weights.values.copy()
+
+    def keep_statistics(self, own: bool) -> None:
+        assert self.is_open
+        self.own_statistics.append(own)
 
     def gradient(self, factor: float) -> Array:
         assert self.is_open
@@ -104,6 +109,7 @@ class ScriptedExchange(Exchange):
         self.answers = answers
         self.log: list[Any] = []
         self.sent: list[Sent] = []
+        self.mean_wanted: list[bool] = []
         self.rounds = 0
         self.fastest = 0.0
         self.members: tuple[int, ...] = ()
@@ -134,6 +140,7 @@ class ScriptedExchange(Exchange):
                 payload.pace,
             )
         )
+        self.mean_wanted.append(payload.mean_wanted)
         self.log.append("exchange")
         weights, finished, used = self.answers.pop(0)
         model.write(False, 0, np.float32(weights))

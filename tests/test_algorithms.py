@@ -95,9 +95,10 @@ def test_algorithms_and_protocol_need_no_mxnet():
 def test_what_the_servers_are_asked_for(algorithm, service):
     world = World(limits=Limits(rounds=9))
     world.start(algorithm)
+    agreement = {"network": "lenet"} if service.synchronous else {"network": "lenet", "evaluated statistics": "mean"}
     assert world.made.service == service
     assert world.made.log[:2] == [
-        ("join", 2, 1, Limits(rounds=9), {"network": "lenet"}),
+        ("join", 2, 1, Limits(rounds=9), agreement),
         ("begin", [0.0, 0.0], [5.0]),
     ]
 
@@ -170,13 +171,32 @@ def test_ssgd_sends_the_mean_gradient_and_the_statistics():
     assert world.replica.steps == []  # no local optimizer
 
 
-@pytest.mark.parametrize("kind", [ASGD, DCASGD])
-def test_asynchronous_workers_keep_their_statistics(kind):
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("kind", [ASGD, DCASGD, SSP])
+def test_asynchronous_workers_send_their_statistics_and_rank_0_is_sent_the_mean_beside_its_own(kind, rank):
     algorithm = kind()
+    world = World(rank, answers=[([3, 4], False, True)])
+    world.start(algorithm)
+    world.step(algorithm, [8, -4])
+    assert world.made.sent == [Sent([2.0, -1.0], [5.0], 4, 0.1, 0.9, 0.01)]
+    assert world.made.mean_wanted == [rank == 0]
+    assert world.replica.own_statistics == [True] * (rank == 0)
+
+
+@pytest.mark.parametrize("kind", [ASGD, DCASGD, SSP])
+def test_the_published_way_leaves_statistics_where_they_are(kind):
+    algorithm = kind(statistics="rank0")
     world = World(answers=[([3, 4], False, True)])
     world.start(algorithm)
     world.step(algorithm, [8, -4])
     assert world.made.sent == [Sent([2.0, -1.0], None, 4, 0.1, 0.9, 0.01)]
+    assert world.replica.own_statistics == []
+
+
+@pytest.mark.parametrize("kind", [ASGD, DCASGD, SSP, DyLU, SyncSwitch])
+def test_unknown_statistics_are_refused(kind):
+    with pytest.raises(ValueError, match="statistics is 'rank1', but should be one of mean, rank0"):
+        kind(statistics="rank1")
 
 
 @pytest.mark.parametrize("kind", [SSGD, ASGD, DCASGD])

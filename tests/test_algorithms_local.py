@@ -22,7 +22,8 @@ def test_dylu_does_as_many_iterations_as_its_speed_allows_and_says_how_fast_it_i
     assert {(sent.learning_rate, sent.momentum, sent.pace) for sent in world.made.sent} == {
         (config.DILOCO_GLOBAL_LR, config.DILOCO_OUTER_MOMENTUM, 2.0)
     }
-    assert world.made.sent[0].statistics is None
+    assert world.made.sent[0].statistics == [5.0]
+    assert world.replica.own_statistics == [True, True]  # … and the mean is kept beside them
 
 
 def test_a_negative_staleness_is_refused():

@@ -263,3 +263,29 @@ def test_something_must_be_trained():
 
 def test_unsuitable_parameters_are_a_value_error():
     assert issubclass(UnsuitableParametersError, ValueError)
+
+
+def test_the_mean_of_all_workers_statistics_beside_this_workers_own():
+    net = small_net()
+    replica = replica_of(net)
+    own = everything(net, trained=False)
+    mean = np.arange(own.size, dtype=np.float32)
+    with replica.with_mean_statistics():
+        assert everything(net, trained=False).tolist() == own.tolist()  # there is no other one
+    replica.open()
+    replica.keep_statistics(own=True)
+    assert values_of(replica.common[1]).tolist() == own.tolist()  # nothing has come yet
+    replica.write(True, 0, mean[:3])
+    replica.write(True, 3, mean[3:])
+    assert values_of(replica.statistics).tolist() == own.tolist()
+    assert values_of(replica.common[1]).tolist() == mean.tolist()
+    replica.close()
+    with replica.with_mean_statistics():
+        assert everything(net, trained=False).tolist() == mean.tolist()
+    assert everything(net, trained=False).tolist() == own.tolist()
+    replica.open()
+    replica.keep_statistics(own=False)
+    replica.write(True, 0, mean)
+    replica.close()
+    assert everything(net, trained=False).tolist() == mean.tolist()
+    assert replica.common == (replica.weights, replica.statistics)

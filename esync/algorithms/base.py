@@ -50,6 +50,9 @@ class ReplicaOfModel(Model, Protocol):
     def settle(self) -> None:
         """Wait until this model's own arrays are at rest."""
 
+    def keep_statistics(self, own: bool) -> None:
+        """Say where the mean of all workers' statistics is put: beside this worker's own, or in their place."""
+
     def depart(self) -> LandingOfModel:
         """An exchange begins during which the worker goes on: where its answer is to be put."""
 
@@ -157,6 +160,9 @@ class Algorithm(ABC):
         compression: of the messages that carry weights.
         float32_only: whether the weights have to be float32, because both sides add the same numbers to them.
         synchronous: whether all workers end their rounds together.
+        own_statistics: whether there are exchanges in which every worker keeps its own batch-norm statistics: the
+            asynchronous ones.
+        statistics: which of them are evaluated and exported then: "mean" of all workers' latest, or "rank0"'s own.
         exchange_phase: the name of an exchange in the log files.
         round: rounds completed; asynchronous: exchanges that this worker has taken part in; local: iterations.
         local_iterations: local iterations of the round under way, or of the one that the last step has ended.
@@ -174,9 +180,13 @@ class Algorithm(ABC):
     compression = Compression()
     float32_only = False
     synchronous: bool = True
+    own_statistics = False
     exchange_phase = ""
 
-    def __init__(self) -> None:
+    def __init__(self, statistics: str = config.STATISTICS) -> None:
+        if statistics not in config.STATISTICS_OF:
+            raise ValueError(f"statistics is {statistics!r}, but should be one of {', '.join(config.STATISTICS_OF)}")
+        self.statistics = statistics
         self.round = 0
         self.local_iterations = 0
         self.exchanged = False
@@ -258,7 +268,10 @@ class Algorithm(ABC):
         self.exchange = exchange
         offers = surroundings.past.offers(exchange.rank, exchange.workers)
         sizes = replica.weights.size, replica.statistics.size
-        exchange.join(*sizes, self._limits(exchange), surroundings.agreement, offers)
+        agreement = dict(surroundings.agreement)
+        if self.own_statistics:
+            agreement["evaluated statistics"] = self.statistics
+        exchange.join(*sizes, self._limits(exchange), agreement, offers)
         progress = surroundings.past.settle(exchange.rank, exchange.job, exchange.resume_at, exchange.replacement)
         if progress is not None:
             exchange.resume(self._regained(progress))
@@ -279,6 +292,18 @@ class Algorithm(ABC):
         self.result = exchange.begin(replica.weights, replica.statistics, replica)
         replica.close()
         self.round = self.result.round if self.synchronous else exchange.exchanges
+
+    def _statistics(self) -> dict[str, Any]:
+        """What a payload says about batch-norm statistics; the replica is open.
+
+        Synchronous workers replace theirs by the mean. Asynchronous ones send theirs and keep them, and rank 0, which
+        evaluates and exports, is sent the mean beside its own.
+        """
+        replica, averaged = self.replica, self.synchronous or self.statistics == "mean"
+        leads = self.exchange is not None and self.exchange.rank == 0
+        if self.own_statistics and averaged and leads:
+            replica.keep_statistics(own=not self.synchronous)
+        return {"statistics": replica.statistics if averaged else None, "mean_wanted": self.synchronous or leads}
 
     def _count(self, result: Result) -> None:
         """An exchange is over."""

@@ -13,18 +13,21 @@ class DCASGD(EveryIteration):
         adaptive: divide λ by the running root mean square of the gradient.
         on: the gradient that λ is relative to: "mean" of a batch, as in the paper, or "sum" over the batch where the
             trainer sends that, as in the public implementation of ESync.
+        statistics: as in `ASGD`.
     """
 
     name = "dcasgd"
     synchronous = False
+    own_statistics = True
 
     def __init__(
         self,
         strength: float = config.DCASGD_LAMBDA,
         adaptive: bool = config.DCASGD_ADAPTIVE,
         on: str = config.DCASGD_LAMBDA_ON,
+        statistics: str = config.STATISTICS,
     ) -> None:
-        super().__init__()
+        super().__init__(statistics)
         if on not in config.DCASGD_LAMBDA_ONS:
             raise ValueError(f"on is {on!r}, but should be one of {', '.join(map(repr, config.DCASGD_LAMBDA_ONS))}")
         self._options = {"strength": strength, "adaptive": adaptive, "on": on}

@@ -24,10 +24,12 @@ class DyLU(Algorithm):
         local_iterations: H, of the fastest worker.
         global_lr: ε, scales an update; see `rules.delayed_nesterov`.
         outer_momentum: of the servers.
+        statistics: as in `ASGD`.
     """
 
     name = "dylu"
     synchronous = False
+    own_statistics = True
     exchange_phase = GLOBAL_UPDATE
 
     def __init__(
@@ -35,8 +37,9 @@ class DyLU(Algorithm):
         local_iterations: int = config.DYLU_LOCAL_ITERATIONS,
         global_lr: float = config.DILOCO_GLOBAL_LR,
         outer_momentum: float = config.DILOCO_OUTER_MOMENTUM,
+        statistics: str = config.STATISTICS,
     ) -> None:
-        super().__init__()
+        super().__init__(statistics)
         if local_iterations < 1:
             raise ValueError(f"local_iterations is {local_iterations}, but should be 1 or more")
         if not 0 <= outer_momentum < 1:
@@ -64,7 +67,14 @@ class DyLU(Algorithm):
         with self.recorder.phase(GLOBAL_UPDATE):
             replica, pace = self.replica, self._seconds / self._done
             replica.open()
-            payload = Payload(replica.update(), None, self._samples, self.global_lr, self.outer_momentum, pace=pace)
+            payload = Payload(
+                replica.update(),
+                samples=self._samples,
+                learning_rate=self.global_lr,
+                momentum=self.outer_momentum,
+                pace=pace,
+                **self._statistics(),
+            )
             result = self.exchange.start(payload, replica).wait()
             replica.close()
         self._count(result)

@@ -47,10 +47,10 @@ class EveryIteration(Algorithm):
         hyper, replica = self.surroundings.hyper(), self.replica
         return Payload(
             replica.gradient(hyper.rescale / batch_size),
-            replica.statistics if self.synchronous else None,
-            batch_size,
-            hyper.learning_rate,
-            hyper.momentum,
-            hyper.weight_decay,
+            samples=batch_size,
+            learning_rate=hyper.learning_rate,
+            momentum=hyper.momentum,
+            weight_decay=hyper.weight_decay,
             gradient_scale=hyper.gradient_scale,
+            **self._statistics(),
         )

@@ -13,12 +13,13 @@ class SSP(ASGD):
 
     Args:
         staleness: s, in iterations.
+        statistics: as in `ASGD`.
     """
 
     name = "ssp"
 
-    def __init__(self, staleness: int = config.STALENESS) -> None:
-        super().__init__()
+    def __init__(self, staleness: int = config.STALENESS, statistics: str = config.STATISTICS) -> None:
+        super().__init__(statistics)
         if staleness < 0:
             raise ValueError(f"staleness is {staleness}, but should be 0 or more")
         self._staleness = staleness

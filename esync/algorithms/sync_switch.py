@@ -42,12 +42,14 @@ class SyncSwitch(EveryIteration):
         watching: the online policy against stragglers, and when a worker is one; None: nothing is done about them.
         state_server: host:port of the one that runs the policy; None: as the environment says.
         job: name of this training there.
+        statistics: as in `ASGD`, for ASP; in BSP all workers have the mean.
 
     Attributes:
         plan: once started.
     """
 
     name = "sync-switch"
+    own_statistics = True
 
     def __init__(
         self,
@@ -57,8 +59,9 @@ class SyncSwitch(EveryIteration):
         watching: Watching | None = None,
         state_server: str | None = None,
         job: str = config.JOB,
+        statistics: str = config.STATISTICS,
     ) -> None:
-        super().__init__()
+        super().__init__(statistics)
         self._watching, self._address, self._job = watching, state_server, job
         self._outlook: Outlook | None = None
         self._schedule = schedule or Schedule()

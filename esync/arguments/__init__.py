@@ -27,7 +27,7 @@ from . import (
     training,
 )
 from .coordination import FOR_THE_STATE_SERVER
-from .modes import MEANS, MODES, NETWORKS, SPARSE, UPDATES, Group
+from .modes import MEANS, MODES, NETWORKS, OWN_STATISTICS, SPARSE, UPDATES, Group
 from .stragglers import watching
 from .switching import switch_schedule
 from .values import count
@@ -38,6 +38,7 @@ __all__ = [
     "MODES",
     "MODES_OF",
     "NETWORKS",
+    "OWN_STATISTICS",
     "SPARSE",
     "UPDATES",
     "build_parser",

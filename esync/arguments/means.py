@@ -1,18 +1,22 @@
-"""Flags of the servers' part: how much each worker counts in a mean, the outer optimizer's momentum, staleness."""
+"""Flags of the servers' part: means, the outer optimizer's momentum, staleness, batch norm's statistics."""
 
 import argparse
 import math
 from collections.abc import Mapping
 
 from .. import config
-from .modes import MEANS, UPDATES
+from .modes import MEANS, MODES, OWN_STATISTICS, UPDATES
 from .values import index, number
 
 MODES_OF: Mapping[str, tuple[str, ...]] = {
     "weighting": MEANS,
     "outer_momentum": UPDATES,
     "staleness": ("ssp",),
+    "statistics": OWN_STATISTICS,
 }
+
+#: Modes in which at least one of these flags makes sense.
+OF_THE_SERVERS = tuple(mode for mode in MODES if mode in {*UPDATES, "ssp", *OWN_STATISTICS})
 
 #: Mode → flag → its default there, where it is another one than elsewhere.
 DEFAULTS: Mapping[str, Mapping[str, float | int]] = {
@@ -32,7 +36,7 @@ DEFAULTS: Mapping[str, Mapping[str, float | int]] = {
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
-    means = parser.add_argument_group(f"what the servers do (modes {', '.join(UPDATES)}, ssp)")
+    means = parser.add_argument_group(f"what the servers do (modes {', '.join(OF_THE_SERVERS)})")
     add = means.add_argument
     add(
         "--weighting",
@@ -54,6 +58,13 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         type=index,
         default=config.STALENESS,
         help="mode ssp: iterations that a worker may be ahead of the slowest (default: %(default)s)",
+    )
+    add(
+        "--statistics",
+        choices=config.STATISTICS_OF,
+        default=config.STATISTICS,
+        help="asynchronous modes: whose batch-norm statistics are evaluated and exported: the mean of all workers' "
+        "latest, or rank 0's, as published (default: %(default)s)",
     )
 
 

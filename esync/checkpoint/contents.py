@@ -38,8 +38,9 @@ def load_state(part: Part) -> list[Any]:
 
 
 def save_model(path: Path, trainer: "Trainer") -> None:
-    """As Gluon saves parameters, by their full names."""
-    mx.nd.save(str(path), {parameter.name: parameter.data() for parameter in trainer._params})
+    """As Gluon saves parameters, by their full names; of asynchronous workers with the mean of their statistics."""
+    with trainer.mean_statistics():
+        mx.nd.save(str(path), {parameter.name: parameter.data() for parameter in trainer._params})
 
 
 def load_model(part: Part, trainer: "Trainer") -> None:

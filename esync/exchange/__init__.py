@@ -85,7 +85,8 @@ class Payload:
 
     Attributes:
         values: gradients or model updates, as many values as there are weights; None where there is a step.
-        statistics: what is averaged as it is; None where statistics are not exchanged.
+        statistics: what is averaged as it is; None where statistics are not exchanged. Where the payload is used at
+            once, the mean is that of all workers' latest statistics.
         samples: training samples that went into it.
         learning_rate: for the rule on the other side, as are momentum and weight_decay.
         together: whether it is used with those of all workers (True) or at once (False); None: as the service says.
@@ -96,6 +97,7 @@ class Payload:
         step: what is to be subtracted from the weights, where the service is sparse.
         pace: seconds of an iteration on this worker, where the others want to know; 0: they do not.
         gradient_scale: how many times the mean gradient of a batch the values are; see `rules.Step`.
+        mean_wanted: whether the mean of the statistics comes back with the model, where statistics are exchanged.
     """
 
     values: Source | None
@@ -111,6 +113,12 @@ class Payload:
     apart: Sequence[int] | None = None
     pace: float = 0.0
     gradient_scale: float = 1.0
+    mean_wanted: bool = True
+
+    @property
+    def pulls_statistics(self) -> bool:
+        """Whether the mean of the statistics comes back with the model."""
+        return self.statistics is not None and self.mean_wanted
 
     @property
     def terms(self) -> dict[str, Any]:

@@ -64,6 +64,7 @@ class KVStoreExchange(Exchange):
         self.replacement = False
         self.job, self.resume_at = 0, -1
         self._hidden: HiddenExchange | None = None
+        self._over = False
 
     def join(
         self,
@@ -139,9 +140,9 @@ class KVStoreExchange(Exchange):
         if self._service.overlap:
             from .hidden import HiddenExchange
 
-            self._hidden = HiddenExchange(self, model, payload.statistics is not None, begun, self._parcel)
+            self._hidden = HiddenExchange(self, model, payload.pulls_statistics, begun, self._parcel)
             return self._hidden
-        return PendingExchange(self, model, payload.statistics is not None, begun)
+        return PendingExchange(self, model, payload.pulls_statistics, begun)
 
     def heartbeat(self) -> None:
         """See `Exchange.heartbeat`."""
@@ -161,7 +162,7 @@ class KVStoreExchange(Exchange):
     def close(self) -> None:
         """Say goodbye and let go of the key store; does not wait for the other workers."""
         self._cancel()
-        self.line.close()
+        self.line.close(self._over)
 
     # --- checkpoints ------------------------------------------------------------------------------------------------
 
@@ -192,13 +193,14 @@ class KVStoreExchange(Exchange):
         status = statuses[0]
         apart = np.any([each["apart"] for each in statuses], axis=0)
         stop_at, round_ = int(status["stop_at"]), int(status["round"])
+        self._over = 0 <= stop_at <= round_
         return Result(
             round=round_,
             version=int(status["version"]),
             samples=int(status["samples"]),
             wait=wait,
             transfer=transfer,
-            finished=0 <= stop_at <= round_,
+            finished=self._over,
             used=bool(status["used"][self.rank]),
             elapsed=float(status["elapsed"]),
             members=tuple(np.flatnonzero(status["member"]).tolist()),

@@ -150,13 +150,17 @@ class Line:
             )
         return status
 
-    def close(self) -> None:
-        """Say goodbye and let go of the key store; does not wait for the other workers."""
+    def close(self, over: bool) -> None:
+        """Say goodbye and let go of the key store; does not wait for the other workers.
+
+        Args:
+            over: whether the whole run is over, as far as this worker has been told.
+        """
         if self._closed:
             return
         self._closed = True
         self._peers.over()
         with self.patience("the goodbye to"):
-            self.say(wire.LEAVE)
+            self.say(wire.DONE if over else wire.LEAVE)
             mx.nd.waitall()
         mx.base.check_call(mx.base._LIB.MXKVStoreSetBarrierBeforeExit(self.store.handle, ctypes.c_int(0)))

@@ -5,7 +5,8 @@ instance looks after the buckets of one server (a *shard* of the model) and sees
 
 Memory, for a model of M bytes, p workers and S servers: M/S for the weights, up to p·M/S for payloads that have begun
 to arrive and whose round is not over, and where the rule answers every worker differently another p·M/S (the weights
-that each worker was sent last). Momentum and other state of a rule: M/S each.
+that each worker was sent last). Momentum and other state of a rule: M/S each. In asynchronous modes the latest
+statistics of each worker come on top, which are small.
 """
 
 import logging
@@ -19,6 +20,7 @@ from ..rules import Rule, Step, put_together, replace_by_mean, take_apart
 from ..weighting import UNIFORM, check, divisor, factor, of_statistics
 from . import wire
 from .inbox import Array, HostMemory, Inbox, Memory, RankOrderedSum
+from .latest import LatestStatistics
 from .layout import Bucket, Layout
 from .ledger import Ledger
 from .resumption import Books, Offers, choose
@@ -35,12 +37,14 @@ class Shelf:
         published: bucket with header, as the workers pull it (channel 0).
         replies: the same for each worker of its own, where the answers differ; rank → bucket with header.
         state: what the rule remembers about these values.
+        latest: of statistics that are used at once: those of each worker; None: all have the published ones.
     """
 
     weights: Array
     published: np.ndarray
     replies: dict[int, np.ndarray]
     state: Any = None
+    latest: LatestStatistics | None = None
 
 
 class ParameterServer:
@@ -49,7 +53,8 @@ class ParameterServer:
     Args:
         layout: how the model is cut.
         ledger: the books of the run; `ledger.synchronous` decides whether rounds wait for everyone.
-        rule: what is done to the weights (statistics are always replaced by their mean).
+        rule: what is done to the weights. Statistics are replaced by their mean: over the round, or over the latest
+            of all members where commits are used at once.
         private: every worker gets an answer of its own, in its own channel, and the rule is told what that worker was
             sent last (`Step.sent`).
         clock: seconds, monotonic.
@@ -93,6 +98,8 @@ class ParameterServer:
         self._arriving.pop(rank, None)
         self._inbox.discard(rank)
         begun = self.ledger.started
+        if self.ledger.nonce[rank] != nonce:
+            self._forget_statistics(rank)  # the newcomer begins with the others' mean, which counts already
         self.ledger.join(rank, nonce, self._clock())
         self.heard[rank] = self._clock()
         self._offers[rank] = offers or Offers()
@@ -108,6 +115,7 @@ class ParameterServer:
         self._arriving.pop(rank, None)
         if rank not in self.ledger.pending:
             self._inbox.discard(rank)
+        self._forget_statistics(rank)
         self.ledger.drop(rank)
         self._apply(self.ledger.due())
         self._publish_status()
@@ -205,7 +213,9 @@ class ParameterServer:
             self.heard[rank] = self._clock()
             if kind == wire.COMMIT:
                 self._on_commit(message)
-            elif kind == wire.LEAVE:
+            elif kind in (wire.LEAVE, wire.DONE):
+                if kind == wire.LEAVE:
+                    self._forget_statistics(rank)
                 self.ledger.leave(rank)
                 self._apply(self.ledger.due())
             elif kind == wire.STOP:
@@ -274,7 +284,9 @@ class ParameterServer:
         shelf = self._shelves[index]
         sent = self.memory.work_on(shelf.replies[ranks[0]][wire.HEADER_ELEMENTS :]) if self._private else None
         step = Step.of(message, sent, self.ledger.version, self.ledger.slots)
-        rule = replace_by_mean if self.layout.buckets[index].statistics else self._rule
+        rule = self._rule
+        if self.layout.buckets[index].statistics:
+            rule, value = replace_by_mean, self._mean_statistics(shelf, value, message)
         weights, shelf.state = rule(shelf.weights, value, shelf.state, step)
         self._assign(shelf, weights)
         host = self.memory.fetch(shelf.weights)
@@ -283,6 +295,23 @@ class ParameterServer:
             targets.append(shelf.published)
         for target in targets:
             np.copyto(target[wire.HEADER_ELEMENTS :], host)
+
+    def _mean_statistics(self, shelf: Shelf, value: Array, message: Any) -> Array:
+        """What a bucket of statistics is replaced by: the mean of a round as it is, or that of all workers' latest."""
+        if self.ledger.together(message):
+            shelf.latest = None  # from now on all workers have this mean
+            return value
+        weighting = self._weightings[True]
+        if shelf.latest is None:
+            shelf.latest = LatestStatistics(self.memory.fetch(shelf.weights), self.ledger.member, weighting)
+        shelf.latest.put(int(message["rank"]), self.memory.fetch(value), int(message["samples"]))
+        return self.memory.work_on(shelf.latest.mean())
+
+    def _forget_statistics(self, rank: int) -> None:
+        """From the next commit on, the latest statistics of the worker that was here no longer count."""
+        for shelf in self._shelves.values():
+            if shelf.latest is not None:
+                shelf.latest.forget(rank)
 
     def _assign(self, shelf: Shelf, weights: Array) -> None:
         """Keep what a rule has made of a shelf's weights."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 #: Changes whenever a worker and a server of different versions would misunderstand each other.
-PROTOCOL = 7
+PROTOCOL = 8
 
 #: float32 values that the header takes in front of every bucket.
 HEADER_ELEMENTS = 8
@@ -24,11 +24,12 @@ NOTHING = 0  # initial values of a key, and the push that only shows the server 
 PAYLOAD = 1  # worker → server: part of a gradient or an update, to be staged until its commit
 WEIGHTS = 2  # server → worker: the current model
 COMMIT = 3  # the payload of this sequence number is complete when all its buckets are there: use it
-LEAVE = 4  # this worker is done and will not be heard again
+LEAVE = 4  # this worker will not be heard again, though the run may go on: its statistics no longer count
 STOP = 5  # end the run after the round under way
 ABORT = 6  # end the run now, it has failed
 FETCH = 7  # put what the rule remembers about one bucket into the mailbox
 STATE = 8  # in the mailbox: what the rule remembers, on its way to a checkpoint or back from one
+DONE = 9  # the run is over and this worker will not be heard again: its statistics stay in the final mean
 
 # --- how a commit is used (Sync-Switch) -----------------------------------------------------------------------------
 AS_AGREED = 0  # as the greeting says, which holds for the whole run

@@ -158,7 +158,7 @@ class SimulatedExchange(Exchange):
         engine.pass_time(self.held(begun))
         pushes = self._pushes(payload)
         kind = HiddenExchange if self._service.overlap else PendingExchange
-        pending = kind(self, model, payload.statistics is not None, self.sequence, begun, engine.now)
+        pending = kind(self, model, payload.pulls_statistics, self.sequence, begun, engine.now)
         side.waiting[self.rank] = pending
         for node in side.nodes:
             message = self._message(
@@ -190,7 +190,7 @@ class SimulatedExchange(Exchange):
             self._closed = True
             self.side.engine.settle()
             for node in self.side.nodes:
-                self._tell(node, wire.LEAVE)
+                self._tell(node, wire.DONE if self.side.nodes[0].ledger.finished else wire.LEAVE)
 
     # --- what PendingExchange uses ------------------------------------------------------------------------------
 

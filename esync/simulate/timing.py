@@ -65,6 +65,9 @@ class TimedReplica:
     def keep_anchor(self) -> None:
         """Nothing to remember."""
 
+    def keep_statistics(self, own: bool) -> None:
+        """Nothing is kept."""
+
     @property
     def common(self) -> tuple[_Vector, _Vector]:
         """See `replica.Replica`."""

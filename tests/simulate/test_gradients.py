@@ -5,6 +5,7 @@ import pytest
 
 from esync.data import find_data_dir
 from esync.engine import mx
+from esync.models import MODELS, Model
 from esync.simulate.gradients import Gradients, _draws
 from esync.simulate.simulation import Simulation
 
@@ -122,3 +123,58 @@ def test_random_numbers_are_seeded_for_networks_that_draw_them():
     drawing[1].add(nn.Dropout(0.5))
     assert not _draws(plain)
     assert _draws(drawing)
+
+
+def small_net(classes):
+    """With batch norm, and quick."""
+    nn = mx.gluon.nn
+    net = nn.HybridSequential()
+    with net.name_scope():
+        net.add(nn.Conv2D(8, 5, strides=2), nn.BatchNorm(), nn.Activation("relu"))
+        net.add(nn.Conv2D(16, 3, strides=2), nn.BatchNorm(), nn.Activation("relu"), nn.Dense(classes))
+    return net
+
+
+def untrained(net):
+    return [p for _, p in sorted(net.collect_params().items()) if p.grad_req == "null"]
+
+
+@pytest.mark.parametrize("words", [["--mode=async"], ["--mode=async", "--use-dcasgd=1"], ["--mode=ssp"]])
+def test_by_class_the_mean_of_all_workers_statistics_is_evaluated(monkeypatch, words):
+    monkeypatch.setitem(MODELS, "mlp", Model(small_net))
+    examined = {}
+
+    class Kept(Gradients):
+        def accuracy(self, weights, statistics, every_image=False):
+            examined[self._options.statistics] = values(weights), values(statistics)
+            return super().accuracy(weights, statistics, every_image)
+
+    def values(source):
+        out = np.empty(source.size, np.float32)
+        source.read(0, source.size, out)
+        return out
+
+    accuracy = {}
+    for kind in ("mean", "rank0"):
+        chosen = options(
+            "--network=mlp",
+            "--batch-size=16",
+            "--partition=class",
+            f"--data-dir={find_data_dir(None, 'fashion-mnist')}",
+            "--test-images=200",
+            "--eval-duration=1000",
+            f"--statistics={kind}",
+            *words,
+            rounds=100,
+        )
+        numerics = Kept(chosen, 5)
+        simulation = Simulation(cluster(0.1, 0.11, 0.12, 0.13, 0.14), chosen, numerics)
+        simulation.run()
+        accuracy[kind] = simulation.accuracies[-1].accuracy
+    assert examined["mean"][0].tobytes() == examined["rank0"][0].tobytes()  # the same weights
+    assert accuracy["mean"] > accuracy["rank0"]
+    # A worker's last iteration may have come after the end of the run, so its latest may have moved on a little.
+    latest = [np.concatenate([p.data().asnumpy().ravel() for p in untrained(net)]) for net in numerics._nets.values()]
+    mean, own = np.mean(latest, axis=0), latest[0]
+    assert np.linalg.norm(examined["mean"][1] - mean) < 0.2 * np.linalg.norm(own - mean)
+    assert examined["rank0"][1].tolist() == own.tolist()

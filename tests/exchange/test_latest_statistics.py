@@ -1,0 +1,94 @@
+"""Batch-norm statistics of workers whose commits are used at once: the servers publish the mean of the latest."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from esync.exchange import wire
+from esync.exchange.latest import LatestStatistics
+from esync.exchange.ledger import Limits
+
+from .memory_servers import MemoryServers, floats
+
+NOTHING = np.zeros(3, np.float32)
+BEGUN = np.float32([7, 8])
+
+
+def at_once(workers: int, **more) -> MemoryServers:
+    return MemoryServers(workers, NOTHING, BEGUN, synchronous=False, **more)
+
+
+def mean(*statistics: np.ndarray) -> list[float]:
+    return np.mean(statistics, axis=0, dtype=np.float64).astype(np.float32).tolist()
+
+
+@pytest.mark.parametrize("private", [False, True])
+@given(st.integers(1, 3), st.lists(st.integers(0, 2), min_size=1, max_size=8), st.integers(0, 99))
+def test_the_published_statistics_are_the_mean_of_all_workers_latest(private, servers, order, seed):
+    cluster = at_once(3, servers=servers, bucket_elements=2, private=private)
+    latest = dict.fromkeys(range(3), BEGUN)
+    for number, rank in enumerate(order, start=1):
+        latest[rank] = floats(seed + number, 2)
+        cluster.send(rank, order[:number].count(rank), NOTHING, latest[rank])
+        expected = mean(*latest.values())
+        assert cluster.statistics().tolist() == expected
+        if private:
+            assert cluster.statistics(rank + 1).tolist() == expected
+    assert all(memory.staged_bytes == 0 for memory in cluster.memories)
+
+
+def test_frozen_layers_stay_as_they_are_bit_for_bit():
+    frozen = floats(3, 2)
+    cluster = MemoryServers(3, NOTHING, frozen, synchronous=False)
+    for rank in range(3):
+        cluster.send(rank, 1, NOTHING, frozen)
+        assert cluster.statistics().tobytes() == frozen.tobytes()
+
+
+def test_who_is_gone_no_longer_counts_and_who_takes_the_slot_counts_from_its_first_commit_on():
+    cluster = at_once(3)
+    own = [floats(rank, 2) for rank in range(3)]
+    for rank in range(3):
+        cluster.send(rank, 1, NOTHING, own[rank])
+    cluster.join(1, nonce=7)
+    assert cluster.statistics().tolist() == mean(*own)  # what the newcomer begins with
+    cluster.send(0, 2, NOTHING, own[0])
+    assert cluster.statistics().tolist() == mean(own[0], own[2])
+    new = floats(9, 2)
+    cluster.deliver(*cluster.buckets(1, 2, NOTHING, new, nonce=7), *cluster.commits(1, 2, nonce=7))
+    assert cluster.statistics().tolist() == mean(own[0], new, own[2])
+    cluster.say(wire.LEAVE, 2)
+    cluster.send(0, 3, NOTHING, own[0])
+    assert cluster.statistics().tolist() == mean(own[0], new)
+    cluster.nodes[0].server.drop(1)
+    cluster.send(0, 4, NOTHING, own[0])
+    assert cluster.statistics().tolist() == own[0].tolist()
+
+
+@pytest.mark.parametrize("limits", [Limits(), Limits(rounds=1)])  # server 1 may not know that the run is over
+def test_at_the_end_of_the_run_those_who_were_done_first_still_count(limits):
+    cluster = at_once(2, servers=2, limits=limits)
+    own = floats(1, 2)
+    cluster.send(1, 1, NOTHING, own)
+    cluster.say(wire.DONE, 1)
+    cluster.send(0, 1, NOTHING, 3 * own)
+    assert cluster.statistics().tolist() == mean(own, 3 * own)
+
+
+def test_a_round_of_all_gives_everybody_its_mean():
+    cluster = at_once(2)
+    low, high = np.float32([1, 2]), np.float32([3, 6])
+    cluster.send(0, 1, NOTHING, 100 * high)
+    cluster.send(0, 2, NOTHING, low, use=wire.TOGETHER)
+    cluster.send(1, 1, NOTHING, high, use=wire.TOGETHER)
+    assert cluster.statistics().tolist() == [2, 4]
+    cluster.send(1, 2, NOTHING, high, use=wire.AT_ONCE)
+    assert cluster.statistics().tolist() == [2.5, 5]  # worker 0 has the mean of the round
+
+
+def test_a_mean_by_samples():
+    latest = LatestStatistics(BEGUN, np.ones(2, bool), "samples")
+    latest.put(0, np.float32([1, 2]), 30)
+    latest.put(1, np.float32([5, 10]), 10)
+    assert latest.mean().tolist() == [2, 4]
