@@ -32,7 +32,8 @@ def _schedule(options: argparse.Namespace, watchdog: Watchdog) -> int:
     switchboard = Switchboard(roster, cluster.address, cluster.port)
     others = f"{cluster.servers} server(s) and {cluster.workers} worker(s) at port {cluster.port}"
     wait = Wait(others, options.start_timeout, Cluster.ADVICE)
-    Company(cluster.servers + cluster.workers, 0, config.EVERYONE_GONE, alone, watchdog, wait).start()
+    everyone = cluster.servers + cluster.workers
+    Company(lambda: switchboard.here, everyone, 0, config.EVERYONE_GONE, alone, watchdog, wait).start()
     switchboard.run()
     return 0
 

@@ -8,6 +8,7 @@ from . import config, lossy_output, program
 from .arguments import build_parser, parse
 from .company import Company
 from .environment import Cluster, take_role
+from .sockets import outgoing
 from .watchdog import Wait, Watchdog
 
 log = logging.getLogger(__name__)
@@ -31,6 +32,11 @@ def _memory(options: argparse.Namespace) -> Any:
     return DeviceMemory(choose_device(options)[0])
 
 
+def _others() -> set[tuple[str, int]]:
+    """The scheduler and the workers that are there: ps-lite connects to each of them, and to nobody else."""
+    return {connection.there for connection in outgoing() if connection.established}
+
+
 def _serve(options: argparse.Namespace, watchdog: Watchdog) -> int:
     take_role("server")
     cluster = Cluster.from_environment()
@@ -43,7 +49,7 @@ def _serve(options: argparse.Namespace, watchdog: Watchdog) -> int:
         program.leave(1)
 
     wait = Wait(cluster.everyone, options.start_timeout, Cluster.ADVICE)
-    Company(cluster.workers + 1, 1, config.WORKERS_GONE, alone, watchdog, wait).start()
+    Company(_others, cluster.workers + 1, 1, config.WORKERS_GONE, alone, watchdog, wait).start()
     KVStoreServer(mx.kv.create("dist_async"), memory).run()
     return 0
 

@@ -5,18 +5,26 @@ ps-lite and the HTTP client keep their sockets to themselves, but every open fil
 """
 
 import contextlib
+import ctypes
 import os
+import resource
 import socket
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 _TCP_INFO_SIZE = 256
 _STATE_OFFSET = 0
 _BYTES_ACKED, _BYTES_RECEIVED = struct.Struct("=Q"), struct.Struct("=Q")
 _ACKED_OFFSET, _RECEIVED_OFFSET = 120, 128  # tcpi_bytes_acked and tcpi_bytes_received in struct tcp_info (linux/tcp.h)
 _ESTABLISHED = 1
+_INT = struct.Struct("=i")
+_ADDRESS_SIZE = 128  # struct sockaddr_storage
+_FAMILY, _PORT = struct.Struct("=H"), struct.Struct("!H")  # struct sockaddr_in and sockaddr_in6 begin with these
+_PORT_OFFSET, _IPV4_OFFSET, _IPV6_OFFSET = 2, 4, 8
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True)
@@ -47,65 +55,147 @@ def connections() -> list[Connection]:
     return [connection for connection in found if connection.there not in ends]
 
 
-def _duplicates() -> Iterator[socket.socket]:
-    """The TCP sockets of this process, each as a duplicate that the caller closes."""
+def outgoing() -> list[Connection]:
+    """The connections that this process has opened itself; strangers cannot add to these."""
+    ports = listening()
+    return [connection for connection in connections() if connection.here[1] not in ports]
+
+
+def is_number(host: str) -> bool:
+    """Whether a host is given by its IPv4 address, as the kernel writes it."""
     try:
-        numbers = [int(name) for name in os.listdir("/proc/self/fd")]
+        return socket.inet_ntoa(socket.inet_pton(socket.AF_INET, host)) == host
+    except (OSError, ValueError):  # ValueError: there is a NUL in it
+        return False
+
+
+def numbers(host: str) -> set[str]:
+    """The addresses of a host as `connections` writes them; empty where its name cannot be resolved."""
+    try:
+        found = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)
+    except (OSError, ValueError):  # ValueError: it cannot be a host name, for instance because of a NUL
+        return set()
+    return {str(where[0]) for *_, where in found}
+
+
+def _descriptors() -> Collection[int]:
+    """Numbers that may be open files of this process."""
+    try:
+        return [int(name) for name in os.listdir("/proc/self/fd")]
+    except FileNotFoundError:
+        return []  # not Linux
     except OSError:
-        return
-    for number in numbers:
-        try:
-            if not stat.S_ISSOCK(os.fstat(number).st_mode):
-                continue
-            duplicate = socket.socket(fileno=os.dup(number))
-        except OSError:
-            continue  # closed meanwhile
-        if duplicate.type == socket.SOCK_STREAM and duplicate.family in (socket.AF_INET, socket.AF_INET6):
-            yield duplicate
-        else:
-            duplicate.close()
+        # The table of open files is full (strangers may have seen to that), so the folder cannot be opened.
+        return range(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+class _Socket:
+    """A TCP socket of this process, asked in C: it may belong to ps-lite, or to the user's program.
+
+    Neither a duplicate nor a Python socket is made of it. A duplicate fails when the table of open files is full, and a
+    Python socket takes on socket.setdefaulttimeout, which makes the original one non-blocking too.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    @classmethod
+    def all(cls) -> "Iterator[_Socket]":
+        """Every one that is open now; one that is closed meanwhile raises OSError when it is asked."""
+        for number in _descriptors():
+            try:
+                if not stat.S_ISSOCK(os.fstat(number).st_mode):
+                    continue
+                each = cls(number)
+                if each.integer(socket.SOL_SOCKET, socket.SO_TYPE) != socket.SOCK_STREAM:
+                    continue
+                if each.integer(socket.SOL_SOCKET, socket.SO_DOMAIN) not in (socket.AF_INET, socket.AF_INET6):
+                    continue
+            except OSError:
+                continue  # closed meanwhile
+            yield each
+
+    @property
+    def listens(self) -> bool:
+        """Whether others connect to it."""
+        return bool(self.integer(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+
+    def option(self, level: int, option: int, size: int) -> bytes:
+        """What getsockopt answers."""
+        buffer, length = ctypes.create_string_buffer(size), ctypes.c_uint32(size)
+        _check(_libc.getsockopt(self.number, level, option, buffer, ctypes.byref(length)))
+        return buffer.raw[: length.value]
+
+    def integer(self, level: int, option: int) -> int:
+        """What getsockopt answers where that is an int."""
+        return int(_INT.unpack(self.option(level, option, _INT.size))[0])
+
+    def set(self, level: int, option: int, value: int) -> None:
+        """Call setsockopt with an int."""
+        _check(_libc.setsockopt(self.number, level, option, _INT.pack(value), _INT.size))
+
+    def here(self) -> tuple[str, int]:
+        """This end, as host and port (getsockname)."""
+        return self._name(_libc.getsockname)
+
+    def there(self) -> tuple[str, int]:
+        """The other end, as host and port (getpeername)."""
+        return self._name(_libc.getpeername)
+
+    def _name(self, call: Any) -> tuple[str, int]:
+        buffer, length = ctypes.create_string_buffer(_ADDRESS_SIZE), ctypes.c_uint32(_ADDRESS_SIZE)
+        _check(call(self.number, buffer, ctypes.byref(length)))
+        family, port = _FAMILY.unpack_from(buffer)[0], _PORT.unpack_from(buffer, _PORT_OFFSET)[0]
+        offset, size = (_IPV4_OFFSET, 4) if family == socket.AF_INET else (_IPV6_OFFSET, 16)
+        return socket.inet_ntop(family, buffer.raw[offset : offset + size]), port
+
+
+def _check(result: int) -> None:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 def _connections() -> Iterator[Connection]:
-    for duplicate in _duplicates():
-        with duplicate:
-            try:
-                if duplicate.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-                    continue
-                here, there = duplicate.getsockname()[:2], duplicate.getpeername()[:2]
-                info = duplicate.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_SIZE)
-                inode = os.fstat(duplicate.fileno()).st_ino
-            except OSError:
-                continue  # closed meanwhile, or never connected
-            if len(info) < _RECEIVED_OFFSET + 8:
+    for each in _Socket.all():
+        try:
+            if each.listens:
                 continue
-            yield Connection(
-                inode,
-                here,
-                there,
-                info[_STATE_OFFSET] == _ESTABLISHED,
-                _BYTES_ACKED.unpack_from(info, _ACKED_OFFSET)[0],
-                _BYTES_RECEIVED.unpack_from(info, _RECEIVED_OFFSET)[0],
-            )
+            here, there = each.here(), each.there()
+            info = each.option(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_SIZE)
+            inode = os.fstat(each.number).st_ino
+        except OSError:
+            continue  # closed meanwhile, or never connected
+        if len(info) < _RECEIVED_OFFSET + 8:
+            continue
+        yield Connection(
+            inode,
+            here,
+            there,
+            info[_STATE_OFFSET] == _ESTABLISHED,
+            _BYTES_ACKED.unpack_from(info, _ACKED_OFFSET)[0],
+            _BYTES_RECEIVED.unpack_from(info, _RECEIVED_OFFSET)[0],
+        )
 
 
 def listening() -> set[int]:
     """The TCP ports that this process listens on."""
     ports = set()
-    for duplicate in _duplicates():
-        with duplicate, contextlib.suppress(OSError):
-            if duplicate.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-                ports.add(int(duplicate.getsockname()[1]))
+    for each in _Socket.all():
+        with contextlib.suppress(OSError):
+            if each.listens:
+                ports.add(each.here()[1])
     return ports
 
 
-def keep_alive(idle: int, interval: int, count: int) -> None:
-    """Have the kernel find out about other machines that are gone without a word, for all connections of this process.
+def keep_alive(idle: int, interval: int, count: int, among: Collection[tuple[str, int]] | None = None) -> None:
+    """Have the kernel find out about other machines that are gone without a word.
 
     Args:
         idle: seconds without a sign of the other side before it is asked for one.
         interval: seconds between two questions.
         count: questions without an answer after which the connection has ended.
+        among: addresses, the other side's or this one's, of the connections that are meant; None: all.
     """
     options = {
         socket.TCP_KEEPIDLE: idle,
@@ -113,11 +203,13 @@ def keep_alive(idle: int, interval: int, count: int) -> None:
         socket.TCP_KEEPCNT: count,
         socket.TCP_USER_TIMEOUT: 1000 * (idle + interval * count),  # milliseconds, for data that is under way
     }
-    for duplicate in _duplicates():
-        with duplicate, contextlib.suppress(OSError):
-            duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for each in _Socket.all():
+        with contextlib.suppress(OSError):
+            if among is not None and each.there() not in among and each.here() not in among:
+                continue
+            each.set(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for option, value in options.items():
-                duplicate.setsockopt(socket.IPPROTO_TCP, option, value)
+                each.set(socket.IPPROTO_TCP, option, value)
 
 
 class TrafficMeter:

@@ -14,7 +14,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux 
 MEMBER = """
 import logging, socket, sys, time
 from esync import watchdog
-from esync.company import Company, established
+from esync.company import Company
+from esync.sockets import connections
 from esync.watchdog import Wait, Watchdog
 logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
 everyone, least, patience, limit = (float(text) for text in sys.argv[1:])
@@ -25,11 +26,13 @@ def alone():
     watchdog.leave(3)
 wait = Wait("1 server(s) and 1 worker(s)", limit, "start them")
 dog = Watchdog(announce_after=0.3)
-company = Company(int(everyone), int(least), patience, alone, dog, wait)
+def here():
+    return {each.there for each in connections() if each.established}
+company = Company(here, int(everyone), int(least), patience, alone, dog, wait)
 company.start()
 print("ready")
 print(server.getsockname()[1], flush=True)
-accepted = [server.accept() for _ in range(int(everyone) * 2)]
+accepted = [server.accept() for _ in range(int(everyone))]
 company.join()
 """
 
@@ -41,9 +44,9 @@ def member(everyone: int, least: int, patience: float, limit: float = 60) -> Ite
         yield process, ("127.0.0.1", int(process.stdout.readline()))
 
 
-def arrive(stack: ExitStack, address: tuple[str, int]) -> list[socket.socket]:
-    """What one process of ps-lite opens: a connection for each direction."""
-    return [stack.enter_context(socket.create_connection(address)) for _ in range(2)]
+def arrive(stack: ExitStack, address: tuple[str, int]) -> socket.socket:
+    """The connection of one process."""
+    return stack.enter_context(socket.create_connection(address))
 
 
 def next_line(process, beginning: str) -> str:
@@ -56,12 +59,10 @@ def test_alone_when_all_have_gone():
     with member(everyone=2, least=0, patience=0.5) as (process, address), ExitStack() as stack:
         first, second = arrive(stack, address), arrive(stack, address)
         next_line(process, "everyone is here")
-        for connection in first:
-            connection.close()
+        first.close()
         time.sleep(1.5)
         assert process.poll() is None  # one is left
-        for connection in second:
-            connection.close()
+        second.close()
         next_line(process, "alone")
         assert process.wait(20) == 3
 
@@ -72,8 +73,7 @@ def test_those_who_do_not_count_are_no_company():
         arrive(stack, address)
         worker = arrive(stack, address)
         next_line(process, "everyone is here")
-        for connection in worker:
-            connection.close()
+        worker.close()
         next_line(process, "alone")
         assert process.wait(20) == 3
 
@@ -90,8 +90,7 @@ def test_a_run_that_has_failed_before_all_were_there_at_one_time():
 
 def test_nobody_is_alone_before_everyone_was_there():
     with member(everyone=2, least=0, patience=0.1) as (process, address), ExitStack() as stack:
-        for connection in arrive(stack, address):
-            connection.close()
+        arrive(stack, address).close()
         time.sleep(1.0)
         assert process.poll() is None
 

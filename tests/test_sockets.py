@@ -1,11 +1,16 @@
+import os
+import resource
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
-from esync.sockets import TrafficMeter, connections
+from esync.sockets import TrafficMeter, connections, is_number, keep_alive, listening, numbers, outgoing
 
 from . import child
 
@@ -133,6 +138,54 @@ def test_looking_does_not_disturb_the_connection(peer):
         peer("write", 3)
         assert here.recv(3) == b"xxx"
         assert here.getblocking()
+
+
+def test_a_default_timeout_of_the_program_is_its_own_business(peer):
+    """socket.setdefaulttimeout makes every new Python socket non-blocking, and what shares its open file too."""
+    with peer.connect() as here:
+        socket.setdefaulttimeout(5.0)
+        try:
+            connections()
+            listening()
+            keep_alive(5, 2, 5)
+        finally:
+            socket.setdefaulttimeout(None)
+        assert os.get_blocking(here.fileno())
+
+
+def test_connections_are_seen_when_no_more_files_can_be_opened(peer):
+    """Strangers who connect again and again can bring that about."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with peer.connect() as here, ExitStack() as stack:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(256, here.fileno() + 8), limits[1]))
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        with suppress(OSError):
+            while True:
+                stack.enter_context(open(os.devnull))
+        with pytest.raises(OSError, match="Too many open files"):
+            os.listdir("/proc/self/fd")
+        assert len(mine(here)) == 1
+        assert mine(here)[0] in outgoing()
+
+
+def test_what_others_have_opened_is_not_outgoing(peer):
+    with peer.connect() as here, socket.create_server(("127.0.0.1", 0)) as server:
+        program = f"import socket; s = socket.create_connection(('127.0.0.1', {server.getsockname()[1]})); input()"
+        with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE) as other, server.accept()[0]:
+            assert server.getsockname() in [each.here for each in connections()]
+            assert server.getsockname() not in [each.here for each in outgoing()]
+            assert here.getsockname() in [each.here for each in outgoing()]
+            other.kill()
+
+
+def test_hosts_as_the_kernel_writes_them():
+    assert numbers("localhost") == {"127.0.0.1"}
+    assert numbers("127.0.0.1") == {"127.0.0.1"}
+    for nobody in ("a\0b", "x" * 300):
+        assert numbers(nobody) == set()
+    assert is_number("10.1.1.34")
+    for name in ("127.1", "010.1.1.34", "cloud1", "::1", "a\0", ""):
+        assert not is_number(name)
 
 
 def test_the_meter_counts_from_when_it_was_made(peer):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from .. import config
-from ..sockets import connections, keep_alive
+from ..sockets import connections, keep_alive, numbers
 from .ledger import Ledger
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Departures:
         connected: Callable[[], set[Address]] = connected,
     ) -> None:
         self._server, self._lease, self._clock, self._connected = server, lease, clock, connected
-        self._addresses: dict[int, Address] = {}
+        self._addresses: dict[int, set[Address]] = {}
         self._seen: dict[int, float] = {}
         self._looked = clock()
 
@@ -65,7 +65,7 @@ class Departures:
         self._seen.pop(rank, None)
         self._addresses.pop(rank, None)
         if port:
-            self._addresses[rank] = (host, int(port))
+            self._addresses[rank] = {(number, int(port)) for number in numbers(host)}
 
     def look(self) -> None:
         """Drop who is gone; does nothing if the last look is not long ago."""
@@ -75,8 +75,8 @@ class Departures:
         self._looked = now
         connected = self._connected()
         ledger = self._server.ledger
-        for rank, address in self._addresses.items():
-            if address in connected:
+        for rank, addresses in self._addresses.items():
+            if addresses & connected:
                 self._seen[rank] = now
         for rank in range(ledger.slots):
             if not ledger.member[rank]:

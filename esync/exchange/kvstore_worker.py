@@ -24,7 +24,6 @@ from .greeting import Greeting, Resumed
 from .ledger import Limits
 from .line import Line
 from .mailboxes import Mailboxes
-from .peers import own_address
 from .pending import LONGEST_PAUSE, PendingExchange
 from .resumption import Offers, Progress
 from .takeover import exchanges_behind, in_round
@@ -88,7 +87,7 @@ class KVStoreExchange(Exchange):
             limits=limits,
             agreement=agreement,
             lease=line.lease,
-            address=own_address(),
+            address=line.address,
             offers=offers,
         )
         self._layout = greeting.layout()

@@ -12,10 +12,16 @@ from typing import Any
 from .. import config
 from ..engine import mx
 from ..environment import SLOT_VARIABLE, Cluster
+from ..rendezvous import directory
+from ..rendezvous.messages import SERVER
+from ..rendezvous.roster import worker_id
 from ..watchdog import Watchdog
 from . import JobAbortedError, SlotLostError, wire
 from .greeting import COMMAND
 from .peers import Peers
+
+#: What to do about a scheduler that does not say who belongs to the cluster.
+OWN_SCHEDULER = "run python -m esync.scheduler of this version there: MXNet's own scheduler will not do"
 
 
 class Line:
@@ -35,6 +41,7 @@ class Line:
         workers: number of slots.
         servers: number of servers.
         nonce: a number of this process only.
+        address: where this worker listens, host:port, as the others know it.
         sequence: number of the exchange under way, from 1.
         lease: as given.
         hold: as given.
@@ -55,6 +62,8 @@ class Line:
         os.environ["MXNET_KVSTORE_BIGARRAY_BOUND"] = str(2**31 - 1)
         with watchdog.waiting(cluster.everyone, start_timeout, Cluster.ADVICE):
             self.store = mx.kv.create("dist_async")
+        with watchdog.waiting(f"the scheduler at {cluster.host}:{cluster.port}", start_timeout, OWN_SCHEDULER) as wait:
+            members = directory.members(cluster.address, cluster.port, wait.check)
         self.workers: int = self.store.num_workers
         # A newcomer has a new rank in MXNet (see rendezvous.roster), which leads to the slot that it takes over; where
         # several workers have died, only who has started it knows which of them it stands for.
@@ -63,7 +72,10 @@ class Line:
         self.servers = cluster.servers
         self.nonce = secrets.randbits(62) + 1
         self.sequence = 0
-        self._peers = Peers((cluster.address, cluster.port), cluster.servers)
+        me = members[worker_id(self.store.rank)]
+        self.address = f"{me.host}:{me.port}"
+        servers = [(node.host, node.port) for node in members.values() if node.role == SERVER]
+        self._peers = Peers((cluster.address, cluster.port), servers)
         self._peers.start()
         self._lock = threading.Lock()
         self._met = False
@@ -86,7 +98,6 @@ class Line:
                 keys = list(range(self.servers))
                 self.store.init(keys, [mx.nd.zeros((self._message_elements,)) for _ in keys])
                 meet()
-                self._peers.look(time.monotonic())  # now all of them are there
                 self._met = True
             self.say(wire.NOTHING)
             mx.nd.waitall()

@@ -1,16 +1,17 @@
 """A worker notices when the scheduler or a parameter server is gone: nobody tells it, but their connections end.
 
 While MXNet waits for the answer of a dead server, no Python code of the main thread runs; so a thread watches, and ends
-the process.
+the process. Only connections to those addresses count that the scheduler has named: what else the user's program is
+connected to is its own business.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from .. import config, progress
-from ..sockets import connections, keep_alive, listening
+from ..sockets import connections, keep_alive, numbers
 from ..watchdog import leave
 
 log = logging.getLogger(__name__)
@@ -21,13 +22,6 @@ TICK = 0.5
 GRACE = 1.0
 
 Address = tuple[str, int]
-
-
-def own_address() -> str:
-    """Where this process listens to the others, host:port, as they know it; "" before anybody has connected."""
-    ports = listening()
-    ends = (connection.here for connection in connections() if connection.here[1] in ports)
-    return next((f"{host}:{port}" for host, port in ends), "")
 
 
 def lost(who: str) -> None:
@@ -43,8 +37,8 @@ class Peers(threading.Thread):
     """Watches the processes that a worker cannot do without.
 
     Args:
-        scheduler: its address.
-        servers: number of parameter servers.
+        scheduler: where it listens.
+        servers: where each parameter server listens.
         lost: called in this thread with the one that is gone.
         patience: seconds without a connection before somebody counts as gone.
     """
@@ -52,12 +46,15 @@ class Peers(threading.Thread):
     def __init__(
         self,
         scheduler: Address,
-        servers: int,
+        servers: Collection[Address],
         lost: Callable[[str], None] = lost,
         patience: float = config.PEER_GONE,
     ) -> None:
         super().__init__(name="peers", daemon=True)
-        self._scheduler, self._servers, self._lost, self._patience = scheduler, servers, lost, patience
+        name = "the parameter server" if len(servers) == 1 else "a parameter server"
+        self._names = {scheduler: "the scheduler", **dict.fromkeys(servers, name)}
+        self._lost, self._patience = lost, patience
+        self._numbers: dict[Address, set[Address]] = {}  # each one's addresses as the kernel writes them
         self._seen: dict[Address, float] = {}
         self._over = threading.Event()
 
@@ -68,7 +65,6 @@ class Peers(threading.Thread):
     def run(self) -> None:
         """Look again and again."""
         while not self._over.is_set():
-            keep_alive(*config.KEEP_ALIVE)
             gone = self.look(time.monotonic())
             if gone and not self._over.is_set():
                 self._lost(gone)
@@ -77,16 +73,16 @@ class Peers(threading.Thread):
 
     def look(self, now: float) -> str:
         """Who is gone, in words; "" where nobody is."""
-        ports = listening()
-        outgoing = {each.there for each in connections() if each.established and each.here[1] not in ports}
-        for address in outgoing:
-            # ps-lite connects to the scheduler and the servers before anything else of this process connects anywhere.
-            if address in self._seen or len(self._seen) < 1 + self._servers:
+        for host, port in self._names.keys() - self._numbers.keys():
+            if found := numbers(host):
+                self._numbers[host, port] = {(number, port) for number in found}
+        keep_alive(*config.KEEP_ALIVE, among=set().union(*self._numbers.values()))
+        established = {connection.there for connection in connections() if connection.established}
+        for address, name in self._names.items():
+            # A connection has to be seen before it can be missed.
+            if established & self._numbers.get(address, set()):
                 self._seen[address] = now
-        for address, seen in list(self._seen.items()):
-            if now - seen > self._patience:
+            elif now - self._seen.get(address, now) > self._patience:
                 host, port = address
-                if address == self._scheduler:
-                    return f"the scheduler at {host}:{port}"
-                return f"{'the' if self._servers == 1 else 'a'} parameter server at {host}:{port}"
+                return f"{name} at {host}:{port}"
         return ""

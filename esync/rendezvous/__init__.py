@@ -7,5 +7,6 @@ that comes too early wait for ever.
 
     messages   ps-lite's control messages as bytes
     roster     who is there, who gets which id, who has come to a barrier; no sockets in it
+    contacts   the way to each of them, and whether somebody who registers is there at all
     switchboard   the roster on ZeroMQ, which is what ps-lite uses
 """

@@ -5,6 +5,7 @@ PBControl {cmd 1, node 2 (repeated), barrier_group 3, msg_sig 4}
 PBNode {role 1, id 2, hostname 3, port 4, is_recovery 5, customer_id 10}
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -12,8 +13,12 @@ from dataclasses import dataclass, replace
 SERVER, WORKER, SCHEDULER = 0, 1, 2
 #: Commands.
 TERMINATE, ADD_NODE, BARRIER, ACK, HEARTBEAT = 1, 2, 3, 4, 5
-#: ps-lite's "not set".
+#: This project's own: a process asks who belongs to the cluster, and the scheduler answers with the nodes.
+WHO = 100
+#: ps-lite's "not set", the largest number that its messages have room for.
 EMPTY = 2**31 - 1
+#: What a host may be called: names and IPv4 addresses.
+HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})")
 
 _VARINT, _BYTES = 0, 2
 
@@ -84,7 +89,8 @@ class Message:
         """Read what a node has sent.
 
         Raises:
-            BadMessageError: it is something else.
+            BadMessageError: it is something else, or says what cannot be: whatever is passed on to the other processes
+                has to be what MXNet can read, which ends them where it is not.
         """
         try:
             meta = dict(_fields(content))
@@ -96,8 +102,8 @@ class Message:
                 nodes=nodes,
                 group=scalars.get(3, 0),
                 request=bool(meta.get(4, 0)),
-                app=_as_int(meta.get(7, EMPTY)),
-                customer=_as_int(meta.get(10, EMPTY)),
+                app=_within(meta.get(7, EMPTY), 0, EMPTY, "application"),
+                customer=_within(meta.get(10, EMPTY), 0, EMPTY, "customer"),
             )
         except (IndexError, UnicodeDecodeError) as error:
             raise BadMessageError(f"not a message of ps-lite: {error}") from None
@@ -118,13 +124,16 @@ def _node(node: Node) -> bytes:
 
 def _read_node(content: bytes) -> Node:
     fields = dict(_fields(content))
+    host = _as_bytes(fields.get(3, b"")).decode()
+    if not HOST.fullmatch(host):
+        raise BadMessageError(f"not a message of ps-lite: no host can be called {host[:80]!r}")
     return Node(
-        role=_as_int(fields.get(1, WORKER)),
-        host=_as_bytes(fields.get(3, b"")).decode(),
-        port=_as_int(fields.get(4, 0)),
-        id=_as_int(fields.get(2, EMPTY)),
+        role=_within(fields.get(1, WORKER), SERVER, SCHEDULER, "role"),
+        host=host,
+        port=_within(fields.get(4, 0), 1, 65535, "port"),
+        id=_within(fields.get(2, EMPTY), 0, EMPTY, "id"),
         recovery=bool(fields.get(5, 0)),
-        customer=_as_int(fields.get(10, 0)),
+        customer=_within(fields.get(10, 0), 0, EMPTY, "customer"),
     )
 
 
@@ -180,6 +189,13 @@ def _as_int(value: int | bytes) -> int:
     if isinstance(value, bytes):
         raise BadMessageError("not a message of ps-lite: text instead of a number")
     return value
+
+
+def _within(value: int | bytes, least: int, most: int, what: str) -> int:
+    number = _as_int(value)
+    if not least <= number <= most:
+        raise BadMessageError(f"not a message of ps-lite: the {what} is {number}")
+    return number
 
 
 def _as_bytes(value: int | bytes) -> bytes:

@@ -8,12 +8,15 @@ the newcomer, whose rank is not 0, never sends initial values.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from . import messages
-from .messages import SCHEDULER, SERVER, WORKER, Message, Node
+from .messages import EMPTY, SCHEDULER, SERVER, WORKER, Message, Node
+from .rarely import Rarely
 
 SCHEDULER_ID = 1
+#: Newcomers that may wait for a place at the same time, beyond as many as there are places.
+SURPLUS_MOST = 16
 #: Sums of these make the group of a barrier.
 SCHEDULER_GROUP, SERVER_GROUP, WORKER_GROUP = 1, 2, 4
 
@@ -41,6 +44,19 @@ class Sending:
     message: Message
 
 
+@dataclass
+class Barrier:
+    """A barrier that some have come to.
+
+    Attributes:
+        answer: opens it.
+        came: ids of those who have come.
+    """
+
+    answer: Message
+    came: set[int] = field(default_factory=set)
+
+
 class Roster:
     """The processes of one cluster.
 
@@ -54,17 +70,22 @@ class Roster:
     def __init__(self, me: Node, servers: int, workers: int, say: Callable[[str], None] = lambda text: None) -> None:
         self._me = me.given(SCHEDULER_ID)
         self._expected = {SERVER: servers, WORKER: workers}
-        self._say = say
+        self._say, self._refuse = say, Rarely(say)
         self._arriving: list[Node] = []
         self._waiting: list[Node] = []
         self._nodes: dict[int, Node] = {}  # by id; a dead one stays until it is replaced
-        self._barriers: dict[int, int] = {}
+        self._barriers: dict[int, Barrier] = {}  # by group
         self.complete = False
 
     @property
     def slots(self) -> int:
         """Number of worker slots."""
         return self._expected[WORKER]
+
+    @property
+    def places(self) -> int:
+        """Number of servers and workers."""
+        return sum(self._expected.values())
 
     def everyone(self) -> list[Node]:
         """All processes that are known, those that wait included."""
@@ -74,17 +95,44 @@ class Roster:
         """Newcomers for whom no place is free."""
         return list(self._waiting)
 
-    def take(self, message: Message) -> list[Sending]:
-        """What a message leads to."""
+    def members(self) -> Message:
+        """Who has an id, as a message; the scheduler included."""
+        return Message(messages.WHO, (*self._nodes.values(), self._me))
+
+    def may_join(self, node: Node) -> bool:
+        """Whether it is worth finding out if a process that has registered is there."""
+        if node.role not in self._expected or _same_place(node, self._me):
+            self._refuse(f"the process at {node.host}:{node.port} is refused: it is neither a server nor a worker")
+        elif any(_same_place(node, other) for other in [*self._arriving, *self._waiting]):
+            pass  # said twice
+        elif any(_same_place(node, other) for other in self._nodes.values()):
+            # Servers would not connect to it, and what was meant for the dead one would reach it.
+            self._refuse(
+                f"a newcomer at {node.host}:{node.port}, where a dead one listened, is refused; leave PORT unset"
+            )
+        elif len(self._waiting) >= self.places + SURPLUS_MOST:
+            self._refuse(f"a newcomer at {node.host}:{node.port} is refused: too many wait for a place")
+        else:
+            return True
+        return False
+
+    def take(self, message: Message, sender: int = EMPTY) -> list[Sending]:
+        """What a message leads to.
+
+        Args:
+            message: from whoever it may be.
+            sender: the id that the sender has; EMPTY for one that has none.
+        """
         if message.command == messages.ADD_NODE:
             for node in message.nodes:
                 self._add(node)
             return self._begin() if not self.complete else []
+        if sender not in self._nodes:
+            return []
         if message.command == messages.BARRIER and message.request:
-            return self._barrier(message)
+            return self._barrier(message, sender)
         if message.command == messages.HEARTBEAT:
-            answer = Message(messages.HEARTBEAT, (self._me,))
-            return [Sending(self._nodes[node.id], answer) for node in message.nodes if node.id in self._nodes]
+            return [Sending(self._nodes[sender], Message(messages.HEARTBEAT, (self._me,)))]
         return []
 
     def admit(self, gone: Sequence[tuple[str, int]]) -> list[Sending]:
@@ -106,11 +154,7 @@ class Roster:
         return sendings
 
     def _add(self, node: Node) -> None:
-        if any(_same_place(node, other) for other in [*self._arriving, *self._waiting]):
-            return  # said twice
-        if any(_same_place(node, other) for other in self._nodes.values()):
-            # Servers would not connect to it, and what was meant for the dead one would reach it.
-            self._say(f"a newcomer at {node.host}:{node.port}, where a dead one listened, is refused; leave PORT unset")
+        if not self.may_join(node):
             return
         if not self.complete and sum(other.role == node.role for other in self._arriving) < self._expected[node.role]:
             self._arriving.append(node)
@@ -119,7 +163,7 @@ class Roster:
 
     def _begin(self) -> list[Sending]:
         """When everyone is there: hand out the ids, and tell all of all."""
-        if len(self._arriving) < sum(self._expected.values()):
+        if len(self._arriving) < self.places:
             return []
         self.complete = True
         for role, number in ((SERVER, server_id), (WORKER, worker_id)):
@@ -142,19 +186,32 @@ class Roster:
         servers = [other for other in self._nodes.values() if other.role == SERVER]
         introduction = Message(messages.ADD_NODE, (node,))
         everybody = Message(messages.ADD_NODE, (*servers, node, self._me))
-        return [*(Sending(server, introduction) for server in servers), Sending(node, everybody)]
+        sendings = [*(Sending(server, introduction) for server in servers), Sending(node, everybody)]
+        for group in list(self._barriers):  # the dead one may have been the last that was missing
+            sendings += self._open(group)
+        return sendings
 
-    def _barrier(self, message: Message) -> list[Sending]:
-        """Answer all members of a group when as many have asked; the scheduler itself counts as having come."""
-        count = self._barriers.get(message.group, 0) + 1
-        roles = {role for role, bit in ((SERVER, SERVER_GROUP), (WORKER, WORKER_GROUP)) if message.group & bit}
-        members = [node for node in self._nodes.values() if node.role in roles]
-        self._barriers[message.group] = count
-        if count < len(members):
+    def _barrier(self, message: Message, sender: int) -> list[Sending]:
+        """Somebody has come to a barrier."""
+        if message.group not in range(SCHEDULER_GROUP, SCHEDULER_GROUP + SERVER_GROUP + WORKER_GROUP + 1):
             return []
-        self._barriers[message.group] = 0
-        answer = Message(messages.BARRIER, app=message.app, customer=message.customer)
-        return [Sending(node, answer) for node in members]
+        barrier = self._barriers.setdefault(message.group, Barrier(Message(messages.BARRIER)))
+        barrier.came.add(sender)
+        barrier.answer = Message(messages.BARRIER, app=message.app, customer=message.customer)
+        return self._open(message.group)
+
+    def _open(self, group: int) -> list[Sending]:
+        """Answer all members of a group when all of them have come.
+
+        The scheduler itself counts as having come, and so do newcomers: in ps-lite they go past all barriers.
+        """
+        roles = {role for role, bit in ((SERVER, SERVER_GROUP), (WORKER, WORKER_GROUP)) if group & bit}
+        members = {number: node for number, node in self._nodes.items() if node.role in roles}
+        barrier = self._barriers[group]
+        if not members or not barrier.came >= {number for number, node in members.items() if not node.recovery}:
+            return []
+        del self._barriers[group]
+        return [Sending(node, barrier.answer) for node in members.values()]
 
 
 def _same_place(one: Node, other: Node) -> bool:

@@ -1,17 +1,21 @@
 """The roster on ZeroMQ: listens where the cluster expects its scheduler, and reaches every process where it listens."""
 
+import contextlib
 import logging
 import math
-import socket
+import re
 import time
 
 import zmq
 
 from ..errors import ExpectedError
 from ..sockets import connections
-from .messages import WORKER, BadMessageError, Message, Node
+from . import messages
+from .contacts import EXAMINED_MOST, SOCKETS_EACH, Contacts
+from .messages import EMPTY, WORKER, BadMessageError, Message, Node
 from .presence import Presence
-from .roster import SCHEDULER_ID, Roster, Sending
+from .rarely import Rarely
+from .roster import SURPLUS_MOST, Roster, Sending
 
 log = logging.getLogger(__name__)
 
@@ -19,6 +23,12 @@ log = logging.getLogger(__name__)
 TICK = 0.2
 #: Seconds that a newcomer waits before the user hears of it.
 SURPLUS = 3.0
+#: Bytes of the longest message that a process of ps-lite sends its scheduler, generously.
+LONGEST = 4096
+#: Answers that may wait for one process to read them.
+UNREAD = 4
+#: What ps-lite calls a process that has an id, in ZeroMQ.
+IDENTITY = re.compile(rb"ps(\d{1,9})")
 
 
 class ListenError(ExpectedError):
@@ -33,6 +43,9 @@ class Switchboard:
         host: the scheduler's address as the others know it.
         port: where it listens.
 
+    Attributes:
+        here: addresses of those members that are connected; may be read from any thread.
+
     Raises:
         ListenError: somebody else listens there, or the address is not this machine's.
     """
@@ -40,12 +53,20 @@ class Switchboard:
     def __init__(self, roster: Roster, host: str, port: int) -> None:
         self._roster = roster
         self._context = zmq.Context()
+        # Members and those who wait, those under examination, and the receiver.
+        most = 2 * roster.places + SURPLUS_MOST + SOCKETS_EACH * (EXAMINED_MOST + 1) + 1
+        self._context.set(zmq.MAX_SOCKETS, most + 1024)
         self._receiver = self._context.socket(zmq.ROUTER)
-        self._senders: dict[tuple[str, int], zmq.Socket[bytes]] = {}
-        self._numbers: dict[str, str] = {}  # the address of each host as the kernel writes it
+        self._receiver.setsockopt(zmq.MAXMSGSIZE, LONGEST)
+        self._receiver.setsockopt(zmq.SNDHWM, UNREAD)
+        self._poller = zmq.Poller()
+        self._poller.register(self._receiver, zmq.POLLIN)
+        self._contacts = Contacts(self._context, self._poller)
         self._presence = Presence()
         self._surplus: dict[Node, float] = {}  # who waits for a place, and since when; infinite once that was said
         self._timestamp = 0
+        self._complain = Rarely(log.warning)
+        self.here: frozenset[tuple[str, int]] = frozenset()
         try:
             self._receiver.bind(f"tcp://{host}:{port}")
         except zmq.ZMQError as error:
@@ -58,34 +79,50 @@ class Switchboard:
         """Answer until the process is ended."""
         looked = 0.0
         while True:
-            if self._receiver.poll(int(1000 * TICK)):
+            if self._receiver in dict(self._poller.poll(int(1000 * TICK))):
                 self._take(self._receiver.recv_multipart())
+            for node in self._contacts.answered():
+                self.here |= {(node.host, node.port)}
+                self._send(self._roster.take(Message(messages.ADD_NODE, (node,))))
             if time.monotonic() - looked >= TICK:
                 self._look()
                 looked = time.monotonic()
 
     def _take(self, frames: list[bytes]) -> None:
         """One message: who sent it, and what it says."""
+        found = IDENTITY.fullmatch(frames[0])
+        sender = int(found[1]) if found else EMPTY
         try:
             message = Message.decode(b"".join(frames[1:2]))
         except BadMessageError as error:
-            log.warning("%s", error)
+            self._complain(str(error))
+            return
+        if message.command == messages.ADD_NODE:
+            for node in message.nodes:
+                self._register(node)
+        elif message.command == messages.WHO:
+            self._timestamp += 1
+            answer = self._roster.members().encode(self._timestamp)
+            with contextlib.suppress(zmq.ZMQError):  # whoever asked is gone, or does not read
+                self._receiver.send_multipart([frames[0], answer], zmq.NOBLOCK)
         else:
-            self._send(self._roster.take(message))
+            self._send(self._roster.take(message, sender))
+
+    def _register(self, node: Node) -> None:
+        """Somebody says that it belongs to the cluster, and where it listens."""
+        if self._roster.may_join(node) and (node.host, node.port) not in self._contacts:
+            self._contacts.introduce(node)
 
     def _look(self) -> None:
         """See who is gone, and let newcomers in."""
         established = {connection.there for connection in connections() if connection.established}
         known = self._roster.everyone()
-        addresses = {(node.host, node.port) for node in known}
-        for address in self._senders.keys() - addresses:  # it would go on trying to reach them
-            self._senders.pop(address).close()
-        for node in known:
-            self._sender(node)
-        there = {(host, port) for host, port in addresses if (self._numbers[host], port) in established}
+        there = {(node.host, node.port) for node in known if self._contacts.connected(node, established)}
         gone = self._presence.look(known, there)
         self._send(self._roster.admit(gone))
+        self._contacts.keep(self._roster.everyone())
         self._mention(self._roster.waiting())
+        self.here = frozenset(there)
 
     def _mention(self, waiting: list[Node]) -> None:
         """Say who waits in vain."""
@@ -100,18 +137,7 @@ class Switchboard:
                     what, node.host, node.port,
                 )  # fmt: skip
 
-    def _sender(self, node: Node) -> "zmq.Socket[bytes]":
-        """The connection to a process."""
-        address = (node.host, node.port)
-        if address not in self._senders:
-            self._numbers[node.host] = socket.gethostbyname(node.host)
-            sender = self._senders[address] = self._context.socket(zmq.DEALER)
-            sender.setsockopt(zmq.IDENTITY, f"ps{SCHEDULER_ID}".encode())
-            sender.setsockopt(zmq.LINGER, 0)
-            sender.connect(f"tcp://{node.host}:{node.port}")
-        return self._senders[address]
-
     def _send(self, sendings: list[Sending]) -> None:
         for sending in sendings:
             self._timestamp += 1
-            self._sender(sending.to).send(sending.message.encode(self._timestamp), zmq.NOBLOCK)
+            self._contacts.send(sending.to, sending.message, self._timestamp)

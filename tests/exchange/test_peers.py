@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from esync.exchange.peers import Peers, own_address
+from esync.exchange.peers import Peers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
 
@@ -45,7 +45,7 @@ def test_who_is_gone_is_named(which):
     with ExitStack() as stack:
         scheduler, server = Listener(stack), Listener(stack)
         gone: list[str] = []
-        peers = Peers(scheduler.address, servers=1, lost=gone.append, patience=5.0)
+        peers = Peers(scheduler.address, [server.address], lost=gone.append, patience=5.0)
         assert peers.look(now=100.0) == ""
         victim = {"scheduler": scheduler, "server": server}[which]
         victim.kill()
@@ -56,21 +56,49 @@ def test_who_is_gone_is_named(which):
 
 def test_connections_of_other_kinds_do_not_count():
     with ExitStack() as stack:
+        tracker = Listener(stack)  # before anything of the cluster is there
         scheduler, server = Listener(stack), Listener(stack)
-        peers = Peers(scheduler.address, servers=1, patience=5.0)
-        peers.look(now=100.0)
-        state_server = Listener(stack)
-        peers.look(now=101.0)
-        state_server.kill()
+        peers = Peers(scheduler.address, [server.address], patience=5.0)
+        assert peers.look(now=100.0) == ""
+        store = Listener(stack)
+        assert peers.look(now=101.0) == ""
+        tracker.kill()
+        store.kill()
         assert peers.look(now=107.0) == ""
+        assert peers.look(now=113.0) == ""
         server.kill()
         assert "parameter server" in peers.look(now=200.0)
+
+
+def test_only_connections_of_the_cluster_are_kept_alive():
+    with ExitStack() as stack:
+        tracker, scheduler, server = Listener(stack), Listener(stack), Listener(stack)
+        Peers(scheduler.address, [server.address]).look(now=100.0)
+        keeps = [
+            each.connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) for each in (tracker, scheduler, server)
+        ]
+        assert keeps == [0, 1, 1]
+
+
+def test_a_name_is_watched_once_it_can_be_resolved(monkeypatch):
+    known: dict[str, set[str]] = {}
+    monkeypatch.setattr("esync.exchange.peers.numbers", lambda host: known.get(host, set()))
+    with ExitStack() as stack:
+        scheduler, server = Listener(stack), Listener(stack)
+        known["127.0.0.1"] = {"127.0.0.1"}
+        peers = Peers(scheduler.address, [("cloud2", server.address[1])], patience=5.0)
+        assert peers.look(now=100.0) == ""
+        assert peers.look(now=107.0) == ""
+        known["cloud2"] = {"127.0.0.1"}
+        assert peers.look(now=108.0) == ""
+        server.kill()
+        assert peers.look(now=115.0) == f"the parameter server at cloud2:{server.address[1]}"
 
 
 def test_a_connection_that_comes_back_is_forgiven():
     with ExitStack() as stack:
         scheduler, server = Listener(stack), Listener(stack)
-        peers = Peers(scheduler.address, servers=1, patience=5.0)
+        peers = Peers(scheduler.address, [server.address], patience=5.0)
         peers.look(now=100.0)
         server.connection.close()
         assert peers.look(now=104.0) == ""
@@ -80,20 +108,8 @@ def test_a_connection_that_comes_back_is_forgiven():
 
 
 def test_the_end_of_the_watch():
-    peers = Peers(("127.0.0.1", 1), servers=1)
+    peers = Peers(("127.0.0.1", 1), [("127.0.0.1", 2)])
     peers.start()
     peers.over()
     peers.join(5)
     assert not peers.is_alive()
-
-
-def test_own_address_is_what_the_others_have_connected_to():
-    with ExitStack() as stack:
-        assert own_address() == ""
-        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        port = server.getsockname()[1]
-        program = f"import socket; s = socket.create_connection(('127.0.0.1', {port})); input()"
-        other = stack.enter_context(subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE))
-        stack.enter_context(server.accept()[0])
-        assert own_address() == f"127.0.0.1:{port}"
-        other.kill()

@@ -30,5 +30,34 @@ def test_anything_else_is_refused(content):
         Message.decode(content)
 
 
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"host": ""}, "no host can be called ''"),
+        ({"host": "a\0b"}, r"no host can be called 'a\\x00b'"),
+        ({"host": "a b"}, "no host can be called 'a b'"),
+        ({"host": "ü"}, "no host can be called 'ü'"),
+        ({"host": "*"}, r"no host can be called '\*'"),
+        ({"host": "a" * 300}, "no host can be called 'aaa"),
+        ({"port": 0}, "the port is 0"),
+        ({"port": 65536}, "the port is 65536"),
+        ({"role": 5}, "the role is 5"),
+        ({"id": 2**31}, "the id is 2147483648"),
+        ({"customer": 2**40}, "the customer is 1099511627776"),
+    ],
+)
+def test_nodes_that_cannot_be_are_refused_by_name(change, named):
+    node = Node(**{"role": messages.WORKER, "host": "cloud1", "port": 4000, **change})
+    content = Message(messages.ADD_NODE, (node,)).encode(timestamp=1)
+    with pytest.raises(BadMessageError, match=named):
+        Message.decode(content)
+
+
+def test_numbers_that_mxnet_cannot_read_are_refused():
+    for change in ({"app": 2**31}, {"customer": 2**63}):
+        with pytest.raises(BadMessageError):
+            Message.decode(Message(messages.BARRIER, group=7, **change).encode(timestamp=1))
+
+
 def test_nothing_is_no_command():
     assert Message.decode(b"").command == 0

@@ -1,6 +1,6 @@
 from esync.rendezvous import messages
 from esync.rendezvous.messages import SERVER, WORKER, Message, Node
-from esync.rendezvous.roster import Roster, Sending, scheduler_node, server_id, worker_id
+from esync.rendezvous.roster import SURPLUS_MOST, Roster, Sending, scheduler_node, server_id, worker_id
 
 
 def register(roster: Roster, role: int, port: int) -> list[Sending]:
@@ -30,15 +30,45 @@ def test_ids_follow_the_ports_and_everyone_hears_of_everyone():
         assert not any(node.recovery for node in sending.message.nodes)
 
 
+def barrier(group: int) -> Message:
+    return Message(messages.BARRIER, group=group, request=True, app=0, customer=0)
+
+
 def test_a_barrier_opens_when_all_of_its_group_have_come():
     roster, _ = started()
-    every = Message(messages.BARRIER, group=7, request=True, app=0, customer=0)
     for _ in range(2):  # it can be used again
-        assert [len(roster.take(every)) for _ in range(5)] == [0, 0, 0, 0, 5]
-    workers = Message(messages.BARRIER, group=4, request=True, app=0, customer=0)
-    answers = [roster.take(workers) for _ in range(3)]
+        assert [len(roster.take(barrier(7), sender)) for sender in (8, 9, 10, 11, 13)] == [0, 0, 0, 0, 5]
+    answers = [roster.take(barrier(4), sender) for sender in (9, 11, 13)]
     assert sorted(ids(answers[-1])) == [90, 91, 92]
     assert answers[-1][0].message == Message(messages.BARRIER, app=0, customer=0)
+
+
+def test_nobody_opens_a_barrier_who_has_no_part_in_it():
+    roster, _ = started()
+    for sender in (8, 9, 10, 11):
+        assert roster.take(barrier(7), sender) == []
+    for stranger in (messages.EMPTY, 0, 1, 15, 8):  # 8 has come already
+        assert roster.take(barrier(7), stranger) == []
+    assert len(roster.take(barrier(7), 13)) == 5
+
+
+def test_barriers_of_no_group_are_not_kept():
+    roster, _ = started()
+    for group in (0, 1, 8, 2**31):
+        for sender in (8, 9, 10, 11, 13):
+            assert roster.take(barrier(group), sender) == []
+
+
+def test_a_newcomer_goes_past_all_barriers():
+    roster, _ = started()
+    for sender in (8, 10, 9, 13):
+        assert roster.take(barrier(7), sender) == []
+    register(roster, WORKER, 99)  # for 11, which has died before it came to the barrier
+    opened = roster.admit(gone=[("127.0.0.1", 91)])
+    assert sum(sending.message.command == messages.BARRIER for sending in opened) == 5
+    for sender in (8, 9, 10):
+        assert roster.take(barrier(7), sender) == []
+    assert len(roster.take(barrier(7), 13)) == 5
 
 
 def test_a_newcomer_takes_the_slot_of_a_worker_that_is_gone():
@@ -97,11 +127,37 @@ def test_who_dies_before_the_start_is_not_waited_for():
 
 def test_heartbeats_are_answered():
     roster, _ = started()
-    (answer,) = roster.take(Message(messages.HEARTBEAT, (Node(WORKER, "127.0.0.1", 91, 11),)))
+    (answer,) = roster.take(Message(messages.HEARTBEAT, (Node(WORKER, "127.0.0.1", 91, 11),)), 11)
     assert (answer.to.port, answer.message.command) == (91, messages.HEARTBEAT)
 
 
 def test_what_is_meant_for_nobody_is_ignored():
     roster, _ = started()
     for message in (Message(0), Message(messages.ACK), Message(messages.BARRIER, group=7)):
-        assert roster.take(message) == []
+        assert roster.take(message, 9) == []
+
+
+def test_only_servers_and_workers_can_join():
+    said: list[str] = []
+    roster = Roster(scheduler_node("127.0.0.1", 9091), 1, 1, said.append)
+    for node in (Node(messages.SCHEDULER, "127.0.0.1", 90), Node(5, "127.0.0.1", 90), Node(WORKER, "127.0.0.1", 9091)):
+        assert not roster.may_join(node)
+        assert roster.take(Message(messages.ADD_NODE, (node,))) == []
+    assert roster.everyone() == []
+    assert said[0] == "the process at 127.0.0.1:90 is refused: it is neither a server nor a worker"
+
+
+def test_newcomers_without_a_place_do_not_pile_up():
+    roster, _ = started()
+    for port in range(1000, 2000):
+        register(roster, WORKER, port)
+    assert len(roster.waiting()) == 5 + SURPLUS_MOST
+
+
+def test_the_members_and_the_scheduler_are_told():
+    roster, _ = started(servers=1, workers=1)
+    told = roster.members()
+    assert told.command == messages.WHO
+    assert [(node.role, node.port, node.id) for node in told.nodes] == [
+        (SERVER, 80, 8), (WORKER, 90, 9), (messages.SCHEDULER, 9091, 1)
+    ]  # fmt: skip

@@ -1,0 +1,172 @@
+"""The way to every process of the cluster, and to those that say they belong to it.
+
+A registration is a mere claim: anybody can send one, and the name in it may not be resolvable at the moment. So the
+scheduler first connects to where the newcomer says it listens, as ps-lite has it listen before it registers, and only
+who answers there in ZeroMQ's own way is let in. Names are resolved on threads of their own, again and again: a name
+server that is away for a while delays a job and does not end it.
+"""
+
+import logging
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+from .. import config
+from ..sockets import is_number, numbers
+from .messages import Message, Node
+from .roster import SCHEDULER_ID
+
+log = logging.getLogger(__name__)
+
+Address = tuple[str, int]
+
+#: Processes that may be under examination at the same time; beyond that the one that came first is given up.
+EXAMINED_MOST = 64
+#: Sockets of ZeroMQ that one of them takes: the connection, and both ends of its monitor.
+SOCKETS_EACH = 3
+#: Threads that resolve names, and seconds between two attempts.
+RESOLVERS, RESOLVE_EVERY = 4, 1.0
+#: Milliseconds between two attempts to connect: they begin with the first and double up to the second.
+RECONNECT = (100, 5000)
+
+
+@dataclass
+class Contact:
+    """One process.
+
+    Attributes:
+        node: as it has registered.
+        since: when it did.
+        numbers: its host's addresses as the kernel writes them; empty until its name has been resolved.
+        sender: leads to it.
+        monitor: tells when it answers; None once it has.
+    """
+
+    node: Node
+    since: float = field(default_factory=time.monotonic)
+    numbers: set[str] = field(default_factory=set)
+    sender: "zmq.Socket[bytes] | None" = None
+    monitor: "zmq.Socket[bytes] | None" = None
+    resolving: "Future[set[str]] | None" = None
+    resolved: float = -RESOLVE_EVERY
+
+
+class Contacts:
+    """All of them; main thread only.
+
+    Args:
+        context: of ZeroMQ; needs room for their sockets.
+        poller: is woken when somebody answers.
+    """
+
+    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", poller: zmq.Poller) -> None:
+        self._context, self._poller = context, poller
+        self._contacts: dict[Address, Contact] = {}  # those under examination in the order of their coming
+        self._resolvers = ThreadPoolExecutor(RESOLVERS, thread_name_prefix="resolver")
+
+    def __contains__(self, address: Address) -> bool:
+        return address in self._contacts
+
+    def introduce(self, node: Node) -> None:
+        """Begin to find out whether somebody listens where a newcomer says that it does."""
+        examined = [contact for contact in self._contacts.values() if not _answered(contact)]
+        if len(examined) >= EXAMINED_MOST:
+            self.forget(examined[0].node)
+        contact = self._contacts[node.host, node.port] = Contact(node)
+        self._go_on(contact)
+
+    def answered(self) -> list[Node]:
+        """Those who have turned out to be there since the last call."""
+        found = []
+        for contact in list(self._contacts.values()):
+            if _answered(contact):
+                continue
+            self._go_on(contact)
+            if contact.monitor is not None and contact.monitor.poll(0):
+                recv_monitor_message(contact.monitor)
+                self._close_monitor(contact)
+                found.append(contact.node)
+            elif time.monotonic() - contact.since > config.START_TIMEOUT:
+                log.warning("nobody answers at %s:%d, where a process said it listens", *_address(contact.node))
+                self.forget(contact.node)
+        return found
+
+    def keep(self, nodes: list[Node]) -> None:
+        """Of those who have answered, forget all others: ZeroMQ would go on trying to reach them."""
+        known = {_address(node) for node in nodes}
+        for address, contact in list(self._contacts.items()):
+            if _answered(contact) and address not in known:
+                self.forget(contact.node)
+
+    def forget(self, node: Node) -> None:
+        """Close the connection to a process."""
+        contact = self._contacts.pop(_address(node))
+        if contact.resolving is not None:
+            contact.resolving.cancel()
+        self._close_monitor(contact)
+        if contact.sender is not None:
+            contact.sender.close()
+
+    def connected(self, node: Node, established: set[Address]) -> bool:
+        """Whether one of these connections leads to a process."""
+        return any((number, node.port) in established for number in self._contacts[_address(node)].numbers)
+
+    def send(self, to: Node, message: Message, timestamp: int) -> None:
+        """Send a message to somebody who has answered; does not wait."""
+        sender = self._contacts[_address(to)].sender
+        assert sender is not None
+        try:
+            sender.send(message.encode(timestamp), zmq.NOBLOCK)
+        except zmq.Again:
+            log.warning("the process at %s:%d does not read what it is sent", *_address(to))
+
+    def _go_on(self, contact: Contact) -> None:
+        """Resolve the name, then connect."""
+        if contact.sender is not None:
+            return
+        if is_number(contact.node.host):
+            contact.numbers = {contact.node.host}
+            self._connect(contact)
+            return
+        if contact.resolving is None and time.monotonic() - contact.resolved >= RESOLVE_EVERY:
+            contact.resolving = self._resolvers.submit(numbers, contact.node.host)
+        if contact.resolving is not None and contact.resolving.done():
+            contact.numbers, contact.resolving = contact.resolving.result(), None
+            if contact.numbers:
+                self._connect(contact)
+                return
+            if contact.resolved < 0:
+                log.warning(
+                    "cannot resolve the host %s of a process that has registered; trying again until it works (give it "
+                    "an address that is known here with DMLC_NODE_HOST)",
+                    contact.node.host,
+                )
+            contact.resolved = time.monotonic()
+
+    def _connect(self, contact: Contact) -> None:
+        sender = contact.sender = self._context.socket(zmq.DEALER)
+        sender.setsockopt(zmq.IDENTITY, f"ps{SCHEDULER_ID}".encode())
+        sender.setsockopt(zmq.LINGER, 0)
+        sender.setsockopt(zmq.RECONNECT_IVL, RECONNECT[0])
+        sender.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT[1])
+        contact.monitor = sender.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+        self._poller.register(contact.monitor, zmq.POLLIN)
+        sender.connect(f"tcp://{min(contact.numbers)}:{contact.node.port}")
+
+    def _close_monitor(self, contact: Contact) -> None:
+        if contact.monitor is not None and contact.sender is not None:
+            self._poller.unregister(contact.monitor)
+            contact.sender.disable_monitor()
+            contact.monitor.close()
+            contact.monitor = None
+
+
+def _answered(contact: Contact) -> bool:
+    return contact.sender is not None and contact.monitor is None
+
+
+def _address(node: Node) -> Address:
+    return node.host, node.port

@@ -1,0 +1,170 @@
+"""The scheduler as a process, with processes of ps-lite that are played, and with strangers."""
+
+import socket
+import textwrap
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from esync.rendezvous import messages
+from esync.rendezvous.directory import members
+from esync.rendezvous.messages import SERVER, WORKER, Message
+
+from .nodes import FakeNode, garbage, running_scheduler, unchecked
+
+#: A scheduler on a machine whose name server knows the host "cloud1" only when a file is there, as in argv.
+WITHOUT_NAMES = textwrap.dedent("""
+    import socket, sys
+    from pathlib import Path
+    real = socket.getaddrinfo
+    def getaddrinfo(host, *more, **others):
+        if host == "cloud1" and Path(sys.argv[1]).exists():
+            host = "127.0.0.1"
+        elif host != "127.0.0.1":
+            raise socket.gaierror(-3, "Temporary failure in name resolution")
+        return real(host, *more, **others)
+    def gethostbyname(host):
+        return getaddrinfo(host, None)[0][4][0]
+    socket.getaddrinfo, socket.gethostbyname = getaddrinfo, gethostbyname
+    print("ready", flush=True)
+    from esync import program, scheduler
+    program.leave(scheduler.main([]))
+""")
+
+#: A scheduler that may have a hundred files open at the same time.
+FEW_FILES = textwrap.dedent("""
+    import resource
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+    print("ready", flush=True)
+    from esync import program, scheduler
+    program.leave(scheduler.main([]))
+""")
+
+
+def complete(*nodes: FakeNode) -> list[Message]:
+    """The members that each of them hears of."""
+    heard = [node.received() for node in nodes]
+    assert all(message is not None and message.command == messages.ADD_NODE for message in heard), heard
+    return heard
+
+
+def said(process, words: str) -> None:
+    """Wait until the scheduler has said something."""
+    while words not in (line := process.stderr.readline()):
+        assert line, f"it has ended without saying {words!r}"
+
+
+def well(process, port: int) -> None:
+    """The scheduler brings one server and one worker together, and leaves when they have left."""
+    with FakeNode(port, SERVER) as server, FakeNode(port, WORKER) as worker:
+        for message in complete(server, worker):
+            assert {node.port for node in message.nodes} == {server.port, worker.port, port}
+        assert process.poll() is None
+    assert process.wait(30) == 0, process.stderr.read()
+
+
+#: Registrations that are wrong in one way each.
+WRONG = {
+    "a host that nobody knows": unchecked(host="no-such-host.invalid"),
+    "NUL in the host": unchecked(host="a\0b"),
+    "no host": unchecked(host=""),
+    "no name of a host": unchecked(host="* *"),
+    "a name that is too long": unchecked(host="x" * 70),
+    "a scheduler": unchecked(role=messages.SCHEDULER),
+    "no role": unchecked(role=5),
+    "port 0": unchecked(port=0),
+    "no port": unchecked(port=99999),
+    "an address of many": unchecked(host="255.255.255.255"),
+    "numbers that are too large": unchecked(customer=2**62),
+    "nothing": b"",
+    "a number without an end": b"\xff" * 4000,
+    "long": bytes(100_000),
+}
+
+
+def test_registrations_that_cannot_be_right_end_nobody() -> None:
+    with running_scheduler(servers=1, workers=1) as (process, port):
+        for name, content in WRONG.items():
+            garbage(port, [content])
+            time.sleep(0.1)
+            assert process.poll() is None, name
+        well(process, port)
+
+
+def test_a_host_that_cannot_be_resolved_for_a_while_joins_later(tmp_path: Path) -> None:
+    known = tmp_path / "known"
+    with (
+        running_scheduler(1, 1, ["-c", WITHOUT_NAMES, str(known)]) as (process, port),
+        FakeNode(port, SERVER) as server,
+        FakeNode(port, WORKER, "cloud1") as worker,
+    ):
+        said(process, "cannot resolve the host cloud1")
+        known.touch()
+        for message in complete(server, worker):
+            assert {node.host for node in message.nodes} == {"127.0.0.1", "cloud1"}
+
+
+def test_who_only_says_that_it_is_there_takes_no_place() -> None:
+    with running_scheduler(servers=1, workers=1) as (process, port), ExitStack() as stack:
+        silent = stack.enter_context(socket.create_server(("127.0.0.1", 0)))  # listens, but does not answer
+        for role in (SERVER, WORKER):
+            garbage(port, [unchecked(role=role, port=silent.getsockname()[1])])
+            garbage(port, [unchecked(role=role, port=9)])
+        time.sleep(0.5)
+        well(process, port)
+
+
+def test_strangers_that_come_and_go_before_the_start_do_not_end_it() -> None:
+    with running_scheduler(servers=1, workers=1) as (process, port):
+        for _ in range(20):
+            with socket.create_connection(("127.0.0.1", port)) as stranger:
+                stranger.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        time.sleep(3.0)  # longer than a scheduler stays alone
+        well(process, port)
+
+
+def test_strangers_that_stay_do_not_keep_it() -> None:
+    with running_scheduler(servers=1, workers=1) as (process, port), ExitStack() as stack:
+        for _ in range(20):
+            stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+        well(process, port)
+
+
+def test_more_strangers_than_files_that_may_be_open_do_not_end_it() -> None:
+    with running_scheduler(1, 1, ["-c", FEW_FILES]) as (process, port), ExitStack() as stack:
+        server = stack.enter_context(FakeNode(port, SERVER))
+        worker = stack.enter_context(FakeNode(port, WORKER))
+        complete(server, worker)
+        said(process, "everyone is here")
+        strangers = [stack.enter_context(socket.socket()) for _ in range(150)]
+        for stranger in strangers:
+            stranger.setblocking(False)
+            stranger.connect_ex(("127.0.0.1", port))
+        time.sleep(4.0)
+        assert process.poll() is None, process.stderr.read()
+
+
+def test_nobody_but_members_opens_barriers() -> None:
+    barrier = Message(messages.BARRIER, group=7, request=True, app=0, customer=0).encode(timestamp=2)
+    with (
+        running_scheduler(servers=1, workers=1) as (_, port),
+        FakeNode(port, SERVER) as server,
+        FakeNode(port, WORKER) as worker,
+    ):
+        complete(server, worker)
+        for _ in range(3):
+            garbage(port, [barrier])
+        assert worker.received(0.5) is None
+
+
+def test_who_belongs_to_the_cluster_is_told_to_those_who_ask() -> None:
+    with (
+        running_scheduler(servers=1, workers=1) as (_, port),
+        FakeNode(port, SERVER) as server,
+        FakeNode(port, WORKER) as worker,
+    ):
+        complete(server, worker)
+        found = members("127.0.0.1", port, lambda: pytest.fail("no answer"))
+        assert {number: node.port for number, node in found.items()} == {8: server.port, 9: worker.port, 1: port}
