@@ -27,6 +27,7 @@ class Plan:
         optimizer: options of SGD.
         turns: for each iteration, its place in the order of all workers' exchanges, from 0; empty for no order. A turn
             begins when the one before it is over, the pull of the new weights included.
+        flags: of the worker program, which then say what algorithm, options and optimizer say otherwise.
     """
 
     rank: int
@@ -36,6 +37,7 @@ class Plan:
     options: dict[str, Any] = field(default_factory=dict)
     optimizer: dict[str, float] = field(default_factory=lambda: {"learning_rate": 0.1})
     turns: list[int] = field(default_factory=list)
+    flags: list[str] = field(default_factory=list)
 
     def arguments(self) -> list[str]:
         """The command line of this script."""
@@ -84,13 +86,21 @@ def main(plan: Plan) -> None:
     """Do it."""
     import esync
     from esync.algorithms import ALGORITHMS
+    from esync.arguments import build_parser, parse
+    from esync.assembly import make_trainer
     from esync.engine import mx
     from esync.models import build
+    from esync.world import RealWorld
 
     # Every worker begins with weights of its own: rank 0's have to win.
     net = build("lenet", 10, mx.cpu(), seed=plan.rank)
-    algorithm = ALGORITHMS[plan.algorithm](**plan.options)
-    trainer = esync.Trainer(net.collect_params(), "sgd", plan.optimizer, algorithm=algorithm)
+    if plan.flags:
+        trainer = make_trainer(
+            net, parse(build_parser("worker", ""), plan.flags), RealWorld(), len(dataset().train_labels)
+        )
+    else:
+        algorithm = ALGORITHMS[plan.algorithm](**plan.options)
+        trainer = esync.Trainer(net.collect_params(), "sgd", plan.optimizer, algorithm=algorithm)
     trainer.start()
     assert trainer.rank == plan.rank, f"rank {trainer.rank} instead of {plan.rank}"
     turns = Path(plan.weights).parent

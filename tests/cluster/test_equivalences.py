@@ -167,3 +167,29 @@ def test_dcasgd_differs_by_what_a_calculation_gives(tmp_path: Path, servers: int
     for rank in range(WORKERS):
         np.testing.assert_allclose(weights[rank], expected[rank], **TOLERANCE)
         assert np.abs(expected[rank] - plain[rank]).max() > 1e-4
+
+
+# --- the command line -----------------------------------------------------------------------------------------------
+
+#: The rate on the sum over the batch that is RATE on the mean, as the command line has it.
+ON_THE_SUM = repr(RATE / BATCH)
+
+
+@pytest.mark.parametrize(("on", "times"), [("mean", 1), ("sum", BATCH)])
+def test_lambda_of_the_command_line_is_relative_to_the_mean_gradient_or_as_published_to_the_sum(
+    tmp_path: Path, on: str, times: int
+) -> None:
+    strength = 50.0 / times
+    words = ["-m", "async", "-l", ON_THE_SUM, "-b", str(BATCH), "--use-dcasgd", "1", "--dcasgd-lambda-on", on]
+    words += ["--dcasgd-lambda", repr(strength)]
+    weights = train(tmp_path, algorithm="dcasgd", flags=words, turns=turns())
+    for rank, expected in enumerate(replay(times * strength)[1]):
+        np.testing.assert_allclose(weights[rank], expected, **TOLERANCE)
+
+
+def test_ssgd_by_the_command_line_is_gluon_on_one_device_with_the_same_weight_decay(tmp_path: Path) -> None:
+    words = ["-m", "sync", "-l", ON_THE_SUM, "-b", str(BATCH), "--momentum", "0.9", "--weight-decay", "0.1"]
+    weights = train(tmp_path, algorithm="sync", flags=words)
+    expected = one_device({"learning_rate": RATE, "momentum": 0.9, "wd": 0.1})
+    np.testing.assert_allclose(weights[0], expected, **TOLERANCE)
+    assert np.abs(expected - one_device({"learning_rate": RATE, "momentum": 0.9, "wd": 0.1 / BATCH})).max() > 1e-4
