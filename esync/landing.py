@@ -36,7 +36,8 @@ class Landing:
 
     Attributes:
         iterations: local ones since the push; set it before the model comes.
-        weights: the common ones as they have come.
+        weights: the common ones as they have come, rounded where this worker's weights are not float32: what float16
+            cannot hold would otherwise look like progress in the other direction, and be taken back.
         statistics: the same.
     """
 
@@ -52,16 +53,17 @@ class Landing:
 
     def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
         """Take values of the common model, with what was learnt since the push on top of them."""
-        arrays = self._replica.statistics if statistics else self._replica.weights
+        arrays, common = self._replica.weights, self.weights
+        if statistics:
+            arrays, common = self._replica.statistics, self.statistics
         kept = np.float32(config.OVERLAP_STATISTICS_KEPT**self.iterations)
         for at, own in arrays.pieces(start, start + values.size):
-            new = values[at - start : at - start + own.size]
+            new = common.values[at : at + own.size]
+            new[:] = values[at - start : at - start + own.size].astype(own.dtype, copy=False)
             if statistics:
                 arrays.write(at, own + kept * (new - own))
             else:
                 arrays.write(at, new + (own - self._pushed[at : at + own.size]))
-        common = self.statistics if statistics else self.weights
-        common.values[start : start + values.size] = values
 
     def add(self, step: Sparse) -> None:
         """See `exchange.Model`."""

@@ -50,13 +50,15 @@ class FlatArrays:
         for array in self._arrays():
             mx.base.check_call(mx.base._LIB.MXNDArrayWaitToWrite(array.handle))
 
-    def close(self) -> None:
-        """Bring written values to where the arrays really are, where that is not host memory."""
-        if self._written:
+    def close(self) -> bool:
+        """Bring written values to where the arrays really are, where that is not host memory; whether there are any."""
+        written = self._written
+        if written:
             for array, view in zip(self._opened, self._views, strict=True):
                 if not is_plain(array):
                     array[:] = mx.nd.array(view.reshape(array.shape), ctx=array.context, dtype=array.dtype)
         self._opened, self._views, self._written = [], [], False
+        return written
 
     def pieces(self, start: int, stop: int) -> Iterator[tuple[int, np.ndarray]]:
         """The values start to stop as views into the arrays: (place of the first value in the vector, values)."""
@@ -132,23 +134,30 @@ class Replica:
     Args:
         parameters: initialized Gluon parameters, of one device, whose shapes are known.
         local_step: does a local optimizer step; called with the batch size.
+        master: the float32 copy of a parameter that the local optimizer works on, see `masters`; None: there is none.
 
     Attributes:
-        weights: the trained values, grad_req other than "null".
+        weights: the trained values, grad_req other than "null"; their float32 copies where there are any.
         statistics: the values that are not trained: batch norm's statistics, frozen layers.
         anchor: the weights of the last exchange (None unless `keep_anchor` was called).
         mean_statistics: of all workers, as they came last, where they are kept beside this worker's own (see
             `keep_statistics`); else None.
     """
 
-    def __init__(self, parameters: Sequence[Any], local_step: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        parameters: Sequence[Any],
+        local_step: Callable[[int], None],
+        master: Callable[[Any], Any] = lambda parameter: None,
+    ) -> None:
         for parameter in parameters:
             _check(parameter)
         self._trained = [p for p in parameters if p.grad_req != "null"]
         untrained = [p for p in parameters if p.grad_req == "null"]
         if not self._trained:
             raise UnsuitableParametersError("no parameter of this network is trained (every grad_req is 'null')")
-        self.weights = FlatArrays(lambda: [p.data() for p in self._trained])
+        self._master = master
+        self.weights = FlatArrays(self._exchanged)
         self.gradients = FlatArrays(lambda: [p.grad() for p in self._trained])
         self.statistics = FlatArrays(lambda: [p.data() for p in untrained])
         self.anchor: np.ndarray | None = None
@@ -156,6 +165,10 @@ class Replica:
         self.local_step = local_step
         self._landing: Landing | None = None
         self._wait: Callable[[], None] = mx.nd.waitall
+
+    def _exchanged(self) -> list[Any]:
+        """The arrays that hold the weights."""
+        return [p.data() if (copy := self._master(p)) is None else copy for p in self._trained]
 
     @property
     def size(self) -> int:
@@ -230,7 +243,10 @@ class Replica:
 
     def close(self) -> None:
         """Hand what was written back to the device."""
-        self.weights.close()
+        if self.weights.close():
+            for parameter in self._trained:
+                if (copy := self._master(parameter)) is not None:
+                    mx.nd.cast(copy, dtype=parameter.dtype, out=parameter.data())
         self.statistics.close()
         self.gradients.close()
 
@@ -246,7 +262,7 @@ class Replica:
 
     def common_weights(self) -> np.ndarray | None:
         """The anchor, where it is what was written last, to the last bit; makes this a `packing.KeepsCommon`."""
-        exact = all(np.dtype(parameter.dtype) == np.float32 for parameter in self._trained)
+        exact = all(array.dtype == np.float32 for array in self._exchanged())
         return self.anchor if exact else None
 
     def write(self, statistics: bool, start: int, values: np.ndarray) -> None:

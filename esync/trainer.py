@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from .algorithms import Algorithm, Hyper, NoPast, Surroundings, World, make
+from .algorithms import Algorithm, Hyper, Local, NoPast, Surroundings, World, make
 from .checkpoint import Checkpoints
 from .engine import mx
 from .exchange.ledger import Limits
 from .hostsgd import SGD
+from .masters import Masters
 from .replica import Replica
 from .standing import Standing
 from .world import RealWorld
@@ -23,6 +24,9 @@ GluonTrainer: Any = mx.gluon.Trainer
 
 #: What SGD on the server understands; anything else in a user's optimizer would be ignored there, so it is refused.
 SERVER_SGD_OPTIONS = {"learning_rate", "momentum", "wd", "lr_scheduler", "rescale_grad"}
+
+#: Optimizers whose step replaces the weights by what follows from the state alone.
+STATE_IS_THE_MODEL = (mx.optimizer.Ftrl, mx.optimizer.FTML)
 
 
 class Trainer(Standing, GluonTrainer):
@@ -34,7 +38,9 @@ class Trainer(Standing, GluonTrainer):
     exchange is this project's own; and weights begin as rank 0's on all workers.
 
     Where the optimizer runs depends on the algorithm. "esync", "local-sgd", "diloco", "dylu" and "local" take any
-    Gluon optimizer, run it on the worker and keep its state across exchanges. "gd-async", "dgc-async" and "dgs" take
+    Gluon optimizer, run it on the worker and keep its state across exchanges ("ftrl" and "ftml", whose state determines
+    the weights, are for "local" only). With `multi_precision`, what is exchanged is the optimizer's float32 copies of
+    float16 weights. "gd-async", "dgc-async" and "dgs" take
     "sgd" with the same options, and do its step on the worker, sparsely. "sync", "async", "ssp" and "dcasgd" send
     gradients to servers that do SGD: they take the optimizer "sgd" with learning_rate, momentum, wd and lr_scheduler,
     all of them carried along with every gradient, so that set_learning_rate and schedules reach the server.
@@ -100,6 +106,7 @@ class Trainer(Standing, GluonTrainer):
         if self.algorithm.server_sgd:
             self._check_server_sgd(optimizer_params or {})
         self._check_suits(checkpoints)
+        self._masters = Masters(self._updaters[0])
         self.world: World = RealWorld() if world is None else world
         self.checkpoints = checkpoints
         self._limits = limits or Limits()
@@ -118,7 +125,7 @@ class Trainer(Standing, GluonTrainer):
         """
         if self._started:
             return
-        self.replica = Replica(self._params, self._local_step)
+        self.replica = Replica(self._params, self._local_step, self._master)
         shapes = [list(parameter.shape) for parameter in self._params]
         agreement = {"algorithm": self.algorithm.name, "parameter shapes": _digest(shapes), **self._agreement}
         if self.checkpoints is not None:
@@ -239,6 +246,17 @@ class Trainer(Standing, GluonTrainer):
     def _local_step(self, batch_size: int) -> None:
         super().step(batch_size, self._ignore_stale_grad)
 
+    @property
+    def _exchanges_weights(self) -> bool:
+        """Whether exchanges write to weights that a local optimizer works on."""
+        return not (self.algorithm.server_sgd or isinstance(self.algorithm, Local))
+
+    def _master(self, parameter: Any) -> Any:
+        """The float32 copy of a parameter's weight that is exchanged in the weight's place, or None."""
+        if not self._exchanges_weights:
+            return None
+        return self._masters.of(self._param2idx[parameter.name], parameter.data())
+
     def _check_fresh_gradients(self) -> None:
         """What gluon.Trainer does about gradients that no backward pass has brought up to date."""
         for parameter in self._params:
@@ -256,7 +274,7 @@ class Trainer(Standing, GluonTrainer):
             data._fresh_grad = False
 
     def _weights(self) -> np.ndarray:
-        replica = Replica(self._params, self._local_step)
+        replica = Replica(self._params, self._local_step, self._master)
         weights = np.empty(replica.weights.size, np.float32)
         replica.open()
         replica.weights.read(0, weights.size, weights)
@@ -277,6 +295,12 @@ class Trainer(Standing, GluonTrainer):
             )
         if not algorithm.has_momentum and getattr(self._optimizer, "momentum", None):
             raise ValueError(f"algorithm {algorithm.name!r} has no momentum: leave it out of the optimizer's options")
+        if self._exchanges_weights and isinstance(self._optimizer, STATE_IS_THE_MODEL):
+            raise ValueError(
+                f"algorithm {algorithm.name!r} exchanges weights, but the optimizer {type(self._optimizer).__name__!r} "
+                "computes the weights from its own state in every step, and so would forget the common ones: use "
+                "another one ('adam', 'adagrad', …); algorithm 'local' takes any"
+            )
         for parameter in self._params:
             if algorithm.float32_only and np.dtype(parameter.dtype) != np.float32 and parameter.grad_req != "null":
                 raise ValueError(

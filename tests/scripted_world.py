@@ -118,7 +118,7 @@ class ScriptedExchange(Exchange):
     def join(
         self, weights: int, statistics: int, limits: Limits, agreement: dict[str, Any], offers: Offers = NO_OFFERS
     ) -> None:
-        self.sizes = weights, statistics
+        self.sizes, self.offers = (weights, statistics), offers
         self.log.append(("join", weights, statistics, limits, agreement))
 
     def begin(self, weights: Any, statistics: Any, model: Any) -> Result:

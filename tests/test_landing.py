@@ -102,6 +102,18 @@ def test_weights_of_another_number_format():
     assert get(replica.weights) == [10.5, 20, 34]
 
 
+def test_what_float16_cannot_hold_is_not_taken_for_training():
+    """Without a local iteration the next update is nothing, however the common model is rounded."""
+    replica = make_replica("float16")
+    for common in (1.0001, 1.0002, 1.0003):
+        landing = replica.depart()
+        landing.write(False, 0, np.full(3, common, np.float32))
+        replica.close()
+        replica.open()
+        assert get(Sized(replica.update(), 3)) == [0, 0, 0]
+        assert get(replica.common[0]) == get(replica.weights) == [1, 1, 1]
+
+
 def test_without_exchanges_under_way_the_common_model_is_the_own_one():
     replica = make_replica()
     assert replica.common == (replica.weights, replica.statistics)

@@ -56,6 +56,34 @@ def test_one_learning_rate_for_all_where_the_servers_do_sgd(options):
         esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1, "wd": 0.01}, algorithm="sync")
 
 
+@pytest.mark.parametrize("algorithm", ["esync", "local-sgd", "diloco", "dylu"])
+@pytest.mark.parametrize("optimizer", ["ftrl", "ftml", mx.optimizer.FTML()])
+def test_an_optimizer_that_keeps_the_weights_in_its_own_state_would_forget_the_common_ones(algorithm, optimizer):
+    with pytest.raises(ValueError, match=f"'{algorithm}' .* 'F.*' computes the weights from its own state"):
+        esync.Trainer(make_net().collect_params(), optimizer, algorithm=algorithm)
+    esync.Trainer(make_net().collect_params(), optimizer, algorithm="local")
+
+
+def test_all_others_go_on_from_the_weights_that_they_find():
+    """Each optimizer that MXNet has, twice: with the same gradients, from weights that are moved in between."""
+    known = {kind for kind in mx.optimizer.Optimizer.opt_registry.values() if kind.__module__.startswith("mxnet")}
+    lost = set()
+    for kind in sorted(known, key=lambda kind: kind.__name__):
+        ends = []
+        for moved in (0.0, 5.0):
+            mx.random.seed(1)
+            weight, slope = mx.nd.array([[1.0], [2.0]]), mx.nd.array([[0.5], [-0.25]])
+            updater = mx.optimizer.get_updater(kind(learning_rate=0.001))
+            for _ in range(2):
+                updater(0, slope, weight)
+            weight += moved
+            updater(0, slope, weight)
+            ends.append(weight.asnumpy())
+        if not np.allclose(ends[1] - ends[0], 5.0, atol=0.1):
+            lost.add(kind)
+    assert lost == {mx.optimizer.Ftrl, mx.optimizer.FTML}
+
+
 def test_multipliers_are_fine_where_the_optimizer_runs_here():
     net = make_net()
     net[2].bias.lr_mult = 2.0

@@ -226,6 +226,9 @@ class Checkpoints:
             return False
         if not parts:
             return False
+        if differences := self._differences(parts[0]):
+            log.warning("this worker's optimizer begins anew: %s does not fit: %s", parts[0].folder, differences)
+            return False
         self._go_back(parts[0])
         return True
 
@@ -269,6 +272,9 @@ class Checkpoints:
 
     def _differences(self, part: Part) -> str:
         theirs, mine = part.facts["agreement"], self._agreement
+        if self._optimizer.half_precision:  # what the optimizer's state is made of depends on it then
+            theirs = {**theirs, **self._optimizer.masters(part.facts["optimizer"])}
+            mine = {**mine, **self._optimizer.masters()}
         differences = [
             f"{name} {theirs.get(name)} instead of {mine.get(name)}"
             for name in sorted({*theirs, *mine})

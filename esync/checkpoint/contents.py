@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..engine import mx
+from ..masters import follow
 from .store import Part
 
 if TYPE_CHECKING:
@@ -44,10 +45,16 @@ def save_model(path: Path, trainer: "Trainer") -> None:
 
 
 def load_model(part: Part, trainer: "Trainer") -> None:
-    """By name, or in order where another prefix has been given to the same network."""
+    """By name, or in order where another prefix has been given to the same network.
+
+    Float32 copies of float16 weights, restored with the optimizer's state, stay where they are the weights' own.
+    """
     saved = mx.nd.load(str(part.folder / MODEL_FILE))
     names: Sequence[str] = [parameter.name for parameter in trainer._params]
     if set(names) != set(saved):
         names = list(saved)
     for parameter, name in zip(trainer._params, names, strict=True):
         parameter.set_data(saved[name])
+        master = trainer._master(parameter) if parameter.grad_req != "null" else None
+        if master is not None:
+            follow(master, parameter.data())

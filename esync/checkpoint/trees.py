@@ -92,13 +92,24 @@ class OptimizerState:
         updater.states = decode(saved["states"], arrays, context)
         updater.states_synced = dict.fromkeys(updater.states, True)
         for owner, thing in self._owners().items():
-            for name, value in saved["now"][owner].items():
+            for name, value in saved["now"].get(owner, {}).items():
                 if saved["initial"][owner].get(name) == self.initial[owner].get(name):
                     setattr(thing, name, decode(value, arrays, context))
 
+    @property
+    def half_precision(self) -> bool:
+        """Whether some of the trained weights are float16."""
+        return any(p.grad_req != "null" and np.dtype(p.dtype) == np.float16 for p in self._trainer._params)
+
+    def masters(self, saved: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Whether the optimizer keeps float32 copies of those; with `saved`, whether the saved one did."""
+        now = vars(self._trainer._optimizer) if saved is None else saved["now"]["optimizer"]
+        return {"multi_precision": now.get("multi_precision", False)}
+
     def _owners(self) -> dict[str, Any]:
         optimizer = self._trainer._optimizer
-        return {"optimizer": optimizer, "scheduler": optimizer.lr_scheduler}
+        scaler = getattr(self._trainer, "_amp_loss_scaler", None)  # of automatic mixed precision
+        return {"optimizer": optimizer, "scheduler": optimizer.lr_scheduler, "loss scaler": scaler}
 
     def _values(self, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         return {owner: attributes(thing, arrays) for owner, thing in self._owners().items()}

@@ -1,0 +1,62 @@
+"""float16 weights on a real cluster: what the workers have learnt is neither overwritten nor rounded away.
+
+The weight begins at 1, where float16 counts in steps of 2⁻¹⁰; each worker adds its own slope in every iteration.
+"""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .half_worker import Plan
+from .harness import Cluster
+
+#: One step of float16 between 1 and 2.
+STEP = 2.0**-10
+MASTERS = {"multi_precision": True}
+
+
+def train(folder: Path, slopes: list[float], expected: int = 0, **plan: Any) -> list[float]:
+    """Train on a cluster of a worker for each slope; their final weights."""
+    folder.mkdir(exist_ok=True)
+    results = [folder / f"weight-{rank}.json" for rank in range(len(slopes))]
+    with Cluster(folder, len(slopes)) as cluster:
+        for rank, (slope, result) in enumerate(zip(slopes, results, strict=True)):
+            cluster.start_worker(rank, Plan(slope=slope, result=str(result), **plan).arguments())
+        for rank in range(len(slopes)):
+            code = cluster.wait(f"worker-{rank}")
+            assert code == expected, cluster.output(f"worker-{rank}")
+    return [json.loads(result.read_text()) for result in results if result.exists()]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"compression": "fp16"}, {"run_ahead": 2}], ids=["plain", "compressed", "overlapped"]
+)
+def test_float32_copies_of_the_optimizer_follow_the_common_model(tmp_path: Path, options: dict[str, Any]) -> None:
+    """One worker moves by half a step a round, the other stays, and half of the mean counts."""
+    plan = {"algorithm": "local-sgd", "options": {"local_iterations": 2, "global_lr": 0.5, **options}}
+    assert train(tmp_path, [STEP / 4, 0.0], settings=MASTERS, rounds=80, **plan) == [1 + 10 * STEP] * 2
+
+
+def test_without_them_averaged_progress_is_not_taken_back_by_rounding(tmp_path: Path) -> None:
+    """One worker moves by a step a round, the other stays, and a quarter of the mean counts."""
+    plan = {"algorithm": "local-sgd", "options": {"local_iterations": 1, "global_lr": 0.25, "run_ahead": 1}}
+    assert train(tmp_path, [STEP, 0.0], rounds=80, **plan) == [1 + 10 * STEP] * 2
+
+
+def test_a_resumed_run_goes_on_from_the_float32_copies(tmp_path: Path) -> None:
+    plan = {
+        "algorithm": "local-sgd",
+        "options": {"local_iterations": 1, "global_lr": 0.5},
+        "directory": str(tmp_path / "kept"),
+    }
+    settings = {"multi_precision": True, "momentum": 0.5}
+    slopes = [STEP / 4, -STEP / 8]
+    whole = train(tmp_path / "whole", slopes, settings=settings, rounds=23, **{**plan, "directory": ""})
+    train(tmp_path / "killed", slopes, -signal.SIGKILL, settings=settings, rounds=23, killed=13, **plan)
+    resumed = train(tmp_path / "resumed", slopes, settings=settings, rounds=23, **plan)
+    assert "begins after round 10" in (tmp_path / "resumed" / "worker-0.log").read_text()
+    assert resumed == whole
+    assert whole[0] == whole[1] > 1
