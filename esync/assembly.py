@@ -207,16 +207,15 @@ def make_trainer(
     if options.mode == "async" and options.use_dcasgd and options.dcasgd_lambda_on == "mean":
         # Checkpoints from when λ was relative to the sum over the batch lack this; --dcasgd-lambda-on sum takes them.
         agreement["--dcasgd-lambda-on"] = "mean"
-    if options.mode == "sync-switch":
-        agreement |= {"batch size": options.batch_size, "schedule": str(switch_schedule(options))}
-        agreement["decay of the learning rate"] = str(options.lr_decay)
-        agreement["online policy"] = str(watching(options))
     try:
+        algorithm = choose_algorithm(options)
+        if options.mode == "sync-switch":
+            agreement |= algorithm.terms  # checkpoints keep them, too
         return Trainer(
             net.collect_params(),
             options.optimizer,
             settings,
-            algorithm=choose_algorithm(options),
+            algorithm=algorithm,
             limits=make_limits(options, samples),
             agreement=agreement,
             world=world,
@@ -273,6 +272,7 @@ def run_facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]
         "mode": trainer.algorithm.name,
         "learning_rate": options.local_lr if options.mode in UPDATES else options.learning_rate,
         "learning_rate_multiplies": "sum" if options.optimizer.lower() in PROPORTIONAL else "mean",
+        "own_rates": trainer.algorithm.own_rates,
         "global_lr": options.global_lr if options.mode in UPDATES else None,
         "slowest_iterations": options.slowest_iterations if options.mode == "esync" else None,
         "query_mode": options.query_mode if options.mode == "esync" else None,

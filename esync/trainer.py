@@ -45,6 +45,12 @@ class Trainer(Standing, GluonTrainer):
     gradients to servers that do SGD: they take the optimizer "sgd" with learning_rate, momentum, wd and lr_scheduler,
     all of them carried along with every gradient, so that set_learning_rate and schedules reach the server.
 
+    In "sync" and "sync-switch" one step is taken with the mean of all workers' gradients, so all workers must have
+    the same learning rate, momentum and wd. They are compared at the start and in every round; where they differ, the
+    run ends on all workers with JobAbortedError, which names ranks and values. A schedule (lr_scheduler) counts rounds
+    there, so that it also is the same on a worker that takes over the slot of a dead one; set_learning_rate must be
+    called on all workers after the same round. In the other modes these settings are each worker's own.
+
     Args:
         params: net.collect_params(), or a dict or list of parameters, on one device.
         optimizer: name or mx.optimizer.Optimizer.
@@ -109,6 +115,7 @@ class Trainer(Standing, GluonTrainer):
         self._masters = Masters(self._updaters[0])
         self.world: World = RealWorld() if world is None else world
         self.checkpoints = checkpoints
+        self._updates_before = self._optimizer.num_update
         self._limits = limits or Limits()
         self._agreement = dict(agreement or {})
         self._capability = 0.0
@@ -130,6 +137,8 @@ class Trainer(Standing, GluonTrainer):
         agreement = {"algorithm": self.algorithm.name, "parameter shapes": _digest(shapes), **self._agreement}
         if self.checkpoints is not None:
             self.checkpoints.bind(self, agreement)
+        # Rates may be others after a resume, so checkpoints do not keep them.
+        agreement = {**self.algorithm.terms, **self._common_rates(), **agreement}
         self.algorithm.start(
             Surroundings(
                 replica=self.replica,
@@ -282,9 +291,23 @@ class Trainer(Standing, GluonTrainer):
         return weights
 
     def _hyper(self) -> Hyper:
-        optimizer = self._optimizer
-        optimizer.num_update += 1
+        optimizer, number = self._optimizer, self._updates_before + self.algorithm.updates + 1
+        if optimizer.lr_scheduler is not None:
+            # Some schedules only know where they are from the calls before. A newcomer has missed those of its slot.
+            for missed in range(optimizer.num_update + 1, number):
+                optimizer.lr_scheduler(missed)
+        optimizer.num_update = number
         return Hyper(optimizer.learning_rate, optimizer.momentum, optimizer.wd, self._scale, self.gradient_scale)
+
+    def _common_rates(self) -> dict[str, float]:
+        """The optimizer's settings that must be the same on all workers; a schedule is compared as it goes on."""
+        if self.algorithm.own_rates:
+            return {}
+        optimizer = self._optimizer
+        rates = {"momentum": optimizer.momentum, "weight decay": optimizer.wd}
+        if optimizer.lr_scheduler is None:
+            rates["learning rate"] = optimizer.lr
+        return {name: float(f"{rate:.9g}") for name, rate in rates.items()}  # machines may compute other last bits
 
     def _check_suits(self, checkpoints: Checkpoints | None) -> None:
         """What an algorithm cannot do is refused."""

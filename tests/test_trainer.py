@@ -1,10 +1,12 @@
 """What a Trainer refuses, its rounds and limits, and what it does with other workers."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import esync
-from esync.algorithms import ESync
+from esync.algorithms import DiLoCo, DyLU, ESync, LocalSGD, Schedule, SyncSwitch
 from esync.engine import mx
 from esync.exchange.ledger import Limits
 
@@ -229,6 +231,79 @@ def test_what_a_gradient_is_sent_with():
     # Gluon asks its schedule with the number of the update, from 1: 0.4 for the first two, 0.2 for the next two.
     assert [sent.learning_rate for sent in world.made.sent] == [0.4, 0.4, 0.2, 0.2]
     assert {(sent.samples, sent.momentum, sent.weight_decay) for sent in world.made.sent} == {(BATCH, 0.9, 0.01)}
+
+
+@pytest.mark.parametrize("algorithm", ["sync", "async", "sync-switch"])
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        lambda: mx.lr_scheduler.FactorScheduler(step=2, factor=0.5, base_lr=0.4),
+        lambda: mx.lr_scheduler.PolyScheduler(max_update=4, base_lr=0.4, final_lr=0.1),
+    ],
+)
+def test_a_newcomers_schedule_goes_on_where_its_slot_is(algorithm, schedule):
+    if algorithm == "sync-switch":
+        algorithm = SyncSwitch(Schedule(train_steps=[100, 200]))
+    rates = []
+    for exchanges, answers in ((0, 7), (5, 2)):
+        net = make_net()
+        world = scripted(net, answers, flat(net))
+        world.prepare = lambda exchange, exchanges=exchanges, net=net: vars(exchange).update(
+            beginning=flat(net), exchanges=exchanges, replacement=exchanges > 0
+        )
+        options = {"lr_scheduler": schedule()}
+        trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm=algorithm, world=world)
+        for number in range(answers):
+            backward(net, number)
+            trainer.step(BATCH)
+        rates.append([sent.learning_rate for sent in world.made.sent])
+    assert rates[1] == rates[0][5:]
+    assert rates[1][-1] < rates[0][0]
+
+
+def test_the_servers_rates_are_compared_at_the_start_and_own_rates_are_not():
+    def told(algorithm: Any, **options: Any) -> dict[str, Any]:
+        net = make_net()
+        world = scripted(net, 0, flat(net))
+        trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm=algorithm, world=world)
+        trainer.start()
+        return world.made.log[0][-1]
+
+    common = told("sync", learning_rate=0.1, momentum=0.9, wd=0.01)
+    assert {name: common[name] for name in ("learning rate", "momentum", "weight decay")} == {
+        "learning rate": 0.1,
+        "momentum": 0.9,
+        "weight decay": 0.01,
+    }
+    scheduled = told("sync", lr_scheduler=mx.lr_scheduler.FactorScheduler(10))
+    assert "learning rate" not in scheduled  # what it gives is compared with every round
+    assert told("sync", learning_rate=0.1 + 0.2) == told("sync", learning_rate=0.3)
+    assert type(told("sync", learning_rate=np.float32(0.1))["learning rate"]) is float  # it travels as JSON
+    for algorithm in ("async", "ssp", "dcasgd", "gd-async"):
+        assert told(algorithm, learning_rate=0.1) == told(algorithm, learning_rate=0.5)
+
+
+@pytest.mark.parametrize("kind", [ESync, LocalSGD, DiLoCo, DyLU])
+def test_what_is_fixed_for_the_global_step_is_compared_at_the_start(kind):
+    told = []
+    for global_lr, outer_momentum in ((1.0, 0.0), (0.5, 0.0), (1.0, 0.5)):
+        net = make_net()
+        world = scripted(net, 0, flat(net))
+        algorithm = kind(local_iterations=2, global_lr=global_lr, outer_momentum=outer_momentum)
+        esync.Trainer(net.collect_params(), "sgd", algorithm=algorithm, world=world).start()
+        told.append(world.made.log[0][-1])
+    assert [(each["global learning rate"], each["outer momentum"]) for each in told] == [(1, 0), (0.5, 0), (1, 0.5)]
+
+
+def test_so_is_the_plan_of_sync_switch():
+    told = []
+    for steps in ([10, 20], [15, 20]):
+        net = make_net()
+        world = scripted(net, 0, flat(net))
+        algorithm = SyncSwitch(Schedule(train_steps=steps), BATCH)
+        esync.Trainer(net.collect_params(), "sgd", algorithm=algorithm, world=world).start()
+        told.append(world.made.log[0][-1])
+    assert {name for name in told[0] if told[0][name] != told[1][name]} == {"schedule"}
 
 
 def test_set_learning_rate_reaches_the_server():

@@ -133,7 +133,8 @@ class Surroundings:
     Attributes:
         replica: this worker's model.
         world: makes the seams.
-        hyper: asked before every gradient that is sent; counts one step of the learning rate schedule.
+        hyper: asked before every gradient that is sent; a learning rate schedule is then as far as
+            `Algorithm.updates` says.
         capability: seconds that one iteration takes on this device, 0 while that is not known.
         limits: what ends the run.
         agreement: what must be the same on all workers; name → value.
@@ -155,6 +156,8 @@ class Algorithm(ABC):
     Attributes:
         name: as on the command line.
         server_sgd: whether the optimizer is the server's SGD instead of a local one.
+        own_rates: whether the optimizer's learning rate, momentum and weight decay are each worker's own and may
+            differ, because they act on what this worker alone has computed; else all workers must have the same.
         has_momentum: whether the method can use one.
         in_checkpoints: whether a run can go on from a checkpoint.
         compression: of the messages that carry weights.
@@ -175,6 +178,7 @@ class Algorithm(ABC):
     name: str
     left_out: tuple[int, ...] = ()
     server_sgd = False
+    own_rates = True
     has_momentum = True
     in_checkpoints = True
     compression = Compression()
@@ -193,6 +197,19 @@ class Algorithm(ABC):
         self.abandoned = False
         self.result: Result | None = None
         self.exchange: Exchange | None = None
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """What is fixed for a run and the same on all workers, beside the service; compared at the start, by name."""
+        return {}
+
+    @property
+    def updates(self) -> int:
+        """Updates behind a learning rate schedule: rounds, or where workers share none, this worker's exchanges.
+
+        Also of those that another holder of this worker's slot has made.
+        """
+        return self.round
 
     @property
     def evaluate_every(self) -> int | None:

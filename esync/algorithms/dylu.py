@@ -5,6 +5,8 @@ often; but nobody waits, and every update is used at once, through an outer opti
 as many updates as there are workers.
 """
 
+from typing import Any
+
 from .. import config
 from ..exchange import Payload, Service
 from ..measure import GLOBAL_UPDATE
@@ -48,6 +50,11 @@ class DyLU(Algorithm):
         self._most = local_iterations
         self._due = 1  # local iterations of the round under way
         self._done, self._samples, self._seconds = 0, 0, 0.0
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """The servers' step's; see `Algorithm.terms`."""
+        return {"global learning rate": self.global_lr, "outer momentum": self.outer_momentum}
 
     def start(self, surroundings: Surroundings) -> None:
         """Connect, and begin with the common model."""

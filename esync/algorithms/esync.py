@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from .. import config
 from ..compression import Compression
@@ -81,6 +82,11 @@ class ESync(Algorithm):
         self._unasked, self._unasked_seconds = 0, 0.0  # iterations since the newest question, and what they took
         self._last = 0.0  # seconds of the newest iteration
         self._complete = True
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """The global step's; see `Algorithm.terms`."""
+        return {"global learning rate": self.global_lr, "outer momentum": self.outer_momentum}
 
     def start(self, surroundings: Surroundings) -> None:
         """Connect, begin with the common model, and tell the state server what is known of this device's speed."""

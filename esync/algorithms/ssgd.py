@@ -14,6 +14,7 @@ class SSGD(EveryIteration):
     """
 
     name = "sync"
+    own_rates = False
 
     def __init__(self, compression: str = config.COMPRESSION) -> None:
         super().__init__()

@@ -50,6 +50,7 @@ class SyncSwitch(EveryIteration):
 
     name = "sync-switch"
     own_statistics = True
+    own_rates = False
 
     def __init__(
         self,
@@ -68,6 +69,21 @@ class SyncSwitch(EveryIteration):
         self._batch_size, self._decay = batch_size, tuple(decay)
         self.plan: Plan | None = None
         self.synchronous = self._schedule.begins_synchronous
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """What a plan is made of; see `Algorithm.terms`."""
+        return {
+            "batch size": self._batch_size,
+            "schedule": str(self._schedule),
+            "decay of the learning rate": str(self._decay),
+            "online policy": str(self._watching),
+        }
+
+    @property
+    def updates(self) -> int:
+        """Rounds, in which commits used at once count together; see `Algorithm.updates`."""
+        return self.result.round if self.result is not None else 0
 
     @property
     def evaluate_every(self) -> int | None:

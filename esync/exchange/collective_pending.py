@@ -10,7 +10,7 @@ from .. import config
 from ..collectives.fibres import Fibre, Fibres, Pauses
 from ..handles import NotDoneError
 from ..weighting import divisor, factor
-from . import Model, Payload, Result, wire
+from . import JobAbortedError, Model, Payload, Result, wire
 from .collective_control import Commits
 from .layout import Bucket
 
@@ -104,6 +104,9 @@ class PendingCollective:
             due: list[int] = []
             for message in self._commits.messages.values():
                 due += exchange.ledger.commit(message, self._commits.clock)
+            if exchange.ledger.failure:  # all ranks find the same
+                exchange.control.failed = True
+                raise JobAbortedError(exchange.ledger.failure)
             if not due:  # the run was over before
                 self._over = True
                 return None

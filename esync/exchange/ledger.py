@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import wire
+from .common_rates import disagreement
 from .resumption import Books
 
 
@@ -93,6 +94,9 @@ class Ledger:
         self._started: float | None = None
         self._elapsed = 0.0
         self._left: set[int] = set()
+        # After a switch the workers know of different numbers of samples, between which a schedule may step: their
+        # first round together is not compared.
+        self._compared = True
 
     @property
     def started(self) -> bool:
@@ -173,19 +177,27 @@ class Ledger:
     def commit(self, message: Any, now: float) -> list[int]:
         """Note a commit whose payload is complete.
 
+        Commits that are used together must have the same learning rate, momentum and weight decay: otherwise the run
+        is aborted. One of a worker that the rounds have gone on without may be rounds behind: it is not used.
+
         Returns:
             The ranks whose commits are to be applied now, in this order: all of the round once the last member has
             committed (synchronous), this one (asynchronous), nobody yet, or nobody because the commit is only to be
             acknowledged or the run is over.
         """
-        rank = int(message["rank"])
+        rank, together = int(message["rank"]), self.together(message)
+        other = next(iter(self.pending.values()), None)
         self.pending[rank] = Pending(message, now)
         self.pace[rank], self._now = message["pace"], now
-        if self.finished or message["use"] == wire.ASIDE:
+        if self.finished or message["use"] == wire.ASIDE or (together and not self.member[rank]):
             self._acknowledge([rank], now, used=False)
             self._release(now)
             return []
-        return self.due() if self.together(message) else [rank]
+        if together and self._compared and other is not None:
+            self.failure = disagreement(message, other.message, self.round + 1)
+            if self.failure:
+                return []
+        return self.due() if together else [rank]
 
     def due(self) -> list[int]:
         """The ranks whose commits are to be applied together now; empty while a member is missing."""
@@ -209,10 +221,11 @@ class Ledger:
         """
         leader = int(np.argmax(self.counted))
         messages = [self.pending[rank].message for rank in ranks]
+        self._compared = together = self.together(messages[0])
         self.version += len(ranks)
         samples = sum(int(message["samples"]) for message in messages)
         self.samples += samples
-        if self.together(messages[0]):
+        if together:
             self.samples_together += samples
             self._together += 1
             self.step += 1
@@ -223,7 +236,7 @@ class Ledger:
         for message in messages:
             if message["rank"] == leader:
                 self._follow(message)
-        if self.staleness < math.inf and not self.together(messages[0]):
+        if self.staleness < math.inf and not together:
             self._held.update(ranks)
             self._pass(now)
         else:

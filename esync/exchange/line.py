@@ -108,7 +108,9 @@ class Line:
         self.store._send_command_to_servers(COMMAND, text)
 
     def say(self, kind: int, **fields: Any) -> None:
-        """Send a message to all servers."""
+        """Send a message to all servers; before the greeting they know nobody, and MXNet would end them."""
+        if not self._met:
+            return
         self._spoke = time.monotonic()
         for shard in range(self.servers):
             self.say_to(shard, kind, **fields)

@@ -239,7 +239,7 @@ class ParameterServer:
             self._inbox.discard(rank)
             return
         due = self.ledger.commit(message, self._clock())
-        if self.ledger.finished or message["use"] == wire.ASIDE:
+        if self.ledger.finished or rank not in self.ledger.pending:  # it is not used
             self._inbox.discard(rank)
         elif self.ledger.together(message):
             payload = self._inbox.take(rank)

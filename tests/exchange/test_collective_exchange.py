@@ -118,6 +118,27 @@ def test_the_rule_runs_on_the_mean_with_the_same_bits_everywhere(workers: int, n
         assert model.values.tobytes() == outcomes[0][0].values.tobytes()
 
 
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_round_with_different_rates_ends_on_all_ranks_alike(overlap: bool) -> None:
+    def body(exchange: CollectiveExchange) -> Any:
+        model = met(exchange)
+        exchange.start(payload(exchange.rank, 1), model).wait()
+        after_one = model.values.copy()
+        rate = 0.5 if exchange.rank == 1 else 0.1
+        try:
+            exchange.start(payload(exchange.rank, 2, learning_rate=rate), model).wait()
+        except JobAbortedError as error:
+            return str(error), np.array_equal(model.values, after_one)
+        finally:
+            exchange.close()
+
+    outcomes = run(3, body, overlap=overlap)
+    assert outcomes[0] == outcomes[1] == outcomes[2]
+    said, untouched = outcomes[0]
+    assert said.startswith("worker 1 committed learning rate 0.5, but worker 0 0.1 to round 2")
+    assert untouched
+
+
 def test_auto_may_change_in_every_exchange_and_all_ranks_change_together() -> None:
     def body(exchange: CollectiveExchange) -> Any:
         model = met(exchange, Limits(rounds=12))

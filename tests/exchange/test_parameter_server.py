@@ -1,7 +1,5 @@
 """Synchronous rounds, driven push by push, and the end of a run. Nonces are 1000 + rank unless a test gives others."""
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -110,14 +108,6 @@ def test_weight_decay_is_relative_to_the_mean_gradient_of_a_batch():
     for rank, batch in ((0, 8), (1, 4)):
         cluster.send(rank, 1, np.float32([batch]), learning_rate=0.5, weight_decay=0.25, gradient_scale=batch)
     assert cluster.weights().tolist() == [1 - 0.5 * (6 + 6 * 0.25)]
-
-
-def test_the_learning_rate_of_a_round_is_that_of_its_smallest_rank():
-    for order in itertools.permutations(range(2)):
-        cluster = MemoryServers(2, [0.0])
-        for rank in order:
-            cluster.send(rank, 1, np.float32([1]), learning_rate=(0.5, 0.25)[rank])
-        assert cluster.weights().tolist() == [-0.5]
 
 
 def test_waits_are_measured_by_the_servers_clock():

@@ -1,0 +1,115 @@
+"""Workers whose learning rates, momentum or weight decay are not the same, on real clusters with real images."""
+
+import json
+import math
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .harness import Cluster
+from .rates_worker import Plan
+from .test_worker_program import WORKER
+
+
+def finished(folder: Path, servers: int, plans: list[Plan], expected: int = 0) -> list[str]:
+    """Train; what the workers have said."""
+    with Cluster(folder, len(plans), servers) as cluster:
+        for rank, plan in enumerate(plans):
+            cluster.start_worker(rank, plan.arguments())
+        cluster.finish(expected)
+        return [cluster.output(f"worker-{rank}") for rank in range(len(plans))]
+
+
+def rates(output: str) -> dict[int, str]:
+    """Round → learning rate that a worker has printed."""
+    return {int(number): rate for number, rate in re.findall(r"round (\d+) rate (\S+)", output)}
+
+
+@pytest.mark.parametrize(
+    ("mode", "own", "said"),
+    [
+        (["-m", "sync"], (["-l", "0.001"], ["-l", "0.5"]), r"learning rate 0\.\d+ instead of 0\.\d+"),
+        (
+            ["-m", "sync", "-l", "0.001"],
+            (["--momentum", "0"], ["--momentum", "0.9", "--weight-decay", "0.1"]),
+            r"momentum 0\.\d+ instead of 0\.\d+; weight decay 0\.\d+ instead of 0\.\d+",
+        ),
+        (
+            ["-m", "sync-switch", "--train-steps", "10", "20"],
+            (["-l", "0.001"], ["-l", "0.002"]),
+            r"learning rate 0\.00\d instead of 0\.00\d",
+        ),
+    ],
+)
+def test_flags_that_must_be_the_same_are_compared_before_anything_begins(
+    tmp_path: Path, mode: list[str], own: tuple[list[str], list[str]], said: str
+) -> None:
+    with Cluster(tmp_path, 2) as cluster:
+        for rank in range(2):
+            cluster.start_worker(rank, [*WORKER, *mode, *own[rank], "-ld", str(tmp_path / f"logs-{rank}")])
+        cluster.finish(expected=1)
+        for rank in range(2):
+            output = cluster.output(f"worker-{rank}")
+            assert re.search(rf"error: worker \d does not match worker \d: {said}", output), output
+            assert "Traceback" not in output
+            assert not list(tmp_path.glob("logs-*/cpu/iter-*"))
+
+
+def test_asynchronous_workers_have_their_own_and_run_json_says_so(tmp_path: Path) -> None:
+    with Cluster(tmp_path, 2) as cluster:
+        for rank, rate in enumerate(("0.001", "0.002")):
+            logs = str(tmp_path / f"logs-{rank}")
+            cluster.start_worker(rank, [*WORKER, "-m", "async", "-l", rate, "-ld", logs])
+        cluster.finish()
+    facts = [json.loads((tmp_path / f"logs-{rank}" / "cpu" / "run.json").read_text()) for rank in range(2)]
+    assert [(fact["learning_rate"], fact["own_rates"]) for fact in facts] == [(0.001, True), (0.002, True)]
+
+
+@pytest.mark.parametrize(("algorithm", "servers"), [("sync", 2), ("sync-switch", 1)])
+def test_a_rate_that_one_worker_changes_ends_the_run_by_name(tmp_path: Path, algorithm: str, servers: int) -> None:
+    plan: dict[str, Any] = {"algorithm": algorithm}
+    outputs = finished(tmp_path, servers, [Plan(**plan), Plan(**plan, changed={"3": 0.02})], expected=1)
+    for output in outputs:
+        assert re.search(r"worker \d committed learning rate \S+, but worker \d \S+ to round 4", output), output
+        assert max(rates(output)) == 3
+
+
+def test_rates_that_all_change_in_the_same_round_are_fine(tmp_path: Path) -> None:
+    for output in finished(tmp_path, 1, [Plan("sync", changed={"3": 0.02})] * 2):
+        assert rates(output) == {number: "0.05" if number <= 3 else "0.02" for number in range(1, 9)}
+
+
+def test_a_schedule_goes_on_for_a_replacement(tmp_path: Path) -> None:
+    with Cluster(tmp_path, 2) as cluster:
+        cluster.start_worker(0, Plan("sync", rounds=9, halved_every=2).arguments())
+        cluster.start_worker(1, Plan("sync", rounds=9, halved_every=2, killed=5).arguments())
+        assert cluster.wait("worker-1") == -signal.SIGKILL
+        cluster.start("worker-1", Plan("sync", rounds=9, halved_every=2).arguments())
+        cluster.finish()
+        outputs = [rates(cluster.output(f"worker-{rank}")) for rank in range(2)]
+    assert list(outputs[1]) == [6, 7, 8, 9]
+    assert outputs[1].items() <= outputs[0].items()
+    assert outputs[0][1] == "0.05"
+    assert outputs[0][9] == "0.003125"
+
+
+def test_a_worker_that_fails_before_its_greeting_leaves_the_servers_alone(tmp_path: Path) -> None:
+    """MXNet's server ends itself at the first message that nothing has been set up for, and the next one waits."""
+    with Cluster(tmp_path, 2) as cluster:
+        for rank in range(2):
+            cluster.start_worker(rank, Plan("sync-switch", samples=math.inf).arguments())
+        for rank in range(2):
+            assert cluster.wait(f"worker-{rank}") == 1
+            assert "needs to know how long the run is" in cluster.output(f"worker-{rank}")
+        assert "Updater needs to be set" not in cluster.output("server-0")
+
+
+@pytest.mark.parametrize("option", ["global_lr", "outer_momentum"])
+def test_the_global_steps_options_are_compared_without_the_command_line_too(tmp_path: Path, option: str) -> None:
+    plans = [Plan("esync", options={"local_iterations": 2, option: value}) for value in (0.5, 0.25)]
+    name = "global learning rate" if option == "global_lr" else "outer momentum"
+    for output in finished(tmp_path, 1, plans, expected=1):
+        assert re.search(rf"does not match worker \d: {name} 0\.\d+ instead of 0\.\d+", output), output

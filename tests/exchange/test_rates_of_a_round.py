@@ -1,0 +1,120 @@
+"""The commits of a synchronous round carry one learning rate, momentum and weight decay, or the run ends by name."""
+
+import numpy as np
+import pytest
+
+from esync.exchange import wire
+from esync.exchange.ledger import Ledger
+
+from .ledgers import make
+from .memory_servers import MemoryServers
+
+RATES = {"learning_rate": 0.001, "momentum": 0.0, "weight_decay": 0.0}
+
+
+def commit(ledger: Ledger, rank: int, sequence: int, **fields: object) -> list[int]:
+    """A commit, applied where it is due."""
+    message = wire.message(wire.COMMIT, rank=rank, sequence=sequence, samples=1, **{**RATES, **fields})
+    due = ledger.commit(message, now=float(sequence))
+    if due:
+        ledger.applied(due, now=float(sequence))
+    return due
+
+
+@pytest.mark.parametrize(
+    ("theirs", "said"),
+    [
+        ({"learning_rate": 0.5}, "learning rate 0.5, but worker 0 0.001"),
+        ({"momentum": 0.9}, "momentum 0.9, but worker 0 0.0"),
+        ({"weight_decay": 0.25}, "weight decay 0.25, but worker 0 0.0"),
+    ],
+)
+@pytest.mark.parametrize("servers", [1, 2])
+def test_servers_end_the_run_and_leave_the_weights_alone(servers, theirs, said):
+    cluster = MemoryServers(3, np.zeros(8), servers=servers)
+    cluster.send(0, 1, np.ones(8), **RATES)
+    cluster.send(1, 1, np.ones(8), **{**RATES, **theirs})
+    for shard in range(servers):
+        status = cluster.status(shard)
+        assert status["aborted"]
+        assert said in bytes(status["text"]).decode()
+        assert "worker 1 committed" in bytes(status["text"]).decode()
+    cluster.send(2, 1, np.ones(8), **RATES)
+    assert cluster.weights().tolist() == [0.0] * 8
+    assert cluster.status()["round"] == 0
+
+
+def test_all_that_differs_is_named_in_one_message_that_fits():
+    ledger = make(2)
+    commit(ledger, 1, 1)
+    commit(ledger, 0, 1, learning_rate=0.1 + 0.2, momentum=0.123456789012345, weight_decay=1e-17 / 3 + 0.1)
+    assert "learning rate 0.30000000000000004, but worker 1 0.001; momentum" in ledger.failure
+    assert "weight decay" in ledger.failure
+    assert len(ledger.failure.encode()) <= wire.TEXT_BYTES
+
+
+def test_the_last_bits_of_a_schedule_may_differ_between_machines():
+    ledger = make(2)
+    commit(ledger, 0, 1, learning_rate=0.1)
+    assert commit(ledger, 1, 1, learning_rate=0.1 * (1 + 1e-15)) == [0, 1]
+    commit(ledger, 0, 2, learning_rate=1e-18)  # the end of a cosine
+    assert commit(ledger, 1, 2, learning_rate=0.0) == [0, 1]
+
+
+def test_a_rate_may_change_from_round_to_round():
+    ledger = make(2)
+    for sequence, rate in enumerate((0.1, 0.01, 0.1), start=1):
+        commit(ledger, 0, sequence, learning_rate=rate)
+        assert commit(ledger, 1, sequence, learning_rate=rate) == [0, 1]
+
+
+def test_without_rounds_every_commit_has_its_own():
+    ledger = make(2, synchronous=False)
+    assert commit(ledger, 0, 1) == [0]
+    assert commit(ledger, 1, 1, learning_rate=0.5, momentum=0.9) == [1]
+    assert not ledger.failure
+
+
+def test_workers_that_are_apart_may_have_their_own():
+    ledger = make(3)
+    commit(ledger, 0, 1)
+    commit(ledger, 1, 1, learning_rate=0.5, use=wire.ASIDE)
+    assert not ledger.failure
+    assert ledger.acknowledged.tolist() == [0, 1, 0]
+
+
+def test_the_first_round_after_a_switch_is_not_compared_but_the_second_is():
+    """Asynchronous workers hear of the switch at different numbers of samples, between which a schedule may step."""
+    ledger = make(2, synchronous=False)
+    commit(ledger, 0, 1, use=wire.AT_ONCE, switch=wire.TOGETHER)
+    commit(ledger, 1, 1, use=wire.AT_ONCE)
+    commit(ledger, 0, 2, use=wire.TOGETHER, learning_rate=0.1)
+    assert commit(ledger, 1, 2, use=wire.TOGETHER, learning_rate=0.01) == [0, 1]
+    commit(ledger, 0, 3, use=wire.TOGETHER, learning_rate=0.01)
+    assert commit(ledger, 1, 3, use=wire.TOGETHER, learning_rate=0.1) == []
+    assert "to round 3" in ledger.failure
+
+
+def test_what_a_worker_sends_that_the_rounds_go_on_without_is_not_used():
+    """It may be rounds behind: neither its gradient nor its learning rate belongs to this one."""
+    cluster = MemoryServers(3, [0.0])
+    for rank in (1, 2):
+        cluster.send(rank, 1, np.float32([1]), **RATES)
+    cluster.nodes[0].server.drop(0)
+    after_one = cluster.weights().tolist()
+    cluster.send(1, 2, np.float32([1]), **{**RATES, "learning_rate": 0.5})
+    cluster.send(0, 1, np.float32([100]), **RATES)  # wakes up
+    status = cluster.status()
+    assert (status["aborted"], status["acknowledged"][0], status["used"][0]) == (0, 1, 0)
+    cluster.send(2, 2, np.float32([1]), **{**RATES, "learning_rate": 0.5})
+    assert cluster.weights().tolist() == [pytest.approx(after_one[0] - 0.5)]
+    assert not any(memory.staged_bytes for memory in cluster.memories)
+
+
+def test_what_it_had_committed_before_still_counts():
+    cluster = MemoryServers(3, [0.0])
+    cluster.send(0, 1, np.float32([1]), learning_rate=1.0)
+    cluster.nodes[0].server.drop(0)
+    for rank in (1, 2):
+        cluster.send(rank, 1, np.float32([4]), learning_rate=1.0)
+    assert cluster.weights().tolist() == [-3.0]
