@@ -9,6 +9,7 @@ from .company import Company
 from .environment import Cluster, take_role
 from .rendezvous.roster import Roster, scheduler_node
 from .rendezvous.switchboard import Switchboard
+from .sockets import raise_file_limit
 from .watchdog import Wait, Watchdog
 
 log = logging.getLogger(__name__)
@@ -22,6 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _schedule(options: argparse.Namespace, watchdog: Watchdog) -> int:
     take_role("scheduler")
+    raise_file_limit()  # strangers may take as many as there are
     cluster = Cluster.from_environment()
 
     def alone() -> None:

@@ -8,7 +8,7 @@ from . import config, lossy_output, program
 from .arguments import build_parser, parse
 from .company import Company
 from .environment import Cluster, take_role
-from .sockets import outgoing
+from .sockets import outgoing, raise_file_limit
 from .watchdog import Wait, Watchdog
 
 log = logging.getLogger(__name__)
@@ -39,6 +39,7 @@ def _others() -> set[tuple[str, int]]:
 
 def _serve(options: argparse.Namespace, watchdog: Watchdog) -> int:
     take_role("server")
+    raise_file_limit()  # strangers may take as many as there are
     cluster = Cluster.from_environment()
     memory = _memory(options)
     from .engine import mx

@@ -212,6 +212,13 @@ def keep_alive(idle: int, interval: int, count: int, among: Collection[tuple[str
                 each.set(socket.IPPROTO_TCP, option, value)
 
 
+def raise_file_limit() -> None:
+    """Let this process have as many files, and so connections, as it may: the usual limit is 1,024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 class TrafficMeter:
     """Adds up what this process has sent and received over TCP, connections that have been closed included."""
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from . import config, lossy_output
 from .errors import ExpectedError
 from .files import expanded
+from .sockets import raise_file_limit
 
 
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -80,7 +81,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     token = access.token(arguments.host, arguments.insecure)
     from SimpleStateServer.server import service, state_folder, web  # takes a second: what is wrong is told before
 
-    web.raise_file_limit()
+    raise_file_limit()
     try:
         sockets = web.listen(arguments.host, arguments.port)
     except OSError as error:

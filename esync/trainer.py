@@ -129,6 +129,9 @@ class Trainer(Standing, GluonTrainer):
         """Find the other workers and begin with the common weights. The first `step` does it where it was not done.
 
         Called after the parameters have their shapes (initialized, and one batch seen where shapes are inferred).
+
+        Raises:
+            SecondTrainerError: another Trainer of this process takes part in a cluster already.
         """
         if self._started:
             return

@@ -52,7 +52,7 @@ def reset(service: Service, call: Call) -> Answer:
     told = _body(schema.Reset, call)
     job = service.jobs.get(call.job)
     now = job.clock.at(call.arrived)
-    job.reset(told.rank, told.round, now, rejoin=told.rejoin, members=told.members)
+    job.reset(told.rank, told.round, now, rejoin=told.rejoin, members=told.taking_part())
     return answers.data({})
 
 

@@ -5,9 +5,10 @@ Durations are seconds; moments are seconds since 1970 by the state server's cloc
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from esync import config
+from esync.coordination.ranks import from_text
 
 
 def _whole(value: Any) -> Any:
@@ -99,6 +100,19 @@ class Reset(Body):
     members: Annotated[list[Rank], Field(max_length=config.MAX_WORKERS)] | None = Field(
         None, description="ranks that take part from now on; null: no news"
     )
+    present: Annotated[str, Field(pattern=r"^[0-9a-f]+$", max_length=config.MAX_WORKERS // 4)] | None = Field(
+        None, description="the same as a hexadecimal number whose bit r is set where rank r takes part, for large jobs"
+    )
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> "Reset":
+        if self.members is not None and self.present is not None:
+            raise ValueError("members and present say the same thing: give one of them")
+        return self
+
+    def taking_part(self) -> list[int] | None:
+        """The ranks that take part from now on; None: no news."""
+        return self.members if self.present is None else from_text(self.present)
 
 
 class Report(Body):

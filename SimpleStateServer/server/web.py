@@ -115,13 +115,6 @@ class WebServer(uvicorn.Server):
             self._captured_signals.clear()
 
 
-def raise_file_limit() -> None:
-    """Let this process have as many files, and so connections, as it may: the usual limit is 1,024."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 def places() -> tuple[int, int]:
     """Return how many callers and how many strangers this process has files for at the same time."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -11,6 +11,7 @@ from ..handles import Completed, Handle
 from .caller import Caller, StateServerError
 from .decision import Decision
 from .online import Directive, Watching
+from .ranks import LISTED_MOST, as_text
 
 __all__ = ["StateServerClient", "StateServerError"]
 
@@ -109,7 +110,10 @@ class StateServerClient:
         if rejoin:
             told["rejoin"] = True
         if members is not None:
-            told["members"] = list(members)
+            if len(members) <= LISTED_MOST:
+                told["members"] = list(members)
+            else:
+                told["present"] = as_text(members)
         self._caller.call(f"{self._path}/reset", told)
         self.round = round
 

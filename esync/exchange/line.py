@@ -12,16 +12,26 @@ from typing import Any
 from .. import config
 from ..engine import mx
 from ..environment import SLOT_VARIABLE, Cluster
+from ..errors import ExpectedError
 from ..rendezvous import directory
 from ..rendezvous.messages import SERVER
 from ..rendezvous.roster import worker_id
+from ..sockets import raise_file_limit
 from ..watchdog import Watchdog
 from . import JobAbortedError, SlotLostError, wire
 from .greeting import COMMAND
 from .peers import Peers
 
+
+class SecondTrainerError(ExpectedError):
+    """MXNet's parameter servers know one worker per process."""
+
+
 #: What to do about a scheduler that does not say who belongs to the cluster.
 OWN_SCHEDULER = "run python -m esync.scheduler of this version there: MXNet's own scheduler will not do"
+
+#: The line of this process: ps-lite keeps one cluster in memory. One that was left is kept until another one is wanted.
+_lines: list["Line"] = []
 
 
 class Line:
@@ -34,6 +44,9 @@ class Line:
         round_timeout: seconds to wait for the servers and the other workers in one exchange.
         lease: seconds of silence after which the servers go on without a worker; infinite: they wait.
         hold: called before a payload, a poll or the request for a model leaves; may wait.
+
+    Raises:
+        SecondTrainerError: this process takes part in a cluster already, or has left this one.
 
     Attributes:
         store: MXNet's key store.
@@ -56,12 +69,16 @@ class Line:
         lease: float,
         hold: Callable[[], None] = lambda: None,
     ) -> None:
+        _make_room(cluster)
+        raise_file_limit()
         self.lease, self.hold = lease, hold
+        self._cluster, self._closed = cluster, False
         self._watchdog, self._round_timeout = watchdog, round_timeout
         # Buckets are this project's own way of cutting arrays; MXNet must not split them once more.
         os.environ["MXNET_KVSTORE_BIGARRAY_BOUND"] = str(2**31 - 1)
         with watchdog.waiting(cluster.everyone, start_timeout, Cluster.ADVICE):
             self.store = mx.kv.create("dist_async")
+        _lines.append(self)
         with watchdog.waiting(f"the scheduler at {cluster.host}:{cluster.port}", start_timeout, OWN_SCHEDULER) as wait:
             members = directory.members(cluster.address, cluster.port, wait.check)
         self.workers: int = self.store.num_workers
@@ -79,7 +96,6 @@ class Line:
         self._peers.start()
         self._lock = threading.Lock()
         self._met = False
-        self._closed = False
         self._spoke = 0.0
         self._message_elements = wire.message_elements(self.workers)
         self._status_type = wire.status_type(self.workers)
@@ -177,3 +193,22 @@ class Line:
             self.say(wire.DONE if over else wire.LEAVE)
             mx.nd.waitall()
         mx.base.check_call(mx.base._LIB.MXKVStoreSetBarrierBeforeExit(self.store.handle, ctypes.c_int(0)))
+
+
+def _make_room(cluster: Cluster) -> None:
+    """Let go of a cluster that this process has left; SecondTrainerError where there is no way to join another one."""
+    for line in _lines:
+        old = line._cluster
+        if not line._closed:
+            raise SecondTrainerError(
+                f"this process trains with the cluster of the scheduler at {old.host}:{old.port} already: one Trainer "
+                "per process; train all parameters with one Trainer (give it those of all networks), start a process "
+                "of its own for the other one, or close the first one (Trainer.close) and begin the next job"
+            )
+        if (old.address, old.port) == (cluster.address, cluster.port):
+            raise SecondTrainerError(
+                f"this process has left the job of the scheduler at {old.host}:{old.port}, and cannot come back: start "
+                "another process, or the next job with a scheduler at another port (DMLC_PS_ROOT_PORT)"
+            )
+    for line in _lines:
+        line.store = None  # whereupon ps-lite lets go of it

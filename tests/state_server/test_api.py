@@ -55,6 +55,11 @@ def test_a_worker_that_is_dropped_and_one_that_takes_its_place(mine):
     assert post(f"{mine}/reset", {"rank": 2, "round": 2, "rejoin": True})[0] == 200
     assert states() == ["computing", "exchanging", "computing"]
     assert post(f"{mine}/reset", {"rank": 0, "round": 2, "members": [0, 7]})[0] == 400
+    assert post(f"{mine}/reset", {"rank": 0, "round": 2, "present": "5"})[0] == 200
+    assert states() == ["computing", "dropped", "computing"]
+    assert post(f"{mine}/reset", {"rank": 0, "round": 2, "present": "81"})[0] == 400
+    for wrong in ({"present": "0x5"}, {"present": ""}, {"present": "5", "members": [0, 2]}):
+        assert post(f"{mine}/reset", {"rank": 0, "round": 2, **wrong})[0] == 400
 
 
 def test_begin_is_repeatable_for_a_run_and_refused_to_another(url):

@@ -10,10 +10,13 @@ import threading
 import pytest
 from calling import send
 from faulty_server import OK, FaultyServer, answer, refusal
+from hypothesis import given
+from hypothesis import strategies as st
 
 from esync import config
 from esync.coordination import Coordination, Decision
 from esync.coordination.client import StateServerClient, StateServerError
+from esync.coordination.ranks import as_text, from_text
 
 SERVE = ("-m", "esync.state_server", "--port")
 
@@ -81,6 +84,23 @@ def test_what_is_sent():
     assert (next_ask["round"], next_ask["iteration"]) == (2, 1)
     assert 0 < next_ask["round_trip"] < 5
     assert rejoin == {"rank": 3, "round": 3, "rejoin": True, "members": [0, 3]}
+
+
+def test_the_ranks_of_the_largest_job_fit_into_a_request(url):
+    """Whoever is dead: with every other worker gone, ranges would be no shorter than a list."""
+    host, port = url.removeprefix("http://").split(":")
+    alive = range(0, config.MAX_WORKERS, 2)
+    with StateServerClient(host, int(port), rank=0, job="large", patience=0.1) as client:
+        client.init(config.MAX_WORKERS, 0.02)
+        client.reset(2, members=range(config.MAX_WORKERS))
+        client.reset(2, members=alive)
+        states = [worker["state"] for worker in send(f"{url}/api/v1/jobs/large")[1]["workers"]]
+    assert [rank for rank, state in enumerate(states) if state != "dropped"] == list(alive)
+
+
+@given(st.sets(st.integers(0, config.MAX_WORKERS - 1)))
+def test_ranks_as_a_text_and_back(ranks):
+    assert from_text(as_text(ranks)) == sorted(ranks)
 
 
 def test_a_lease_is_told():

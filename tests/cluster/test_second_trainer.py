@@ -1,0 +1,31 @@
+"""Two Trainers in one process: ps-lite knows one cluster at a time."""
+
+from pathlib import Path
+
+import pytest
+
+from .harness import SCRIPTS, Cluster
+
+SECOND = str(SCRIPTS / "second_trainer.py")
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [("open", "one Trainer per process; train all parameters with one Trainer"), ("closed", "cannot come back")],
+)
+def test_a_second_trainer_is_refused_at_once_with_what_to_do(tmp_path: Path, what: str, words: str) -> None:
+    with Cluster(tmp_path, workers=1, seconds=60) as cluster:
+        cluster.start_worker(0, [SECOND, what])
+        cluster.finish()
+        assert words in cluster.output("worker-0")
+        assert "waiting for" not in cluster.output("worker-0")
+
+
+def test_another_job_may_follow_one_that_was_left(tmp_path: Path) -> None:
+    (tmp_path / "first").mkdir()
+    (tmp_path / "second").mkdir()
+    with Cluster(tmp_path / "first", workers=1) as first, Cluster(tmp_path / "second", workers=1) as second:
+        first.start_worker(0, [SECOND, second.environment["DMLC_PS_ROOT_PORT"]])
+        first.finish()
+        second.finish()
+        assert first.output("worker-0").splitlines() == ["[[0.0, 0.0]]", "[[2.0, 2.0]]"]
