@@ -53,6 +53,7 @@ SEARCH_REPEATS = 5  # runs of each share in the search
 SEARCH_SETTINGS = 4  # shares that the search tries: 50, 25, 12.5, 6.25 % where all are accepted
 ONLINE_POLICY = "elastic"  # or greedy, none: what is done about stragglers while it is synchronous
 STRAGGLER_WINDOW = 10  # steps whose throughput is looked at
+STRAGGLER_WINDOW_MOST = 1000  # of them: the state server keeps them for every worker
 STRAGGLER_STRIDE = 5  # steps from one look to the next
 STRAGGLER_RAISE_AFTER = 3  # looks in a row after which a slow worker counts as a straggler …
 STRAGGLER_CLEAR_AFTER = 3  # … and no longer does when it is slow no more

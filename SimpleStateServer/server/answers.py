@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from esync import config
 from esync.coordination.refusals import ConflictError, RefusedError
+from esync.printable import printable
 
 #: With every JSON answer: it is data, nobody's page, and as old as it is.
 JSON_HEADERS = (
@@ -82,7 +83,7 @@ def model(content: BaseModel) -> Answer:
 
 def error(status: int, message: str, *headers: tuple[str, str]) -> Answer:
     """Return an error that the caller can read, and log it."""
-    logger.warning("answered %d: %s", status, message)
+    logger.warning("answered %d: %s", status, printable(message))
     return Answer(status, json.dumps({"error": message}).encode(), headers)
 
 

@@ -3,6 +3,7 @@
 Like the coordinator, a job is given the time and can be tested without waiting: `now` is always the job's clock.
 """
 
+import json
 import logging
 import time
 import uuid
@@ -16,7 +17,7 @@ from esync.coordination.decision import Decision
 from esync.coordination.online import Directive, Watch
 from esync.coordination.refusals import ConflictError, InvalidError, RefusedError
 
-from . import journal
+from . import journal, saved
 from .clock import Clock
 from .history import History, RunInfo
 from .life import Life
@@ -222,11 +223,12 @@ class Job:
         """Return the job whose journal this is, in the state in which the process that wrote it ended.
 
         Raises:
-            DamagedJournalError: there is not even a head.
+            DamagedJournalError: there is not even a head, or it is no job's.
+            Exception: messages that no job has taken.
             OSError: the file cannot be read or written.
         """
         contents = journal.read(path)
-        head = contents.head
+        head = saved.checked(contents.head, path.stem)
         latest = max((entry[1] for entry in contents.entries), default=0.0)
         clock = Clock.resumed(head["clock"], latest)
         job = cls(
@@ -250,6 +252,7 @@ class Job:
         for entry in contents.entries:
             job._replay(entry)
         job._replaying = False
+        saved.checked(json.loads(json.dumps(job._head())), job.name)
         if contents.damage:
             logger.error("the journal %s is damaged: %s and what follows are ignored", path, contents.damage)
         job._journal = journal.Journal(path, job._head)

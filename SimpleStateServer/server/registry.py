@@ -10,11 +10,11 @@ from esync import config
 from esync.coordination.coordinator import Coordinator
 from esync.coordination.online import Watch, Watching
 from esync.coordination.refusals import ConflictError, InvalidError
+from esync.printable import printable
 
 from .answers import UnavailableError
 from .history import History
 from .jobs import Job, must_exist
-from .journal import DamagedJournalError
 
 logger = logging.getLogger("esync.state_server")
 
@@ -53,10 +53,15 @@ class Jobs:
         for path in sorted(self._folder.glob(f"*{SUFFIX}")):
             try:
                 job = Job.restore(path, self._history)
-            except (DamagedJournalError, KeyError, TypeError, ValueError) as error:
+            except OSError:
+                raise
+            except Exception as error:  # whatever an odd journal leads to, the other jobs go on
                 aside = path.with_suffix(".damaged")
                 path.rename(aside)
-                logger.error("job %s is lost, its journal cannot be used (now %s): %s", path.stem, aside, error)
+                logger.error(
+                    "job %s is lost, its journal cannot be used (now %s): %s: %s",
+                    path.stem, aside, type(error).__name__, printable(str(error)),
+                )  # fmt: skip
                 continue
             self._jobs[job.name] = job
         self.sweep()

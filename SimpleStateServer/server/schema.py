@@ -25,7 +25,9 @@ Large = Annotated[int, Field(ge=0, le=10**15), _WHOLE]  # few enough to be added
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Duration = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]  # seconds, few enough to be added up
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-Text = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+#: What commands a terminal, ends a line or turns the direction of reading has no place in a name.
+_PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*$"
+Text = Annotated[str, Field(max_length=200, pattern=_PRINTABLE)]
 State = Literal["waiting for workers", "running", "silent", "ended"]
 WorkerState = Literal["not seen", "computing", "waiting", "exchanging", "dropped", "silent", "done"]
 
@@ -40,7 +42,9 @@ class Watching(Body):
     """A policy against stragglers, and when a worker is one (mode sync-switch)."""
 
     policy: Literal["elastic", "greedy"]
-    window: Positive = Field(config.STRAGGLER_WINDOW, description="steps whose throughput is looked at")
+    window: Positive = Field(
+        config.STRAGGLER_WINDOW, le=config.STRAGGLER_WINDOW_MOST, description="steps whose throughput is looked at"
+    )
     stride: Positive = Field(config.STRAGGLER_STRIDE, description="steps from one look to the next")
     raise_after: Positive = Field(config.STRAGGLER_RAISE_AFTER, description="slow looks in a row that make a straggler")
     clear_after: Positive = Field(config.STRAGGLER_CLEAR_AFTER, description="looks in a row after which it is none")

@@ -55,6 +55,11 @@ def check(options: argparse.Namespace, typed: set[str]) -> None:
     needless = typed & set(_DETECTION)
     if needless and options.online_policy == "none":
         raise ValueError(f"--{min(needless).replace('_', '-')} makes no sense with --online-policy none")
+    if options.straggler_window > config.STRAGGLER_WINDOW_MOST:
+        raise ValueError(
+            f"--straggler-window {options.straggler_window}: the state server looks at "
+            f"{config.STRAGGLER_WINDOW_MOST} steps at most"
+        )
 
 
 def watching(options: argparse.Namespace) -> Watching | None:

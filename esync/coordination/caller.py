@@ -21,6 +21,7 @@ from typing import Any
 
 from .. import config
 from ..errors import ExpectedError
+from ..printable import printable
 
 logger = logging.getLogger(__name__)
 
@@ -186,7 +187,7 @@ class _Answer:
     def reason(self) -> str:
         """Return the server's message, or what there is of it."""
         try:
-            return str(json.loads(self.body)["error"])
+            return printable(str(json.loads(self.body)["error"]))
         except (ValueError, KeyError, TypeError):
             return f"HTTP status {self.status}"
 

@@ -226,7 +226,8 @@ class Coordinator:
         """Return a coordinator that answers as the one would that `state` was taken from."""
         self = cls(state["num_workers"], state["epsilon"])
         records = [Record(**fields) for fields in state["_records"]]
-        vars(self).update(state, _records=records, _ranking=Ranking(records))
+        known = {name: state[name] for name in vars(self) if name in state and name not in UNSAVED}
+        vars(self).update(known, _records=records, _ranking=Ranking(records))
         return self
 
     # --- called with the lock held ----------------------------------------------------------------------------

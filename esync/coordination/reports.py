@@ -17,6 +17,7 @@ from typing import Any
 
 from .. import config
 from ..measure import COMPUTE, GET_BATCH, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE
+from ..printable import printable
 from .caller import connect
 
 log = logging.getLogger(__name__)
@@ -185,7 +186,7 @@ class Reports:
                 if status == 200:
                     self._told_trouble = False
                     return
-                trouble = f"status {status}: {answer[:300].decode(errors='replace')}"
+                trouble = f"status {status}: {printable(answer[:300].decode(errors='replace'))}"
             if not self._told_trouble:
                 self._told_trouble = True
                 level = logging.INFO if repeat else logging.WARNING

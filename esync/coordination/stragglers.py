@@ -24,7 +24,7 @@ class Detection:
     """When a worker counts as a straggler.
 
     Attributes:
-        window: steps whose throughput is looked at.
+        window: steps whose throughput is looked at; config.STRAGGLER_WINDOW_MOST at most.
         stride: steps from one look to the next. With half a window a single slow step is seen by two looks.
         raise_after: looks in a row in which a worker has to be suspect.
         clear_after: looks in a row in which it has not to be.
@@ -43,6 +43,8 @@ class Detection:
         for name in ("window", "stride", "raise_after", "clear_after"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} should be 1 or more, not {getattr(self, name)}")
+        if self.window > config.STRAGGLER_WINDOW_MOST:
+            raise ValueError(f"window should be at most {config.STRAGGLER_WINDOW_MOST} steps, not {self.window}")
         if self.sigmas < 0 or not 0 < self.floor <= 1:
             raise ValueError(f"sigmas {self.sigmas} should be 0 or more, and floor {self.floor} above 0, at most 1")
 

@@ -21,6 +21,7 @@ from rich.text import Text
 
 from .. import config
 from ..errors import ExpectedError
+from ..printable import all_printable
 from .client import Client, Unreachable
 from .view import job_list, job_view
 
@@ -72,13 +73,13 @@ def show(client: Client, name: str | None) -> Group:
     Raises:
         ExpectedError: nobody answers, the token is missing, or there is no such job.
     """
-    summaries = client.summaries()
+    summaries = all_printable(client.summaries())
     if not summaries and name is None:
         return Group(
             Text(f"no job yet at {client.address}; start one, for instance"),
             Text(f"    python -m esync.worker -m esync -ip {client.host} -port {client.port} …", style="bold"),
         )
-    jobs = client.jobs(name)
+    jobs = all_printable(client.jobs(name))
     others = [one for one in summaries if one["name"] not in {job["name"] for job in jobs}]
     return Group(*(job_view(job) for job in jobs), *([job_list(others)] if others else []))
 

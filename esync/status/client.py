@@ -11,6 +11,7 @@ from .. import config
 from ..coordination.caller import connect
 from ..environment import EnvironmentProblemError
 from ..errors import ExpectedError
+from ..printable import printable
 
 
 class Unreachable(ExpectedError):  # noqa: N818 - read as a sentence: nobody answers there
@@ -69,7 +70,7 @@ class Client:
         try:
             content: dict[str, Any] = json.loads(body)
             if status != 200:
-                raise ExpectedError(f"the state server at {self.address} refuses: {content['error']}")
+                raise ExpectedError(f"the state server at {self.address} refuses: {printable(str(content['error']))}")
         except (ValueError, KeyError, TypeError):
             raise ExpectedError(
                 f"what answers at {self.address} is no state server of this version: status {status} for {path}"

@@ -163,6 +163,32 @@ def test_several_jobs_by_keyboard_and_a_comparison_of_those_that_ended(page, pho
     assert page.complaints == []
 
 
+def test_what_stands_behind_the_hash_of_the_address(page, start_process):
+    server = start_process()
+    for name in ("first", "main", "second"):
+        begin(server.url, name, speeds=[0.1, 0.4])
+    shows = "document.querySelector('#job-name').textContent === '{}'"
+    page.goto(server.url + "/dashboard/#job=100%")  # no job, and a % that escapes nothing
+    until(page, shows.format("second"))
+    page.goto(server.url + "/dashboard/#job=%66irst")
+    until(page, shows.format("first"))
+    asked = []
+    page.on("response", lambda response: asked.append(response.url))
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the job"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    asked.clear()
+    end = time.monotonic() + 60
+    while sum(url.endswith("/api/v1/jobs") for url in asked) < 3:  # it has looked again
+        assert time.monotonic() < end
+        page.wait_for_timeout(50)
+    assert page.evaluate(shows.format("first"))
+    assert page.url.endswith("#job=%66irst")
+    assert not page.locator("#trouble").is_visible()
+    assert page.complaints == []
+
+
 def _listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0

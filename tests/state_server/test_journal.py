@@ -3,12 +3,14 @@
 import json
 import os
 import random
+import zlib
 
 import pytest
-from calling import report
+from calling import post, report, send
 
 from esync import config
 from esync.coordination.coordinator import Coordinator
+from esync.coordination.online import Watching
 from SimpleStateServer.server import clock, journal
 from SimpleStateServer.server.answers import UnavailableError
 from SimpleStateServer.server.clock import Clock
@@ -121,6 +123,78 @@ def test_a_journal_without_a_head_is_put_aside(tmp_path, caplog, content):
     assert (tmp_path / "a.damaged").read_bytes() == content
     with pytest.raises(DamagedJournalError):
         journal.read(tmp_path / "a.damaged")
+
+
+def change(path: list[str | int], value: object):
+    """What puts `value` at that place of a head."""
+
+    def to(head: dict) -> None:
+        place = head
+        for part in path[:-1]:
+            place = place[part]
+        place[path[-1]] = value
+
+    return to
+
+
+ODD_HEADS = [
+    change(["job"], "another"),
+    change(["job"], "../../escaped"),
+    change(["key"], 7),
+    change(["clock"], None),
+    change(["clock", "offset"], "x"),
+    change(["heard"], []),
+    change(["reports"], [{"rank": 0}]),
+    change(["ended"], "soon"),
+    change(["coordinator"], []),
+    change(["coordinator", "num_workers"], 10**12),
+    change(["coordinator", "_absent"], [99]),
+    change(["coordinator", "_records"], []),
+    change(["coordinator", "_records", 0, "asked"], "many"),
+    change(["coordinator", "_records", 0, "finished"], float("nan")),
+    change(["watch"], {"workers": 2}),
+    change(["life"], {"heard": 0.0}),
+]
+ODD_ENTRIES = [
+    [], {}, 7, ["q"], ["q", 1.0, 0], ["q", "x", 0, 1, 1, 0.1, None], ["r", 1.0, 0, 2, 0.0, False, 5],
+    ["s", 1.0, 0, 0, 0, 1.0], ["p", 1.0, 0, 1.0, {"rank": 0}], ["e", 1.0, None, 5, "x"],
+    ["q", 1.0, 10**9, 1, 1, 0.1, None, 1],
+]  # fmt: skip
+
+
+def test_odd_journals_are_put_aside_and_named_and_the_server_starts(tmp_path, start_process):
+    jobs = Jobs(tmp_path / "jobs")
+    (tmp_path / "jobs").mkdir()
+    watching = Watching()
+    good = jobs.begin("good", 2, 0.02, 1)
+    good.query(0, 1, 0, 0.5, now=1.0)
+    head = jobs.begin("odd", 2, 0.02, 1, watching=watching)._head()
+    whole = json.dumps(head)
+    (tmp_path / "jobs" / "odd.journal").unlink()
+    number = 0
+    for number, odd in enumerate([*ODD_HEADS, *ODD_ENTRIES]):
+        head = json.loads(whole)
+        head["job"] = f"odd-{number}"
+        entries = [] if callable(odd) else [odd]
+        if callable(odd):
+            odd(head)
+        lines = [journal.encode(head), *(journal.encode(entry) for entry in entries)]
+        (tmp_path / "jobs" / f"odd-{number}.journal").write_bytes(b"".join(lines))
+    deep = b"[" * 100_000 + b"]" * 100_000
+    (tmp_path / "jobs" / "deep.journal").write_bytes(b"%08x %s\n" % (zlib.crc32(deep), deep))
+    server = start_process("-m", "esync.state_server", "--port", "0", "--state-dir", str(tmp_path))
+    assert server.url, server.output
+    listed = {job["name"] for job in send(f"{server.url}/api/v1/jobs")[1]["jobs"]}
+    for name in listed:
+        assert send(f"{server.url}/api/v1/jobs/{name}")[0] == 200
+        asked = {"rank": 1, "round": 1, "iteration": 0, "capability": 0.5}
+        assert post(f"{server.url}/api/v1/jobs/{name}/query", asked)[0] == 200
+    assert "good" in listed
+    lost = {path.stem for path in (tmp_path / "jobs").glob("*.damaged")}
+    assert {f"odd-{number}" for number in range(len(ODD_HEADS))} | {"deep"} <= lost
+    assert len(lost) + len(listed) == number + 3
+    assert all(f"job {name} is lost" in server.output for name in lost)
+    assert "Traceback" not in server.output
 
 
 def test_what_people_see_is_kept_too(tmp_path):

@@ -3,12 +3,17 @@
 import json
 import subprocess
 import sys
+from urllib.parse import quote
 
 import pytest
 from calling import ROOT, post, report
 
+from esync.errors import ExpectedError
+from esync.printable import printable
 from esync.status.__main__ import main
+from esync.status.client import Client
 from SimpleStateServer.server import gate
+from SimpleStateServer.server.schema import Report
 from tests import child
 
 
@@ -50,6 +55,27 @@ def test_other_jobs_are_listed(url, mine, capsys):
     assert post(f"{url}/api/v1/jobs/other", {"num_workers": 1})[0] == 200
     assert main(["--job", "mine", address(url)]) == 0
     assert "other" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("control", ["\x1b[2J", "\x9b2J", "\u202e", "\x07", "\r"])
+def test_names_that_command_terminals_are_refused_and_never_printed(url, mine, running, capsys, control, caplog):
+    """The server refuses them; one of another version may have let them in."""
+    status, answer, _ = post(f"{mine}/report", report(device=f"gpu0{control}"))
+    assert (status, "device" in answer["error"]) == (400, True)
+    assert post(f"{mine}/report", {**report(), f"x{control}": 1})[0] == 400
+    assert control not in caplog.text
+    told = Report(**report(host="cloud1"))
+    told.device = f"gpu0{control}"
+    job = running.jobs.get("mine")
+    job.reports[0] = told
+    job.end(f"done{control}", now=1.0)
+    assert main([address(url)]) == 0
+    shown = capsys.readouterr().out
+    assert control not in shown
+    assert f"gpu0{printable(control)}"[:8] in shown
+    with pytest.raises(ExpectedError) as refusal:
+        Client(address(url))._ask(f"runs?limit={quote(control)}")
+    assert control not in str(refusal.value)
 
 
 def test_errors_in_one_sentence(url, capsys, monkeypatch):

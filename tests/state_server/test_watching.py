@@ -1,6 +1,7 @@
 """The state server looks for stragglers: over HTTP, and across its own restarts."""
 
 import random
+import resource
 
 import pytest
 from calling import post, send
@@ -45,6 +46,19 @@ def test_what_makes_no_sense_is_refused(url, changes, status, text):
     assert post(job, {"num_workers": WORKERS, "watching": WATCHING.flat})[0] == 200
     answered, content, _ = post(f"{job}/steps", {"rank": 0, "since": 0, "steps": 1, "seconds": 0.1, **changes})
     assert (answered, text in content["error"]) == (status, True), content
+
+
+def test_a_window_that_would_take_all_memory_is_refused(url):
+    job = f"{url}/api/v1/jobs/large"
+    status, content, _ = post(job, {"num_workers": 1, "watching": {"policy": "elastic", "window": 10**9 - 1}})
+    assert (status, "watching.window: " in content["error"], "1000" in content["error"]) == (400, True, True)
+    assert post(job, {"num_workers": 1, "watching": {"policy": "elastic", "window": 1000}})[0] == 200
+    told = {"rank": 0, "since": 0, "steps": 10**9 - 1, "seconds": 1.0}
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert post(f"{job}/steps", told)[0] == 200
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB
+    with pytest.raises(ValueError, match="at most 1000 steps"):
+        Detection(window=1001)
 
 
 def test_a_job_that_was_begun_without_it_refuses_steps(mine):

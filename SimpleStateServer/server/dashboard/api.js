@@ -4,6 +4,7 @@ const KEY = "esync-token";
 const TIMEOUT = 8000; // milliseconds
 
 export class TokenNeeded extends Error {}
+export class NoAnswer extends Error {}
 export class Refused extends Error {
   constructor(status, text) {
     super(text);
@@ -17,23 +18,32 @@ export const token = {
   forget: () => sessionStorage.removeItem(KEY),
 };
 
-/** The JSON behind a path below /api/v1/. Throws TokenNeeded, Refused, or another Error where nobody answers. */
+/** The JSON behind a path below /api/v1/. Throws TokenNeeded, Refused, or NoAnswer. */
 export async function ask(path, options = {}) {
   const query = new URLSearchParams(Object.entries(options).filter(([, value]) => value !== undefined && value !== ""));
   const headers = { Accept: "application/json" };
   if (token.get()) headers.Authorization = `Bearer ${token.get()}`;
-  const answer = await fetch(`/api/v1/${path}${query.size ? `?${query}` : ""}`, {
+  const answer = await reached(fetch(`/api/v1/${path}${query.size ? `?${query}` : ""}`, {
     headers,
     cache: "no-store",
     credentials: "omit", // otherwise the browser would ask for a password by itself
     signal: AbortSignal.timeout(TIMEOUT),
-  });
+  }));
   if (answer.status === 401) throw new TokenNeeded();
   if (!answer.ok) {
     const content = await answer.json().catch(() => ({}));
     throw new Refused(answer.status, content.error || `status ${answer.status}`);
   }
-  return answer.json();
+  return reached(answer.json());
+}
+
+/** What an attempt comes to; whatever goes wrong on the way is no answer. */
+async function reached(attempt) {
+  try {
+    return await attempt;
+  } catch (error) {
+    throw new NoAnswer(error.message);
+  }
 }
 
 export const ofJob = (job, call = "") => `jobs/${encodeURIComponent(job)}${call && `/${call}`}`;

@@ -1,6 +1,6 @@
 // The page: which job is shown, when the server is asked, and what is said when it does not answer.
 
-import { ask, ofJob, Refused, token, TokenNeeded } from "./api.js";
+import { ask, NoAnswer, ofJob, Refused, token, TokenNeeded } from "./api.js";
 import { byId, list, make, text } from "./dom.js";
 import { ago } from "./format.js";
 import { FinishedView } from "./finished.js";
@@ -84,6 +84,11 @@ function noteTrouble(error) {
     return;
   }
   if (error instanceof Refused && (error.status === 404 || error.status === 503)) return; // nothing in the database yet
+  if (!(error instanceof Refused || error instanceof NoAnswer)) {
+    trouble(`This page has failed: ${error.message}`); // the state server has nothing to do with it
+    console.error(error);
+    return;
+  }
   lostSince ||= performance.now();
   if (error instanceof Refused) trouble(`The state server refuses: ${error.message}`);
   else if (performance.now() - lostSince > 1500 || !answered) trouble("The state server does not answer. This page goes on asking; what it shows is of its last answer.");
@@ -115,7 +120,14 @@ function showLogin(words) {
 
 // --- which job ---------------------------------------------------------------------------------------------------
 
-const chosenName = () => decodeURIComponent(location.hash.replace(/^#(job=)?/, ""));
+function chosenName() {
+  const written = location.hash.replace(/^#(job=)?/, "");
+  try {
+    return decodeURIComponent(written);
+  } catch { // a % that escapes nothing, typed by a person
+    return written;
+  }
+}
 
 function showJobs(jobs) {
   list(
@@ -147,6 +159,11 @@ byId("login-form").addEventListener("submit", (event) => {
   byId("login").hidden = true;
   text(byId("pulse"), "connecting");
   [now, past, runs].forEach((loop) => loop.soon());
+});
+byId("skip").addEventListener("click", (event) => {
+  event.preventDefault(); // what stands behind the # of the address is the job
+  byId("main").focus();
+  byId("main").scrollIntoView();
 });
 byId("leave").addEventListener("click", () => showLogin(""));
 
