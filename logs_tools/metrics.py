@@ -6,6 +6,12 @@ is made up in its place.
 
 from collections.abc import Iterable, Sequence
 
+#: No seconds, samples, bytes or iterations in a log are more than that (30 million years, a petabyte in a round): the
+#: readers refuse such numbers, so that sums, ratios and axes of what they let through are always finite.
+MOST = 1e15
+#: Seconds below which nothing is divided by a time.
+INSTANT = 1e-6
+
 
 def time_to_target(times: Sequence[float], accuracies: Sequence[float], target: float) -> float | None:
     """Return the time of the first evaluated weights whose accuracy is at least `target`; None if there are none.
@@ -18,14 +24,14 @@ def time_to_target(times: Sequence[float], accuracies: Sequence[float], target: 
 
 def speedup(baseline_time: float | None, time: float | None) -> float | None:
     """Return how many times faster than the baseline it was; None unless both reached the target (paper, section 5)."""
-    if baseline_time is None or not time:
+    if baseline_time is None or time is None or time < INSTANT:
         return None
     return baseline_time / time
 
 
 def rate(amount: float, seconds: float) -> float | None:
     """Return an amount (samples, bytes) per second; None for a run that took no time."""
-    return amount / seconds if seconds > 0 else None
+    return amount / seconds if seconds >= INSTANT else None
 
 
 def speed_limit(batch_sizes: Iterable[int | None], step_times: Iterable[float | None]) -> float | None:
@@ -48,12 +54,12 @@ def efficiency(throughput: float | None, limit: float | None) -> float | None:
 
 def computing_ratio(computing: Sequence[float], total_time: float) -> float | None:
     """Return the share of the total time that the log shows as computing; None for a log that does not show it."""
-    return sum(computing) / total_time if computing and total_time > 0 else None
+    return sum(computing) / total_time if computing and total_time >= INSTANT else None
 
 
 def published_computing_ratio(aggregation: Sequence[float], total_time: float) -> float | None:
     """Return 1 − aggregation / total time, the published formula: all that is not aggregation passes for computing."""
-    return 1 - sum(aggregation) / total_time if total_time > 0 else None
+    return 1 - sum(aggregation) / total_time if total_time >= INSTANT else None
 
 
 def share(part: int, whole: int) -> float:

@@ -6,12 +6,12 @@ with a category and a reason, so that the caller can name it, skip it and count 
 
 import json
 import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from esync.measure import COMPUTE, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE
+from logs_tools.metrics import MOST
 
 Category = Literal["missing", "empty", "truncated", "foreign"]
 
@@ -141,11 +141,11 @@ def _check(log: dict[str, Any], number: int) -> Round:
 
 
 def _number(name: str, value: object) -> float | None:
-    """Return a finite number that is not negative; None where there is none."""
+    """Return a number from 0 to MOST; None where there is none."""
     if value is None:
         return None
-    if not isinstance(value, int | float) or not 0 <= value <= sys.float_info.max:
-        raise BadRound("foreign", f"{name} is {value!r:.40}, expected a number from 0 up")
+    if not isinstance(value, int | float) or not 0 <= value <= MOST:
+        raise BadRound("foreign", f"{name} is {value!r:.40}, expected a number from 0 to {MOST:g}")
     return value
 
 

@@ -23,6 +23,7 @@ from esync import config
 from esync.files import expanded, write_whole
 from logs_tools import terminal
 from logs_tools.collect import ModeReport, summarize_mode
+from logs_tools.metrics import MOST
 from logs_tools.modes import BY_FOLDER, MODES, Mode
 
 
@@ -44,8 +45,8 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.mode is not None and options.mode not in BY_FOLDER:
         parser.error(f"unknown mode {options.mode!r}: choose one of {', '.join(BY_FOLDER)}")
-    if options.model_bytes is not None and options.model_bytes <= 0:
-        parser.error(f"--model-bytes {options.model_bytes}: expected a number of bytes above 0")
+    if options.model_bytes is not None and not 0 < options.model_bytes <= MOST:
+        parser.error(f"--model-bytes {options.model_bytes}: expected a number of bytes above 0, at most {MOST:g}")
     if options.model_bytes is None:
         options.model_bytes = config.PUBLISHED_MODEL_BYTES.get(options.network)
     return options

@@ -7,15 +7,21 @@ have one value per *evaluated* round (`accuracy_rounds` says which), all other l
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from esync.files import write_whole
+from logs_tools.metrics import INSTANT, MOST
 
 
 class SummaryError(Exception):
     """A NAME.json or run.json that cannot be used; the message names the file and the field."""
+
+
+Amount = Annotated[float, Field(ge=0, le=MOST)]  # seconds
+Count = Annotated[int, Field(ge=0, le=int(MOST))]
+Accuracy = Annotated[float, Field(ge=0, le=1)]
 
 
 class RunInfo(BaseModel):
@@ -23,11 +29,13 @@ class RunInfo(BaseModel):
 
     model_config = ConfigDict(extra="allow", allow_inf_nan=False)
 
-    batch_size: int | None = Field(None, gt=0)
-    step_time: float | None = Field(None, gt=0)  # seconds that an iteration is padded to; None: not padded
-    iterations: int | None = Field(None, ge=0)
-    overruns: int | None = Field(None, ge=0)
-    model_bytes: int | None = Field(None, gt=0)
+    batch_size: int | None = Field(None, gt=0, le=MOST)
+    step_time: float | None = Field(
+        None, ge=INSTANT, le=MOST
+    )  # seconds that an iteration is padded to; None: not padded
+    iterations: Count | None = None
+    overruns: Count | None = None
+    model_bytes: int | None = Field(None, gt=0, le=MOST)
 
 
 class DeviceSummary(BaseModel):
@@ -36,26 +44,26 @@ class DeviceSummary(BaseModel):
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
     # published
-    accuracy_list: list[float]  # rounded to 3 digits
-    num_samples_list: list[int]
-    self_iters_list: list[int]  # entries of "time"
-    elapsed_time_list: list[int]  # total_time in whole seconds
-    aggregate_time_list: list[float]  # length of the exchange, waiting included
+    accuracy_list: list[Accuracy]  # rounded to 3 digits
+    num_samples_list: list[Count]
+    self_iters_list: list[Count]  # entries of "time"
+    elapsed_time_list: list[Count]  # total_time in whole seconds
+    aggregate_time_list: list[Amount]  # length of the exchange, waiting included
 
     # added
-    rounds_list: list[int] = []
-    accuracy_rounds: list[int] = []
-    accuracy_time_list: list[float] = []  # when the device had the weights that were evaluated
-    accuracy_exact_list: list[float] = []  # not rounded
-    computing_time_list: list[float] = []  # "forward and backward" + "local update"; loading data is not computing
-    bytes_sent_list: list[int] = []
-    bytes_received_list: list[int] = []
+    rounds_list: list[Count] = []
+    accuracy_rounds: list[Count] = []
+    accuracy_time_list: list[Amount] = []  # when the device had the weights that were evaluated
+    accuracy_exact_list: list[Accuracy] = []  # not rounded
+    computing_time_list: list[Amount] = []  # "forward and backward" + "local update"; loading data is not computing
+    bytes_sent_list: list[Count] = []
+    bytes_received_list: list[Count] = []
     bytes_estimated: bool = False  # the log has no bytes: one push of the model a round was assumed, and no pull
-    wait_list: list[float | None] = []  # from this device's commit to the last one's
-    transfer_list: list[float | None] = []  # the rest of the exchange
-    total_time: float = 0.0  # of the last round, not rounded
-    iterations: int = 0  # gradients computed
-    overruns: int = 0  # padded iterations whose real work took longer than the speed that they stand for
+    wait_list: list[Amount | None] = []  # from this device's commit to the last one's
+    transfer_list: list[Amount | None] = []  # the rest of the exchange
+    total_time: Amount = 0.0  # of the last round, not rounded
+    iterations: Count = 0  # gradients computed
+    overruns: Count = 0  # padded iterations whose real work took longer than the speed that they stand for
     run: RunInfo | None = None
 
     @model_validator(mode="after")

@@ -2,9 +2,10 @@
 
 import csv
 import io
-import math
 from dataclasses import dataclass
 from pathlib import Path
+
+from logs_tools.metrics import MOST
 
 WALL, STEP, VALUE, TIME = "Wall time", "Step", "Value", "Time"
 
@@ -55,8 +56,9 @@ def read_rows(path: Path) -> list[Row]:
             step = int(numbers[STEP])
         except (ValueError, IndexError, OverflowError):
             raise RowsError(f"{path}, line {reader.line_num}: {','.join(cells)!r} should hold numbers") from None
-        if not math.isfinite(numbers[WALL]):
-            raise RowsError(f"{path}, line {reader.line_num}: the wall time is no number")
+        for name in (WALL, STEP, TIME):
+            if not 0 <= numbers.get(name, 0.0) <= MOST:
+                raise RowsError(f"{path}, line {reader.line_num}: {name} should be a number from 0 to {MOST:g}")
         rows.append(Row(numbers[WALL], step, numbers[VALUE], numbers.get(TIME)))
     if not rows:
         raise RowsError(f"{path}: no row in it")

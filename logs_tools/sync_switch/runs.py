@@ -129,10 +129,10 @@ def _own(folder: Path, remarks: list[str]) -> Run:
     """A run of this project, whose run.json says what it was."""
     try:
         facts = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
-        order, share = str(facts["switch_order"]), float(facts["bsp_share"])
-        done = None if facts.get("bsp_share_done") is None else float(facts["bsp_share_done"])
+        order, share = str(facts["switch_order"]), _share(facts["bsp_share"])
+        done = None if facts.get("bsp_share_done") is None else _share(facts["bsp_share_done"])
         title = f"{facts['dataset']}, {facts['network']}, {int(facts['workers'])} workers"
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise _LeftOutError(f"its {RUN_FILE} is not that of a run with --mode sync-switch") from None
     if done is not None and abs(done - share) > SHARE_TOLERANCE:
         remarks.append(f"{folder}: {share:.2%} of the samples were planned as BSP, {done:.2%} were trained so")
@@ -142,6 +142,14 @@ def _own(folder: Path, remarks: list[str]) -> Run:
     setting = Setting(order, round(share, 4), policy, str(scenario))
     time = losses[-1].time if losses[-1].time is not None else losses[-1].wall - losses[0].wall
     return _run(folder, title, setting, accuracies, losses, time, time, 0.0)
+
+
+def _share(value: object) -> float:
+    """A share; ValueError or TypeError where it is none."""
+    share = float(value)  # type: ignore[arg-type]
+    if not 0 <= share <= 1:
+        raise ValueError(f"{value!r} is no share")
+    return share
 
 
 def _run(
@@ -154,6 +162,9 @@ def _run(
     span: float,
     gap: float | None,
 ) -> Run:
+    for row in accuracies:
+        if math.isfinite(row.value) and not 0 <= row.value <= 1:
+            raise _LeftOutError(f"an accuracy of {row.value:g} in its {ACCURACY}, expected 0 to 1")
     diverged = not all(math.isfinite(row.value) for row in (*losses, *accuracies))
     last = 0.0 if diverged else accuracies[-1].value
     best = max((row.value for row in accuracies if math.isfinite(row.value)), default=0.0)

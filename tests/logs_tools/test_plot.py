@@ -1,6 +1,7 @@
 """From summaries to figures and tables, by the tool as a user starts it."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -222,6 +223,68 @@ def test_unusable_summaries_are_named_and_left_out(tmp_path: Path, capsys: pytes
     assert "cloud1 → cpu: Value error, num_samples_list has" in told
     assert "run summarize -m dcasgd first" in told
     assert list(json.loads((folder / "figures" / "speedup.json").read_text())["runs"]) == ["ESync"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *((field, 1e308) for field in ("accuracy_time_list", "aggregate_time_list", "wait_list", "total_time")),
+        *((field, 10**300) for field in ("num_samples_list", "bytes_sent_list", "elapsed_time_list", "overruns")),
+        ("accuracy_exact_list", 1e308),
+        ("accuracy_exact_list", -0.5),
+        ("computing_time_list", -1.0),
+    ],
+)
+def test_a_summary_with_impossible_numbers_is_named_and_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], field: str, value: float
+) -> None:
+    folder = make(tmp_path, {"esync": {}, "sync": {}})
+    assert summarize(["-b", str(tmp_path), "-n", "lenet"]) == 0
+    path = BY_FOLDER["esync"].summary_path(folder)
+    content = json.loads(path.read_text())
+    device = content["cloud1"]["gpu0"]
+    device[field] = [value] * len(device[field]) if isinstance(device[field], list) else value
+    path.write_text(json.dumps(content))
+    assert main(["-b", str(tmp_path), "-n", "lenet"]) == 0
+    said = capsys.readouterr().err
+    assert f"{path} is no summary: cloud1 → gpu0 → {field}" in said
+    assert "run summarize again" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("total_time", 5e-324), ("total_time", 1e-300), ("num_samples", 10**15), ("total_time", 1e15), ("wait", 1e15)],
+)
+def test_extreme_numbers_that_are_possible_are_drawn(tmp_path: Path, name: str, value: float) -> None:
+    """What divides by hardly any time is not known; everything else fits on an axis."""
+    folder = make(tmp_path, {"esync": {}, "sync": {}})
+    for path in (folder / "esync" / "cloud1" / "cpu").glob("iter-*.txt"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
+    shutil.rmtree(folder / "esync" / "cloud1" / "gpu0")
+    shutil.rmtree(folder / "esync" / "cloud3")
+    for program in (summarize, main):
+        assert program(["-b", str(tmp_path), "-n", "lenet", "--json", str(tmp_path / "all.json")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("batch_size", 10**300),
+        ("step_time", 5e-324),
+        ("step_time", 1e308),
+        ("overruns", 10**400),
+        ("model_bytes", 1e308),
+    ],
+)
+def test_impossible_numbers_in_run_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], field: str, value: float
+) -> None:
+    folder = make(tmp_path, {"esync": {}})
+    path = folder / "esync" / "cloud1" / "cpu" / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
+    assert summarize(["-b", str(tmp_path), "-n", "lenet"]) == 0
+    assert f"skipped (foreign) {path}: {field}" in capsys.readouterr().err
+    assert main(["-b", str(tmp_path), "-n", "lenet"]) == 0
 
 
 def test_rounds_missing_from_the_logs_are_noted(tmp_path: Path) -> None:

@@ -114,6 +114,30 @@ def test_our_own_runs_those_that_diverged_and_those_with_stragglers(tmp_path, ca
 
 
 @pytest.mark.parametrize(
+    ("accuracy", "seconds", "facts"),
+    [
+        ("1e308", 40.0, {}),
+        ("0.8", 1e308, {}),
+        ("0.8", float("nan"), {}),
+        ("0.8", float("inf"), {}),
+        ("-1", 40.0, {}),
+        ("0.8", 40.0, {"bsp_share": 1e308}),
+        ("0.8", 40.0, {"bsp_share": float("nan")}),
+        ("0.8", 40.0, {"bsp_share_done": float("inf")}),
+        ("0.8", 40.0, {"workers": float("inf")}),
+    ],
+)
+def test_runs_with_impossible_numbers_are_left_out_by_name(tmp_path, capsys, accuracy, seconds, facts):
+    own(tmp_path / "a" / "cpu", "0.9", "0.1", 80.0, switch_order="1", bsp_share=1.0)
+    own(tmp_path / "b" / "cpu", accuracy, "0.2", seconds, **{"switch_order": "10", "bsp_share": 0.5, **facts})
+    words = [str(tmp_path), "--json", str(tmp_path / "r.json"), "--out", str(tmp_path / "f")]
+    assert main(words) == 0
+    said = capsys.readouterr()
+    assert str(tmp_path / "b" / "cpu") in said.out + said.err
+    assert len(json.loads((tmp_path / "r.json").read_text())["groups"]) == 1
+
+
+@pytest.mark.parametrize(
     ("folder", "name", "order", "share"),
     [
         ("switch_exp", "b50-a50", "10", 0.5),
