@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, ValidationError, field_validator
 from .. import config
 from ..straggle import Spell
 from . import flags
-from .fields import Device, HostName, Port, Section, Variables, Word, error, unknown
+from .fields import Device, HostName, KeyFile, Port, Section, Variables, Word, error, unknown
 from .modelled import DeviceBehaviour, Network, ServerCost, Simulation, StateServerCost
 from .places import find, put
 from .stragglers import Straggle, spells
@@ -25,7 +25,7 @@ class HostEntry(Section):
     address: Word | None = None  # under which the other hosts reach it; None: its name
     user: Word | None = None
     port: Annotated[int, Field(ge=1, le=65535)] | None = None  # of its sshd
-    key: Word | None = None  # identity file on the launching machine
+    key: KeyFile | None = None  # identity file on the launching machine
     ssh_options: list[str] = Field(default_factory=list)  # further words for ssh
     workdir: Word | None = None  # None: the home directory
     python: Word | None = None

@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError
 from ..progress import VARIABLE as PROGRESS_VARIABLE
 from ..worker import FOLDER_VARIABLE
 from .folders import PROCESSES
+from .yaml_text import shown
 
 #: A host's name is the name of a folder in the log tree too.
 HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -53,15 +54,15 @@ def meant(name: object, known: Iterable[str]) -> str:
 
 def _host(name: str) -> str:
     if not HOST_NAME.fullmatch(name):
-        raise error(f"{name!r} is no name of a host")
+        raise error(f"{shown(name)} is no name of a host")
     if name == PROCESSES:
-        raise error(f"{name!r} is the folder of the processes' logs; choose another name")
+        raise error(f"{shown(name)} is the folder of the processes' logs; choose another name")
     return name
 
 
 def _device(name: str) -> str:
     if not DEVICE.fullmatch(name):
-        raise error(f"{name!r} is no device; expected cpu, gpu0, gpu1, …")
+        raise error(f"{shown(name)} is no device; expected cpu, gpu0, gpu1, …")
     return name
 
 
@@ -78,12 +79,12 @@ def quantity(units: Mapping[str, float], example: str, positive: bool = False) -
         match = QUANTITY.fullmatch(text) if isinstance(text, str) else None
         if not match or match[2] not in units:
             names = ", ".join(units)
-            raise error(f"{text!r}: expected a number with one of the units {names}, for instance {example}")
+            raise error(f"{shown(text)}: expected a number with one of the units {names}, for instance {example}")
         value = float(match[1]) * units[match[2]]
         if positive and not value:
-            raise error(f"{text!r}: expected more than 0, for instance {example}; leave it out where nothing limits it")
+            raise error(f"{shown(text)}: expected more than 0, for instance {example}; leave it out where nothing limits it")
         if value == math.inf:
-            raise error(f"{text!r}: the number is too large; leave it out where nothing limits it")
+            raise error(f"{shown(text)}: the number is too large; leave it out where nothing limits it")
         return value
 
     return BeforeValidator(read)
@@ -92,7 +93,14 @@ def quantity(units: Mapping[str, float], example: str, positive: bool = False) -
 def _word(text: str) -> str:
     """What becomes a word of ssh's command line; one that begins with - would be taken for an option."""
     if not text or text.startswith("-") or not text.isprintable():
-        raise error(f"{text!r} is nothing that ssh could be told")
+        raise error(f"{shown(text)} is nothing that ssh could be told")
+    return text
+
+
+def _key_file(text: str) -> str:
+    """A name that ssh takes for a variable, which it has no way to write otherwise."""
+    if "${" in text:
+        raise error(f"{shown(text)} holds ${{, where ssh would put in a variable; write its value, or rename the file")
     return text
 
 
@@ -106,12 +114,15 @@ def _variables(section: object) -> dict[str, str]:
         if name in SET_BY_LAUNCH:
             raise error("launch sets it by itself", name)
         if isinstance(value, bool) or not isinstance(value, str | int | float) or re.search(r"[\n\0]", str(value)):
-            raise error(f"{value!r}: expected a text of one line or a number (in quotes, for true and false)", name)
+            raise error(
+                f"{shown(value)}: expected a text of one line or a number (in quotes, for true and false)", name
+            )
     return {name: str(value) for name, value in section.items()}
 
 
 HostName = Annotated[str, AfterValidator(_host)]
 Word = Annotated[str, AfterValidator(_word)]
+KeyFile = Annotated[Word, AfterValidator(_key_file)]
 Variables = Annotated[dict[str, str], BeforeValidator(_variables)]
 Device = Annotated[str, AfterValidator(_device)]
 Port = Annotated[int, Field(ge=0, le=65535)]  # 0: launch chooses a free one

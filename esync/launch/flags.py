@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from .. import arguments, config
+from .yaml_text import shown
 
 Settings = dict[str, Any]
 
@@ -67,11 +68,11 @@ def check(name: str, value: object) -> Any:
         raise FlagError(f"launch chooses it by itself: {CHOSEN_BY_LAUNCH[name]} says it")
     if isinstance(DEFAULTS[name], bool):
         if not isinstance(value, bool):
-            raise FlagError(f"{value!r} should be true or false")
+            raise FlagError(f"{shown(value)} should be true or false")
         return value
     values = value if name in LISTS and isinstance(value, list) else [value]
     if not values or not all(isinstance(each, str | int | float) for each in values):
-        raise FlagError(f"expected {'a list of values' if name in LISTS else 'one value'}, not {value!r}")
+        raise FlagError(f"expected {'a list of values' if name in LISTS else 'one value'}, not {shown(value)}")
     words = [f"{flag(name)}={value}"] if name not in LISTS else [flag(name), *map(str, values)]
     try:
         return getattr(_PARSER.parse_args(words), name)

@@ -59,11 +59,22 @@ def login(host: Host, *more: str) -> list[str]:
     if entry.port:
         words += ["-p", str(entry.port)]
     if entry.key:
-        words += ["-i", os.path.expanduser(entry.key), "-o", "IdentitiesOnly=yes"]
+        words += [*_identity(os.path.expanduser(entry.key)), "-o", "IdentitiesOnly=yes"]
     words += entry.ssh_options  # in front of ours: ssh takes the first value of an option
     for name, value in OPTIONS.items():
         words += ["-o", f"{name}={value}"]
     return [*words, f"{entry.user}@{host.address}" if entry.user else host.address]
+
+
+def _identity(file: str) -> list[str]:
+    """Words that name the identity file as it stands.
+
+    Ssh replaces tokens such as %h in it. %% would stand for %, but -i wants a file of the literal name, too.
+    """
+    if "%" not in file:
+        return ["-i", file]
+    quoted = file.replace("%", "%%").replace("\\", r"\\").replace('"', r"\"")
+    return ["-o", f'IdentityFile="{quoted}"']
 
 
 def start_module(host: Host, module: str) -> list[str]:

@@ -1,6 +1,7 @@
 """YAML text with the line of every key, so that a mistake can be shown where it stands."""
 
 import re
+import reprlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,13 @@ import yaml
 
 from ..errors import ExpectedError
 
+#: What a file may stand for when its aliases are written out.
+MOST_VALUES = 1_000_000
+#: NUL, and halves of UTF-16 pairs, which an escape can put into a text.
+NO_TEXT = re.compile("[\0\ud800-\udfff]")
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = 80
+_REPR.maxlevel, _REPR.maxlist, _REPR.maxdict = 2, 6, 4
 #: The keys and indices on the way to a value, as text.
 Place = tuple[str, ...]
 
@@ -46,6 +54,8 @@ def load(path: Path) -> tuple[Any, dict[Place, int]]:
         root = loader.get_single_node()
         if root is None:
             return None, {}
+        if _expanded_size(root, {}) > MOST_VALUES:
+            raise DescriptionError(f"{path}: its aliases (*name) stand for more than {MOST_VALUES:,} values")
         lines = dict(_places(path, root, (), set()))
         return loader.construct_document(root), lines
     except OSError as error:
@@ -57,9 +67,29 @@ def load(path: Path) -> tuple[Any, dict[Place, int]]:
         raise DescriptionError(f"{path}: no YAML text: {error}") from None
 
 
+def _expanded_size(node: yaml.Node, known: dict[int, int]) -> int:
+    """How many values a node stands for when every alias is written out; one that leads back to itself counts once."""
+    if id(node) not in known:
+        known[id(node)] = 1
+        children = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
+        if not isinstance(node, yaml.ScalarNode):
+            known[id(node)] += sum(_expanded_size(child, known) for child in children)
+    return known[id(node)]
+
+
+def _check_text(path: Path, node: yaml.Node, place: Place) -> None:
+    """No file name, variable or word of a command line can hold such a character."""
+    if isinstance(node, yaml.ScalarNode) and (wrong := NO_TEXT.search(node.value)):
+        where = dotted(place).encode(errors="backslashreplace").decode().replace("\0", r"\x00")
+        raise DescriptionError(
+            f"{path}:{node.start_mark.line + 1}: {where}: {shown(node.value)} holds {wrong[0]!r}, which is no character"
+        )
+
+
 def _places(path: Path, node: yaml.Node, place: Place, seen: set[int]) -> Iterator[tuple[Place, int]]:
     """All places at and below a node with their lines; a key that stands twice is an error."""
     yield place, node.start_mark.line + 1
+    _check_text(path, node, place)
     if id(node) in seen:  # an alias that may lead back here
         return
     seen.add(id(node))
@@ -70,11 +100,17 @@ def _places(path: Path, node: yaml.Node, place: Place, seen: set[int]) -> Iterat
         keys: set[str] = set()
         for key, value in node.value:
             name, line = str(key.value), key.start_mark.line + 1
+            _check_text(path, key, (*place, name))
             if name in keys:
                 raise DescriptionError(f"{path}:{line}: {dotted((*place, name))}: this key stands there twice")
             keys.add(name)
             yield from _places(path, value, (*place, name), seen)
             yield (*place, name), line
+
+
+def shown(value: object) -> str:
+    """A value of a description in an error message: as Python writes it, the middle left out where that is long."""
+    return _REPR.repr(value)
 
 
 def dotted(place: Place) -> str:

@@ -65,6 +65,10 @@ def test_the_descriptions_that_come_along(name):
         assert len({worker.host for worker in description.workers}) == 2
 
 
+#: Ten lines that stand for 10⁹ values.
+LAUGHS = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
@@ -103,6 +107,22 @@ def test_the_descriptions_that_come_along(name):
         ("device: gpu0}", "device: gpu0", ["cluster.yaml:6: "]),
         (GOOD, "", ["cluster.yaml: expected a mapping with the keys scheduler, servers,"]),
         (GOOD, "- a\n", ["cluster.yaml: expected a mapping with the keys scheduler, servers,"]),
+        ("localhost", 'a, env: {A: "b\\udc80c"}', [r"cluster.yaml:11: hosts.cloud1.env.A: 'b\udc80c' holds '\udc80'"]),
+        ("localhost", 'a, env: {"\\ud800": 1}', [r"cluster.yaml:11: hosts.cloud1.env.\ud800: '\ud800' holds '\ud800'"]),
+        (
+            "localhost",
+            'a, ssh_options: ["a\\0b"]',
+            [r"cluster.yaml:11: hosts.cloud1.ssh_options[0]: 'a\x00b' holds '\x"],
+        ),
+        ("localhost", 'a, key: "a${HOME}"', ["cluster.yaml:11: hosts.cloud1.key: 'a${HOME}' holds ${"]),
+        ("overwrite: true", 'log_dir: "\\ud800"', [r"cluster.yaml:13: train.log_dir: '\ud800' holds '\ud800'"]),
+        (GOOD, LAUGHS, ["cluster.yaml: its aliases (*name) stand for more than 1,000,000 values"]),
+        (
+            "batch_size: 64",
+            f"batch_size: {list(range(5000))}",
+            ["cluster.yaml:13: train.batch_size: expected one value,"],
+        ),
+        ("localhost", f"a, env: {{A: {list(range(5000))}}}", ["cluster.yaml:11: hosts.cloud1.env.A: [0, 1, 2, 3, "]),
         (GOOD, "a: &a [*a]\n", ["cluster.yaml:1: a: unknown key"]),
         (GOOD, "a: 2024-99-99\n", ["cluster.yaml: no YAML text: "]),
         (
@@ -118,6 +138,8 @@ def test_a_mistake_is_named(tmp_path, old, new, expected):
     assert len(lines) == len(expected)
     for line, beginning in zip(lines, expected, strict=True):
         assert line.startswith(beginning)
+        assert len(line) < 2000
+        line.encode()
 
 
 def test_a_file_that_cannot_be_read(tmp_path):

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -25,7 +26,7 @@ from esync.launch.hosts import Host, HostEntry
 from esync.launch.plan import COMMON
 from esync.launch.ports import Ports
 from esync.launch.reach import sentences
-from esync.launch.ssh import pasteable
+from esync.launch.ssh import login, missing_key, pasteable
 
 pytestmark = pytest.mark.timeout(400)
 #: Seconds for what takes ten on a machine with nothing else to do.
@@ -335,6 +336,16 @@ def test_the_commands_of_a_dry_run_can_be_pasted(tmp_path, sshd, machines):
     line = pasteable(host, host.entry.env, [sys.executable, "-c", 'import os; print(os.getcwd(), os.environ["A"])'])
     shown = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
     assert shown.stdout.split(maxsplit=1) == [str(sshd.workdir("right")), "it's $HOME\n"], shown.stderr
+
+
+def test_the_name_of_a_key_file_is_taken_as_it_stands(tmp_path, sshd, machines):
+    """Ssh itself would replace %h and %d in it."""
+    key = tmp_path / '100%hosts 50%d %%\\ "it\'s".key'
+    shutil.copy(sshd.folder / "user", key)
+    host = Host("right", ADDRESSES["right"], False, ADDRESSES["right"], HostEntry(**sshd.entry("right", key=str(key))))
+    assert not missing_key(host)
+    done = subprocess.run([*login(host), "true"], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
 
 
 def test_ways_between_hosts_are_tried(tmp_path):
