@@ -82,7 +82,9 @@ def quantity(units: Mapping[str, float], example: str, positive: bool = False) -
             raise error(f"{shown(text)}: expected a number with one of the units {names}, for instance {example}")
         value = float(match[1]) * units[match[2]]
         if positive and not value:
-            raise error(f"{shown(text)}: expected more than 0, for instance {example}; leave it out where nothing limits it")
+            raise error(
+                f"{shown(text)}: expected more than 0, for instance {example}; leave it out where nothing limits it"
+            )
         if value == math.inf:
             raise error(f"{shown(text)}: the number is too large; leave it out where nothing limits it")
         return value

@@ -41,10 +41,15 @@ def value(text: str) -> Any:
         DescriptionError: it is no YAML text.
     """
     try:
-        return _Loader(text).get_single_data()
+        loader = _Loader(text)
+        root = loader.get_single_node()
+        if root is None:
+            return None
+        _lines(shown(text), root)
+        return loader.construct_document(root)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         problem = error.problem if isinstance(error, yaml.MarkedYAMLError) else error
-        raise DescriptionError(f"{text!r}: no YAML text: {problem}") from None
+        raise DescriptionError(f"{shown(text)}: no YAML text: {problem}") from None
 
 
 def load(path: Path) -> tuple[Any, dict[Place, int]]:
@@ -54,9 +59,7 @@ def load(path: Path) -> tuple[Any, dict[Place, int]]:
         root = loader.get_single_node()
         if root is None:
             return None, {}
-        if _expanded_size(root, {}) > MOST_VALUES:
-            raise DescriptionError(f"{path}: its aliases (*name) stand for more than {MOST_VALUES:,} values")
-        lines = dict(_places(path, root, (), set()))
+        lines = _lines(path, root)
         return loader.construct_document(root), lines
     except OSError as error:
         raise DescriptionError(f"{path}: {error.strerror or error}") from None
@@ -65,6 +68,13 @@ def load(path: Path) -> tuple[Any, dict[Place, int]]:
         raise DescriptionError(f"{path}{f':{mark.line + 1}' if mark else ''}: {error.problem or error}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise DescriptionError(f"{path}: no YAML text: {error}") from None
+
+
+def _lines(source: Path | str, root: yaml.Node) -> dict[Place, int]:
+    """The line of each place at and below a node, which is checked; `source` is what errors name."""
+    if _expanded_size(root, {}) > MOST_VALUES:
+        raise DescriptionError(f"{source}: its aliases (*name) stand for more than {MOST_VALUES:,} values")
+    return dict(_places(source, root, (), set()))
 
 
 def _expanded_size(node: yaml.Node, known: dict[int, int]) -> int:
@@ -77,7 +87,7 @@ def _expanded_size(node: yaml.Node, known: dict[int, int]) -> int:
     return known[id(node)]
 
 
-def _check_text(path: Path, node: yaml.Node, place: Place) -> None:
+def _check_text(path: Path | str, node: yaml.Node, place: Place) -> None:
     """No file name, variable or word of a command line can hold such a character."""
     if isinstance(node, yaml.ScalarNode) and (wrong := NO_TEXT.search(node.value)):
         where = dotted(place).encode(errors="backslashreplace").decode().replace("\0", r"\x00")
@@ -86,7 +96,7 @@ def _check_text(path: Path, node: yaml.Node, place: Place) -> None:
         )
 
 
-def _places(path: Path, node: yaml.Node, place: Place, seen: set[int]) -> Iterator[tuple[Place, int]]:
+def _places(path: Path | str, node: yaml.Node, place: Place, seen: set[int]) -> Iterator[tuple[Place, int]]:
     """All places at and below a node with their lines; a key that stands twice is an error."""
     yield place, node.start_mark.line + 1
     _check_text(path, node, place)

@@ -5,6 +5,7 @@ from pathlib import Path
 import launching
 import pytest
 
+from esync.launch import yaml_text
 from esync.launch.description import Description, DescriptionError, read
 from esync.launch.hosts import is_this_machine, locate
 
@@ -140,6 +141,15 @@ def test_a_mistake_is_named(tmp_path, old, new, expected):
         assert line.startswith(beginning)
         assert len(line) < 2000
         line.encode()
+
+
+def test_a_value_on_the_command_line_is_checked_in_the_same_way():
+    assert yaml_text.value("[1e-3, 2]") == [0.001, 2]
+    with pytest.raises(DescriptionError, match=r"stand for more than 1,000,000 values") as caught:
+        yaml_text.value("{" + ", ".join(LAUGHS.splitlines()) + "}")
+    assert len(str(caught.value)) < 300
+    with pytest.raises(DescriptionError, match="which is no character"):
+        yaml_text.value(r'"\ud800"')
 
 
 def test_a_file_that_cannot_be_read(tmp_path):
