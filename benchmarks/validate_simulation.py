@@ -14,7 +14,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,18 +56,27 @@ class Behaviour:
     """What a run's round files say.
 
     Attributes:
-        rate: samples per second of all workers.
+        rates: samples per second, by worker.
+        paces: seconds of an iteration, by worker: all but exchanges and questions, by the clock of the whole run.
         waits: mean seconds by worker.
         transfer: mean seconds of an exchange besides waiting.
         iterations: seconds of every iteration, by worker.
         questions: mean seconds of a question.
+        folders: of the round files, by worker.
     """
 
-    rate: float
+    rates: list[float]
+    paces: list[float]
     waits: list[float]
     transfer: float
     iterations: list[list[float]]
     questions: float
+    folders: list[Path]
+
+    @property
+    def rate(self) -> float:
+        """Samples per second of all workers."""
+        return sum(self.rates)
 
 
 def describe(steps: tuple[float, ...], found: Parameters, seconds: float) -> dict[str, Any]:
@@ -98,23 +108,31 @@ def describe(steps: tuple[float, ...], found: Parameters, seconds: float) -> dic
 
 def behaviour(logs: Path) -> Behaviour:
     """Read the round files of one run."""
-    rate, waits, transfers, iterations, questions = 0.0, [], [], [], []
-    for folder in sorted({file.parent for file in logs.rglob("iter-*.txt")}, key=_rank):
+    rates, paces, waits, transfers, iterations, questions = [], [], [], [], [], []
+    folders = sorted({file.parent for file in logs.rglob("iter-*.txt")}, key=_rank)
+    for folder in folders:
         files = sorted(folder.glob("iter-*.txt"), key=lambda file: int(file.stem.split("-")[1]))
         rounds = [json.loads(file.read_text()) for file in files]
         counted = rounds[WARM_UP:]
-        rate += sum(each["num_samples"] for each in counted) / (
-            counted[-1]["total_time"] - rounds[WARM_UP - 1]["total_time"]
-        )
+        lasted = counted[-1]["total_time"] - rounds[WARM_UP - 1]["total_time"]
+        rates.append(sum(each["num_samples"] for each in counted) / lasted)
         waits.append(statistics.fmean(each["wait"] for each in counted))
         transfers += [each["transfer"] for each in counted]
         phases = [phases for each in counted for phases in each["time"].values()]
         other = (CHECK_READY, GLOBAL_UPDATE, GLOBAL_AGGREGATE)
         took = [sum(seconds for name, seconds in each.items() if name not in other) for each in phases]
         iterations.append([seconds for seconds in took if seconds > 0.01])
+        elsewhere = sum(each.get(name, 0.0) for each in phases for name in other)
+        paces.append((lasted - elsewhere) / len(iterations[-1]))
         questions += [each[CHECK_READY] for each in phases if each.get(CHECK_READY, 0.0) > 1e-4]
     return Behaviour(
-        rate, waits, statistics.fmean(transfers), iterations, statistics.fmean(questions) if questions else 0.0
+        rates,
+        paces,
+        waits,
+        statistics.fmean(transfers),
+        iterations,
+        statistics.fmean(questions) if questions else 0.0,
+        folders,
     )
 
 
@@ -158,14 +176,22 @@ def calibrate(folder: Path, seconds: float) -> tuple[Parameters, dict[str, Any]]
         deviation=statistics.pstdev(differences),
         answer_time=real["esync"].questions,
     )
-    low, high = 0.0, 0.05
-    for _ in range(12):  # the more a message costs, the longer an exchange takes
-        middle = (low + high) / 2
-        tried = Parameters(found.excess, found.deviation, middle, found.answer_time)
-        took = simulated(describe(CALIBRATION, tried, seconds), "sync", folder).transfer
-        low, high = (middle, high) if took < real["sync"].transfer else (low, middle)
-    found = Parameters(found.excess, found.deviation, (low + high) / 2, found.answer_time)
+
+    def transfer(message_time: float) -> float:
+        tried = replace(found, message_time=message_time)
+        return simulated(describe(CALIBRATION, tried, seconds), "sync", folder).transfer
+
+    found = replace(found, message_time=fit_message_time(real["sync"].transfer, transfer))
     return found, {mode: _short(each) for mode, each in real.items()}
+
+
+def fit_message_time(measured: float, transfer: Callable[[float], float]) -> float:
+    """Seconds for a message with which exchanges take as long as they do; the more it costs, the longer they take."""
+    low, high = 0.0, 0.05
+    for _ in range(12):
+        middle = (low + high) / 2
+        low, high = (middle, high) if transfer(middle) < measured else (low, middle)
+    return (low + high) / 2
 
 
 def compare(real: Behaviour, simulation: Behaviour) -> dict[str, Any]:
