@@ -28,6 +28,9 @@ SERVER_SGD_OPTIONS = {"learning_rate", "momentum", "wd", "lr_scheduler", "rescal
 #: Optimizers whose step replaces the weights by what follows from the state alone.
 STATE_IS_THE_MODEL = (mx.optimizer.Ftrl, mx.optimizer.FTML)
 
+#: A loss scale below this is no remedy for overflows any more: float16's smallest number.
+SMALLEST_LOSS_SCALE = 2.0**-24
+
 
 class Trainer(Standing, GluonTrainer):
     """Trains Gluon parameters together with the other workers of a cluster.
@@ -75,6 +78,8 @@ class Trainer(Standing, GluonTrainer):
     Raises:
         ValueError: an argument, a parameter or an option of the optimizer cannot be used; named in the message.
     """
+
+    _scale: float  # multiplies gradients; gluon.Trainer and automatic mixed precision set it
 
     def __init__(
         self,
@@ -167,8 +172,14 @@ class Trainer(Standing, GluonTrainer):
                 workers is taken by the exchange.
             ignore_stale_grad: as in gluon.Trainer.
 
+        With automatic mixed precision (`mxnet.contrib.amp`) gradients that have overflowed are not used. Where the
+        optimizer runs on the workers, the local step is left out, as in Gluon. Otherwise nothing is sent, `abandoned`
+        is True, and the exchange has to wait for the next batch of this worker.
+
         Raises:
             JobAbortedError: another worker has ended the run because it failed.
+            OverflowError: gradients overflow however small the loss scale is.
+            ValueError: `ignore_stale_grad` would leave a parameter out that the algorithm's step moves all the same.
         """
         self._ignore_stale_grad = ignore_stale_grad
         if self._on_trial:
@@ -183,7 +194,12 @@ class Trainer(Standing, GluonTrainer):
                 return  # these gradients belong to initial weights that rank 0's have just replaced
         if self.algorithm.server_sgd:
             self._check_fresh_gradients()
-        self.algorithm.step(batch_size)
+        if self.algorithm.server_sgd and self._overflow():
+            self.algorithm.skip()
+        else:
+            self.algorithm.abandoned = False
+            self.algorithm.step(batch_size)
+        self._check_loss_scale()
         if not self.abandoned:
             self.world.recorder.samples += batch_size
         self.world.device.begin_iteration()
@@ -199,7 +215,9 @@ class Trainer(Standing, GluonTrainer):
         Replica(self._params, self._local_step)  # refuses parameters without a shape, whose values could not be kept
         kept = [(parameter, parameter.data().copy()) for parameter in self._params]
         # Wherever an optimizer keeps its state (Nadam and the schedules have some of their own), the trial uses a copy.
-        originals = [(each.__dict__, dict(each.__dict__)) for each in (self._optimizer, self._updaters[0])]
+        owners = [self._optimizer, self._updaters[0], *([self._loss_scaler] if self._loss_scaler is not None else [])]
+        originals = [(each.__dict__, dict(each.__dict__)) for each in owners]
+        scale = self._scale
         shared = ("param_dict", "optimizer")
         for state, _ in originals:
             state.update(copy.deepcopy({name: value for name, value in state.items() if name not in shared}))
@@ -215,6 +233,7 @@ class Trainer(Standing, GluonTrainer):
             self._on_trial = False
             for parameter, values in kept:
                 parameter.set_data(values)
+            self._scale = scale
             for state, original in originals:
                 state.clear()
                 state.update(original)
@@ -282,8 +301,37 @@ class Trainer(Standing, GluonTrainer):
                         "step: this may be a mistake; if it is meant, call step with ignore_stale_grad=True, and this "
                         "parameter is left out"
                     )
+                self._check_left_out(parameter)
                 parameter.zero_grad()
             data._fresh_grad = False
+
+    def _check_left_out(self, parameter: Any) -> None:
+        """A parameter can only be left out of a step for all where nothing but its gradient moves it."""
+        optimizer, algorithm = self._optimizer, self.algorithm
+        if moved_by := algorithm.moving_without_gradient(optimizer.momentum, optimizer.wd):
+            raise ValueError(
+                f"the gradient of parameter {parameter.name} is stale, and ignore_stale_grad asks to leave it out of "
+                f"this step, but algorithm {algorithm.name!r} steps with all parameters together, and "
+                f"{' and '.join(moved_by)} would go on without a gradient: set to 0 what can be, or use an algorithm "
+                "whose optimizer runs on the workers ('esync', 'local-sgd', …)"
+            )
+
+    @property
+    def _loss_scaler(self) -> Any:
+        """The one of automatic mixed precision; None where it is not used."""
+        return getattr(self, "_amp_loss_scaler", None)
+
+    def _overflow(self) -> bool:
+        """Whether the loss was scaled and these gradients are not finite; makes the next loss scale smaller then."""
+        return self._loss_scaler is not None and self._loss_scaler.has_overflow(self._params)
+
+    def _check_loss_scale(self) -> None:
+        """Gradients that are never finite would be skipped for ever, and the other workers would wait for them."""
+        if self._loss_scaler is not None and self._loss_scaler.loss_scale < SMALLEST_LOSS_SCALE:
+            raise OverflowError(
+                f"the gradients overflow even with a loss scale of {self._loss_scaler.loss_scale}: the training has "
+                "diverged (try a smaller learning rate), or the inputs are not finite"
+            )
 
     def _weights(self) -> np.ndarray:
         replica = Replica(self._params, self._local_step, self._master)

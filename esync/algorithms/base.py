@@ -170,7 +170,7 @@ class Algorithm(ABC):
         round: rounds completed; asynchronous: exchanges that this worker has taken part in; local: iterations.
         local_iterations: local iterations of the round under way, or of the one that the last step has ended.
         exchanged: whether the last step ended in an exchange.
-        abandoned: whether the last step left its gradients unused, because an exchange was due.
+        abandoned: whether the last step left its gradients unused, because an exchange was due or they had overflowed.
         result: how the last exchange went.
         left_out: ranks that the last exchange did without, though they are there.
     """
@@ -236,6 +236,22 @@ class Algorithm(ABC):
     @abstractmethod
     def step(self, batch_size: int) -> None:
         """The gradients of a batch of this worker are there: go on as the algorithm says."""
+
+    def skip(self) -> None:
+        """The gradients of a batch cannot be used: end the iteration without a step, and without an exchange."""
+        self._end_iteration()
+        if self.exchange is not None:
+            self.exchange.heartbeat()
+        self.exchanged, self.abandoned = False, True
+
+    def moving_without_gradient(self, momentum: float, weight_decay: float) -> list[str]:
+        """Name what moves a weight whose gradient is zero, where the step is not the local optimizer's.
+
+        Args:
+            momentum: of the optimizer.
+            weight_decay: of the optimizer.
+        """
+        return [name for name, value in (("momentum", momentum), ("weight decay", weight_decay)) if value]
 
     def undisturbed(self) -> tuple[float, float]:
         """How many iterations will surely neither ask nor exchange, and until when: their end must come before that.

@@ -35,3 +35,8 @@ class DCASGD(EveryIteration):
     def service(self) -> Service:
         """One compensated SGD step for every gradient; each worker is answered in a channel of its own."""
         return Service("delay_compensated_sgd", synchronous=self.synchronous, options=self._options, private=True)
+
+    def moving_without_gradient(self, momentum: float, weight_decay: float) -> list[str]:
+        """See `Algorithm.moving_without_gradient`; the running mean of an adaptive λ forgets, too."""
+        adaptive = ["the running mean of the adaptive λ"] if self._options["adaptive"] else []
+        return [*super().moving_without_gradient(momentum, weight_decay), *adaptive]

@@ -118,3 +118,7 @@ class SparseAsyncWithMomentum(SparseAsync):
     def momentum(self, hyper: Hyper) -> float:
         """The optimizer's, or the one given here."""
         return hyper.momentum or self._momentum
+
+    def moving_without_gradient(self, momentum: float, weight_decay: float) -> list[str]:
+        """See `Algorithm.moving_without_gradient`."""
+        return super().moving_without_gradient(momentum or self._momentum, weight_decay)

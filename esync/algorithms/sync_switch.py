@@ -158,6 +158,11 @@ class SyncSwitch(EveryIteration):
             apart=wanted if leads and self.synchronous and set(wanted) != set(apart) else None,
         )
 
+    def moving_without_gradient(self, momentum: float, weight_decay: float) -> list[str]:
+        """See `Algorithm.moving_without_gradient`; the segment may have hyper-parameters of its own."""
+        hyper = self.plan.settings(self.synchronous, *self._done).hyper if self.plan is not None else {}
+        return super().moving_without_gradient(hyper.get("momentum", momentum), hyper.get("weight_decay", weight_decay))
+
     def step(self, batch_size: int) -> None:
         """Send the gradient, take the new model; go on as the servers say."""
         if self.plan is None or self.result is None or self.exchange is None:

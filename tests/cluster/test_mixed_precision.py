@@ -1,0 +1,22 @@
+"""MXNet's automatic mixed precision on a real cluster: overflows are skipped where the step is the servers'."""
+
+import json
+from pathlib import Path
+
+from . import amp_worker
+from .harness import Cluster
+
+ROUNDS = 4
+
+
+def test_gradients_that_overflow_are_not_sent(tmp_path: Path) -> None:
+    with Cluster(tmp_path, 2) as cluster:
+        for rank in range(2):
+            cluster.start_worker(rank, [amp_worker.__file__, "sync", str(tmp_path / f"{rank}.json"), str(ROUNDS)])
+        cluster.finish()
+    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
+    assert (first["skipped"], second["skipped"]) == ([1], [])
+    assert (first["scale"], second["scale"]) == (2.0**15, 2.0**16)
+    # Every round has a gradient of both: the first worker's third batch goes into the second round.
+    assert (first["steps"], second["steps"]) == (ROUNDS + 1, ROUNDS)
+    assert first["weights"] == second["weights"] == [1 - 0.125 * 2 * ROUNDS, 1 - 0.125 * 3 * ROUNDS]
