@@ -112,6 +112,7 @@ def choose_algorithm(options: argparse.Namespace) -> "Algorithm":
         "secondary_ratio": options.secondary_ratio,
         "values": options.sparse_values,
         "dense_below": options.sparse_dense_below,
+        "statistics": options.statistics,
     }
     if options.mode == "gd-async":
         return GDAsync(**sparse)

@@ -180,7 +180,7 @@ OF_SOME_MODES = [
     (["--learning-rate", "0.1"], {"sync", "async", "ssp", "local", "dgs", "dgc-async", "gd-async"}),
     (["--momentum", "0.1"], {"esync", "diloco", "dylu", "ssp", "sync", "async", "local", "dgs", "dgc-async"}),
     (["--staleness", "2"], {"ssp"}),
-    (["--statistics", "rank0"], {"async", "ssp", "dylu"}),
+    (["--statistics", "rank0"], {"async", "ssp", "dylu", "dgs", "dgc-async", "gd-async"}),
     (["--weighting", "normalized"], {"esync", "diloco"}),
     (["--outer-momentum", "0.5"], {"esync", "diloco", "dylu"}),
     (["--overlap"], {"esync", "diloco"}),

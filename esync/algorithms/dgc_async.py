@@ -17,6 +17,7 @@ class DGCAsync(SparseAsyncWithMomentum):
         dense_below: tensors with fewer values are sent whole; 0: none is.
         clip: largest norm of the mean gradient of a batch, divided by √workers; 0: no limit.
         warm_up: exchanges of a worker over which its ratio falls to its final value.
+        statistics: as in `SparseAsync`.
     """
 
     name = "dgc-async"
@@ -30,8 +31,9 @@ class DGCAsync(SparseAsyncWithMomentum):
         dense_below: int = config.SPARSE_DENSE_BELOW,
         clip: float = config.DGC_CLIP,
         warm_up: int = config.DGC_WARM_UP,
+        statistics: str = config.STATISTICS,
     ) -> None:
-        super().__init__(ratio, momentum, secondary_ratio, values, dense_below)
+        super().__init__(ratio, momentum, secondary_ratio, values, dense_below, statistics)
         if clip < 0 or warm_up < 0:
             raise ValueError(f"clip is {clip!r} and warm_up is {warm_up!r}, but both should be 0 or more")
         self._clip, self._warm_up = clip, warm_up

@@ -16,6 +16,7 @@ class DGS(SparseAsyncWithMomentum):
         secondary_ratio: share of the values that the server answers with; 0: all that has changed.
         values: "float32" or "float16", on the wire.
         dense_below: tensors with fewer values are sent whole; 0: none is.
+        statistics: as in `SparseAsync`.
     """
 
     name = "dgs"
@@ -27,8 +28,9 @@ class DGS(SparseAsyncWithMomentum):
         secondary_ratio: float = config.SPARSE_SECONDARY_RATIO,
         values: str = config.SPARSE_VALUES,
         dense_below: int = config.SPARSE_DENSE_BELOW,
+        statistics: str = config.STATISTICS,
     ) -> None:
-        super().__init__(ratio, momentum, secondary_ratio, values, dense_below)
+        super().__init__(ratio, momentum, secondary_ratio, values, dense_below, statistics)
 
     def compressor(self, selection: Any, workers: int) -> Any:
         """SAMomentum."""

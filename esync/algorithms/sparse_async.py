@@ -22,10 +22,13 @@ class SparseAsync(Algorithm):
         secondary_ratio: the same for what the server answers; 0: all that has changed.
         values: "float32" or "float16", on the wire.
         dense_below: tensors with fewer values are sent whole; 0: none is.
+        statistics: which batch-norm statistics rank 0 evaluates and exports: "mean" of those that all workers have sent
+            last (every SPARSE_STATISTICS_EVERY-th exchange carries them), or "rank0", its own, as published.
     """
 
     server_sgd = True
     synchronous = False
+    own_statistics = True
     exchange_phase = GLOBAL_AGGREGATE
     in_checkpoints = False
     float32_only = True
@@ -36,8 +39,10 @@ class SparseAsync(Algorithm):
         secondary_ratio: float = config.SPARSE_SECONDARY_RATIO,
         values: str = config.SPARSE_VALUES,
         dense_below: int = config.SPARSE_DENSE_BELOW,
+        statistics: str = config.STATISTICS,
     ) -> None:
-        super().__init__()
+        super().__init__(statistics)
+        self._sent = 0  # exchanges of this process
         if not 0 < ratio <= 1:
             raise ValueError(f"ratio is {ratio!r}, but should be above 0 and at most 1")
         if not 0 <= secondary_ratio <= 1:
@@ -87,11 +92,18 @@ class SparseAsync(Algorithm):
             replica = self.replica
             replica.open()
             step = self._compress(hyper, batch_size)
-            payload = Payload(None, None, batch_size, hyper.learning_rate, step=step)
+            rate, statistics = hyper.learning_rate, self._statistics()
+            payload = Payload(None, samples=batch_size, learning_rate=rate, step=step, **statistics)
             result = self.exchange.start(payload, replica).wait()
             replica.close()
         self.local_iterations = 1
+        self._sent += 1
         self._count(result)
+
+    def _statistics(self) -> dict[str, Any]:
+        """As in the dense modes, but only now and then: beside sparse messages statistics are not small."""
+        due = self._sent % config.SPARSE_STATISTICS_EVERY == 0
+        return super()._statistics() if due else {"statistics": None}
 
     def _compress(self, hyper: Hyper, batch_size: int) -> Any:
         gradient, weights = self._gradient, self.replica.weights
@@ -109,8 +121,16 @@ class SparseAsync(Algorithm):
 class SparseAsyncWithMomentum(SparseAsync):
     """With a momentum of its own, for an optimizer that has none; the other arguments as in `SparseAsync`."""
 
-    def __init__(self, ratio: float, momentum: float, secondary_ratio: float, values: str, dense_below: int) -> None:
-        super().__init__(ratio, secondary_ratio, values, dense_below)
+    def __init__(
+        self,
+        ratio: float,
+        momentum: float,
+        secondary_ratio: float,
+        values: str,
+        dense_below: int,
+        statistics: str = config.STATISTICS,
+    ) -> None:
+        super().__init__(ratio, secondary_ratio, values, dense_below, statistics)
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum is {momentum!r}, but should be 0 or more and below 1")
         self._momentum = momentum

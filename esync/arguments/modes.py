@@ -23,7 +23,7 @@ NETWORKS = (
 #: Asynchronous modes whose messages are sparse.
 SPARSE = ("gd-async", "dgc-async", "dgs")
 #: Modes with asynchronous exchanges, in which every worker keeps its own batch-norm statistics.
-OWN_STATISTICS = ("async", "ssp", "dylu", "sync-switch")
+OWN_STATISTICS = ("async", "ssp", "dylu", "sync-switch", *SPARSE)
 #: Modes whose workers exchange model updates, of which the mean is taken.
 MEANS = ("esync", "local-sgd", "diloco")
 #: Modes whose workers send model updates.

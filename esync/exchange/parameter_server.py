@@ -154,7 +154,7 @@ class ParameterServer:
             self.heard[rank] = self._clock()
         if header["kind"] != wire.PAYLOAD or not self._is_current(rank, nonce):
             return  # initial values, or a worker whose slot another one has taken
-        self._stage(header, bucket.index, received)
+        self._stage(header, self._place(bucket), received)
 
     def _stage(self, header: Any, place: int, received: np.ndarray) -> None:
         """Keep one array of a payload; where its commit has overtaken it, that may be complete now."""
@@ -162,6 +162,10 @@ class ParameterServer:
         self._inbox.put(rank, int(header["nonce"]), sequence, place, received[wire.HEADER_ELEMENTS :])
         if rank in self._arriving:
             self._on_commit(self._arriving[rank])
+
+    def _place(self, bucket: Bucket) -> int:
+        """Where a bucket is staged within a payload."""
+        return bucket.index
 
     def _keep(self, channel: int, bucket: Bucket, stored: np.ndarray) -> None:
         """Remember where a key's values live; they are handed to us with every push and never move."""

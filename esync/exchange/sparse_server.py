@@ -2,7 +2,8 @@
 
 The dense model is published as ever (channel 0), for workers that come. Where answers hold differences, each worker's
 own channel holds exactly the weights that it has: it fills them when it joins, and every answer is added to them here
-as it is there. In between, messages come in pieces and go out in pieces, through keys of each worker's own.
+as it is there. In between, messages come in pieces and go out in pieces, through keys of each worker's own. Statistics
+come now and then, in buckets as ever.
 """
 
 import logging
@@ -54,14 +55,15 @@ class SparseServer(ParameterServer):
         dense_below: int,
         values: str,
     ) -> None:
-        super().__init__(layout, ledger, replace_by_mean, True, clock)
+        replaces = answers_new_values(secondary_ratio, values)
+        super().__init__(layout, ledger, replace_by_mean, not replaces, clock)
         self._shard = shard_ = Shard(layout, shard, bounds_of(tensors))
         self._number = shard
         self._codec = Codec(shard_.bounds, values)
         self._keys = PieceKeys(layout, ledger.slots)
         self._places = {bucket.index: place for place, bucket in enumerate(shard_.buckets)}
         self._tracker: Tracker
-        if answers_new_values(secondary_ratio, values):
+        if replaces:
             self._tracker = ChangeTracker(Codec(shard_.bounds, NEW_VALUES), shard_.offsets, ledger.slots)
         else:
             sizes = np.diff(shard_.bounds).tolist()
@@ -116,12 +118,19 @@ class SparseServer(ParameterServer):
             if bucket is self._shard.buckets[-1]:
                 log.info("worker %d has the model; %.0f MB are kept", channel - 1, self.bytes_kept / 1e6)
 
+    def _place(self, bucket: Bucket) -> int:
+        """Places from 0 on are those of the pieces."""
+        return ~bucket.index
+
     def _apply(self, ranks: list[int]) -> None:
         """Subtract each worker's step, and put together what it is owed."""
         for rank in ranks:
             payload = self._inbox.take(rank)
+            statistics = {~place: values for place, values in payload.items() if place < 0}
+            pieces = [payload[place] for place in sorted(payload) if place >= 0]
             try:
-                step = self._codec.decode(united([payload[place] for place in sorted(payload)]))
+                step = self._codec.decode(united(pieces))
+                self._update(statistics, self.ledger.pending[rank].message, [rank])
             except SparseError as error:
                 self.ledger.abort(f"worker {rank}: {error}; nothing was done with it")
                 return

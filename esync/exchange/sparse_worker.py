@@ -6,6 +6,7 @@ status also says how long the answer is, and so which pieces it has.
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -93,12 +94,15 @@ class SparseExchange(KVStoreExchange):
         return result
 
     def start(self, payload: Payload, model: Model) -> PendingExchange:
-        """Push the pieces of the step, and the commit; see `Exchange.start`."""
+        """Push the pieces of the step, the statistics where there are any, and the commit; see `Exchange.start`."""
         begun = time.perf_counter()
         self.line.hold()
         self.line.sequence += 1
         assert payload.step is not None, "a sparse exchange takes a sparse step"
         with self.line.patience("a sparse message to"):
+            buckets = [0] * self.line.servers
+            for shard in self._push(replace(payload, values=None)):
+                buckets[shard] += 1
             for shard in range(self.line.servers):
                 pieces = self._messages.write(payload.step, shard)
                 for place, (number, values) in enumerate(pieces):
@@ -107,13 +111,15 @@ class SparseExchange(KVStoreExchange):
                     shard,
                     wire.COMMIT,
                     **payload.terms,
-                    buckets=len(pieces),
+                    buckets=buckets[shard] + len(pieces),
                 )
-        return PendingExchange(self, model, False, begun)
+        return PendingExchange(self, model, payload.pulls_statistics, begun)
 
     def pull(self, model: Model, statistics: bool) -> None:
-        """Pull what the servers owe this worker."""
+        """Pull what the servers owe this worker, with or without the mean of the statistics."""
         with self.line.patience("a sparse answer from"):
+            if statistics:
+                self._buckets.pull(model, self._channel, statistics, weights=False)
             for shard in range(self.line.servers):
                 status = self.line.status(shard)
                 length = int(status["answer"][self.rank])

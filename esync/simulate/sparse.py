@@ -1,11 +1,13 @@
 """Sparse exchanges in virtual time: the real messages, as large as they are, over the modelled network."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..exchange import Model, Payload, Result, Source, wire
+from ..exchange.layout import Bucket
 from ..exchange.sparse_messages import SparseConversation
 from ..sparse import Sparse
 from .exchange import SimulatedExchange
@@ -24,16 +26,17 @@ class SparseSimulatedExchange(SimulatedExchange):
         return super().begin(weights, statistics, model)
 
     def start(self, payload: Payload, model: Model) -> PendingExchange:
-        """Send the pieces of the step, and the commit."""
+        """Send the pieces of the step, the statistics where there are any, and the commit."""
         side, engine = self.side, self.side.engine
         self.sequence += 1
         begun = engine.now
         engine.pass_time(self.held(begun))
-        pending = PendingExchange(self, model, False, self.sequence, begun, engine.now)
+        pending = PendingExchange(self, model, payload.pulls_statistics, self.sequence, begun, engine.now)
         side.waiting[self.rank] = pending
         assert payload.step is not None, "a sparse exchange takes a sparse step"
+        statistics = self._pushes(replace(payload, values=None))
         for node in side.nodes:
-            pushes: list[Push] = []
+            pushes: list[Push] = statistics[node.shard]
             for place, (number, values) in enumerate(self.messages.write(payload.step, node.shard)):
                 pushes.append((self.open(node, number, values.size), self._stamped(values, wire.PAYLOAD, place)))
             message = self._message(wire.COMMIT, **payload.terms, buckets=len(pushes))
@@ -68,6 +71,7 @@ class SparsePull(Pull):
 
     def write(self, model: Model) -> None:
         """Let what has come go into the model."""
+        super().write(model)
         for step in self._steps:
             self._exchange.messages.take(step, model)
 
@@ -77,17 +81,26 @@ class SparsePull(Pull):
         super().begin(at, first)
 
     def _cost(self, node: ServerNode) -> tuple[float, int]:
-        wanted = self._wanted_pieces(node)
-        return wire_bytes(np.empty(wire.HEADER_ELEMENTS + size, np.float32) for _, size in wanted), len(wanted)
+        sizes = [size for _, size in self._wanted_pieces(node)]
+        sizes += [bucket.stop - bucket.start for bucket in self._wanted_buckets(node)]
+        return wire_bytes(np.empty(wire.HEADER_ELEMENTS + size, np.float32) for size in sizes), len(sizes)
 
     def _collect(self, node: ServerNode) -> None:
         exchange = self._exchange
+        for bucket in self._wanted_buckets(node):
+            values = node.values(exchange.layout.key(bucket, self._channel))
+            self._answers.append((bucket, values[wire.HEADER_ELEMENTS :]))
         pieces = [
             node.stored(exchange.open(node, *piece))[wire.HEADER_ELEMENTS :] for piece in self._wanted_pieces(node)
         ]
         if pieces:
             length = int(node.ledger.answer[exchange.rank])
             self._steps.append(exchange.messages.read(pieces, length, node.shard))
+
+    def _wanted_buckets(self, node: ServerNode) -> list[Bucket]:
+        """The statistics of a server, where they are wanted."""
+        buckets = self._exchange.carried if self._statistics else []
+        return [bucket for bucket in buckets if bucket.statistics and bucket.shard == node.shard]
 
     def _wanted_pieces(self, node: ServerNode) -> list[tuple[int, int]]:
         """Number and size of the pieces of a server's answer."""

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from esync import config
 from esync.data import find_data_dir
 from esync.engine import mx
 from esync.models import MODELS, Model
@@ -139,9 +140,12 @@ def untrained(net):
     return [p for _, p in sorted(net.collect_params().items()) if p.grad_req == "null"]
 
 
-@pytest.mark.parametrize("words", [["--mode=async"], ["--mode=async", "--use-dcasgd=1"], ["--mode=ssp"]])
+@pytest.mark.parametrize(
+    "words", [["--mode=async"], ["--mode=async", "--use-dcasgd=1"], ["--mode=gd-async", "--secondary-ratio=0.1"]]
+)
 def test_by_class_the_mean_of_all_workers_statistics_is_evaluated(monkeypatch, words):
     monkeypatch.setitem(MODELS, "mlp", Model(small_net))
+    monkeypatch.setattr(config, "SPARSE_STATISTICS_EVERY", 1)
     examined = {}
 
     class Kept(Gradients):
@@ -168,13 +172,14 @@ def test_by_class_the_mean_of_all_workers_statistics_is_evaluated(monkeypatch, w
             rounds=100,
         )
         numerics = Kept(chosen, 5)
-        simulation = Simulation(cluster(0.1, 0.11, 0.12, 0.13, 0.14), chosen, numerics)
+        simulation = Simulation(cluster(0.1, 0.11, 0.12, 0.13, 0.14, servers=2), chosen, numerics)
         simulation.run()
         accuracy[kind] = simulation.accuracies[-1].accuracy
     assert examined["mean"][0].tobytes() == examined["rank0"][0].tobytes()  # the same weights
-    assert accuracy["mean"] > accuracy["rank0"]
-    # A worker's last iteration may have come after the end of the run, so its latest may have moved on a little.
+    if "--mode=async" in words:  # with sparse messages the weights of the workers differ, too
+        assert accuracy["mean"] > accuracy["rank0"]
+    # A worker's last iterations may not have been sent, so its latest may have moved on a little.
     latest = [np.concatenate([p.data().asnumpy().ravel() for p in untrained(net)]) for net in numerics._nets.values()]
     mean, own = np.mean(latest, axis=0), latest[0]
-    assert np.linalg.norm(examined["mean"][1] - mean) < 0.2 * np.linalg.norm(own - mean)
+    assert np.linalg.norm(examined["mean"][1] - mean) < 0.4 * np.linalg.norm(own - mean)
     assert examined["rank0"][1].tolist() == own.tolist()

@@ -1,10 +1,11 @@
 """What a modelled cluster does, against what can be worked out by hand."""
 
+import numpy as np
 import pytest
 
 from esync import config
 from esync.algorithms import ESync
-from esync.exchange.wire import message_elements
+from esync.exchange.wire import HEADER_ELEMENTS, message_elements
 from esync.simulate.network import Link
 from esync.simulate.result import result
 
@@ -100,6 +101,19 @@ def test_asynchronous_workers_do_not_wait():
     assert out["efficiency"] == pytest.approx(1.0, abs=0.03)
     assert out["rounds"] == 30
     assert out["samples"] == 90 * 64
+
+
+def test_statistics_travel_up_with_every_asynchronous_commit_and_down_to_rank_0():
+    found = {}
+    for kind in ("mean", "rank0"):
+        simulation = simulate(cluster(0.1, 0.1), "--mode=async", f"--statistics={kind}")
+        devices = result(simulation, "")["devices"]
+        found[kind] = [(each["bytes_sent"], each["bytes_received"]) for each in devices]
+        commits = [sums.iterations for sums in simulation.workers]
+    size = 4 * (HEADER_ELEMENTS + 9_600) + config.SIMULATE_MESSAGE_BYTES
+    sent, received = np.transpose(np.subtract(found["mean"], found["rank0"]))
+    assert sent.tolist() == [commits[0] * (size + config.SIMULATE_MESSAGE_BYTES), commits[1] * size]  # a request, too
+    assert received.tolist() == [commits[0] * size, 0]
 
 
 def test_asynchronous_workers_are_limited_by_the_port_of_the_server():

@@ -1,0 +1,93 @@
+"""Batch norm's statistics of asynchronous workers on real clusters: what rank 0 evaluates, keeps and exports."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from .harness import Cluster
+from .statistics_worker import Plan
+
+PROGRAM = ["-m", "esync.worker", "-c", "1", "-n", "cifar-resnet20-v1", "-b", "4", "-m", "async", "--no-evaluation"]
+
+
+def train(folder: Path, servers: int, **plan: Any) -> list[dict[str, np.ndarray]]:
+    """What two workers have written down, by rank."""
+    folder.mkdir(exist_ok=True)
+    files = [folder / f"statistics-{rank}.npz" for rank in range(2)]
+    with Cluster(folder, 2, servers) as cluster:
+        for rank, file in enumerate(files):
+            cluster.start_worker(rank, Plan(out=str(file), **plan).arguments())
+        cluster.finish()
+    return [dict(np.load(file)) for file in files]
+
+
+def sent(found: dict[str, np.ndarray], mean: np.ndarray, other: dict[str, np.ndarray]) -> tuple[int, int]:
+    """Of which exchange of each worker this is the mean, counted from the last one, 0; fails where it is none."""
+    mine, theirs = found["own"][::-1], other["own"][::-1]
+    both = ((mine[:, None].astype(np.float64) + theirs[None]) / 2).astype(np.float32)
+    places = np.argwhere((both == mean).all(axis=2))
+    assert len(places)
+    return int(places[0][0]), int(places[0][1])
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "servers", "options"),
+    [
+        ("dcasgd", 2, {}),
+        ("dylu", 1, {"local_iterations": 2}),
+        ("sync-switch", 1, {}),
+    ],
+)
+def test_rank_0_has_the_mean_of_what_the_workers_sent_last(
+    tmp_path: Path, algorithm: str, servers: int, options: dict[str, Any]
+) -> None:
+    first, second = train(tmp_path, servers, algorithm=algorithm, options=options)
+    mine, theirs = sent(first, first["mean"], second)
+    assert mine <= 2  # two local iterations an exchange in mode dylu, and the last one may not have been used
+    assert theirs <= 2 + len(second["own"]) // 2  # the other one may go on when this one has ended its part
+    assert second["mean"].tobytes() == second["own"][-1].tobytes()  # only rank 0 asks
+
+
+@pytest.mark.parametrize(("servers", "options"), [(1, {}), (2, {"secondary_ratio": 0.1})])
+def test_sparse_messages_carry_them_now_and_then(tmp_path: Path, servers: int, options: dict[str, Any]) -> None:
+    first, second = train(tmp_path, servers, algorithm="dgs", rounds=25, options={"ratio": 0.1, **options})
+    mine, theirs = sent(first, first["mean"], second)
+    assert (len(first["own"]) - 1 - mine) % 10 == 0  # exchanges 0, 10, 20 …
+    assert (len(second["own"]) - 1 - theirs) % 10 == 0
+    assert mine < 11
+
+
+def test_a_resumed_run_goes_on_with_the_mean(tmp_path: Path) -> None:
+    plan = {"algorithm": "async", "directory": str(tmp_path / "checkpoints")}
+    first, _ = train(tmp_path / "before", 1, **plan)
+    again = train(tmp_path / "after", 2, rounds=40, resume=True, **plan)
+    for each in again:
+        assert each["begin"].tobytes() == first["mean"].tobytes()
+    sent(again[0], again[0]["mean"], again[1])
+
+
+def test_the_worker_program_exports_what_it_has_evaluated(tmp_path: Path) -> None:
+    from esync.engine import mx
+
+    with Cluster(tmp_path, 2) as cluster:
+        for rank in range(2):
+            logs = ["-ld", str(tmp_path / f"logs-{rank}"), "--checkpoint-dir", str(tmp_path / "checkpoints")]
+            cluster.start_worker(rank, [*PROGRAM, "--rounds", "3", "-s", "1", *logs])
+        cluster.finish()
+    exported = mx.nd.load(str(tmp_path / "checkpoints" / "model" / "model.params"))
+    kept = mx.nd.load(str(tmp_path / "checkpoints" / "round-3" / "model.params"))
+    running = [name for name in exported if "running" in name]
+    assert running
+    for name in running:
+        assert exported[name].asnumpy().tobytes() in {each.asnumpy().tobytes() for each in kept.values()}
+
+
+def test_workers_must_agree(tmp_path: Path) -> None:
+    with Cluster(tmp_path, 2) as cluster:
+        for rank, kind in enumerate(("mean", "rank0")):
+            words = ["--rounds", "3", "--statistics", kind, "-ld", str(tmp_path / f"logs-{rank}")]
+            cluster.start_worker(rank, [*PROGRAM, *words])
+        cluster.finish(expected=1)
+        assert "evaluated statistics" in cluster.output("worker-0")
