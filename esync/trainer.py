@@ -52,7 +52,8 @@ class Trainer(Standing, GluonTrainer):
     the same learning rate, momentum and wd. They are compared at the start and in every round; where they differ, the
     run ends on all workers with JobAbortedError, which names ranks and values. A schedule (lr_scheduler) counts rounds
     there, so that it also is the same on a worker that takes over the slot of a dead one; set_learning_rate must be
-    called on all workers after the same round. In the other modes these settings are each worker's own.
+    called on all workers after the same round. In the other modes these settings are each worker's own; where they
+    differ at the start, all workers log it. What they must have in common can be said with `agreement`.
 
     Args:
         params: net.collect_params(), or a dict or list of parameters, on one device.
@@ -146,7 +147,8 @@ class Trainer(Standing, GluonTrainer):
         if self.checkpoints is not None:
             self.checkpoints.bind(self, agreement)
         # Rates may be others after a resume, so checkpoints do not keep them.
-        agreement = {**self.algorithm.terms, **self._common_rates(), **agreement}
+        common, own = ({}, self._rates()) if self.algorithm.own_rates else (self._rates(), {})
+        agreement = {**self.algorithm.terms, **common, **agreement}
         self.algorithm.start(
             Surroundings(
                 replica=self.replica,
@@ -156,6 +158,7 @@ class Trainer(Standing, GluonTrainer):
                 limits=self._limits,
                 agreement=agreement if self.checkpoints is None else {**agreement, **self.checkpoints.terms},
                 past=self.checkpoints or NoPast(),
+                own=own,
             )
         )
         if self.checkpoints is not None:
@@ -350,15 +353,17 @@ class Trainer(Standing, GluonTrainer):
         optimizer.num_update = number
         return Hyper(optimizer.learning_rate, optimizer.momentum, optimizer.wd, self._scale, self.gradient_scale)
 
-    def _common_rates(self) -> dict[str, float]:
-        """The optimizer's settings that must be the same on all workers; a schedule is compared as it goes on."""
-        if self.algorithm.own_rates:
-            return {}
+    def _rates(self) -> dict[str, Any]:
+        """The optimizer's settings as they are compared with other workers'; not those of a schedule, which change."""
         optimizer = self._optimizer
-        rates = {"momentum": optimizer.momentum, "weight decay": optimizer.wd}
+        # A local optimizer's weight decay has been made to fit the scale of its gradients.
+        scale = 1.0 if self.algorithm.server_sgd else self.gradient_scale
+        rates = {"momentum": getattr(optimizer, "momentum", None), "weight decay": optimizer.wd / scale}
         if optimizer.lr_scheduler is None:
             rates["learning rate"] = optimizer.lr
-        return {name: float(f"{rate:.9g}") for name, rate in rates.items()}  # machines may compute other last bits
+        # To so many digits, because machines may compute other last bits.
+        digits = {name: float(f"{rate:.9g}") for name, rate in rates.items() if rate is not None}
+        return {"optimizer": type(optimizer).__name__.lower(), **digits}
 
     def _check_suits(self, checkpoints: Checkpoints | None) -> None:
         """What an algorithm cannot do is refused."""

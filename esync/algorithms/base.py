@@ -139,6 +139,7 @@ class Surroundings:
         limits: what ends the run.
         agreement: what must be the same on all workers; name → value.
         past: checkpoints to go on from.
+        own: settings of this worker that may be others on other workers; name → value.
     """
 
     replica: ReplicaOfModel
@@ -148,6 +149,7 @@ class Surroundings:
     limits: Limits = field(default_factory=Limits)
     agreement: dict[str, Any] = field(default_factory=dict)
     past: Past = field(default_factory=NoPast)
+    own: dict[str, Any] = field(default_factory=dict)
 
 
 class Algorithm(ABC):
@@ -295,6 +297,7 @@ class Algorithm(ABC):
     def _join(self, service: Service) -> Exchange:
         """Connect to the other workers."""
         surroundings, replica = self.surroundings, self.replica
+        service = replace(service, own=surroundings.own)
         if self.compression:
             service = replace(service, compression=str(self.compression), tensors=list(replica.weights.sizes))
         exchange = surroundings.world.exchange(service)

@@ -63,6 +63,7 @@ class Service:
         tensors: sizes of the tensors that the weights consist of, where compression is told of them.
         staleness: exchanges that a worker may be ahead of the slowest; its answer waits where it is more. For services
             that are not synchronous.
+        own: settings that may differ between workers, name → value; where they do, all workers are told.
         overlap: this worker goes on while an exchange is under way: the handles' `done` never waits, and is True when
             all has arrived.
     """
@@ -76,6 +77,7 @@ class Service:
     compression: str = NONE
     tensors: list[int] = field(default_factory=list)
     staleness: float = math.inf
+    own: dict[str, Any] = field(default_factory=dict)
     overlap: bool = False
 
 

@@ -7,6 +7,7 @@ What needs somebody who outlives a worker is not possible: no replacement, no --
 
 import contextlib
 import json
+import logging
 import secrets
 import threading
 import time
@@ -32,6 +33,8 @@ from .collective_pending import PendingCollective
 from .greeting import Greeting
 from .ledger import Ledger, Limits
 from .resumption import Books, Offers, Progress, choose
+
+log = logging.getLogger(__name__)
 
 
 class CollectiveExchange(Exchange):
@@ -103,6 +106,8 @@ class CollectiveExchange(Exchange):
         for rank, each in greetings.items():
             if differences := greetings[0].differences(each):
                 raise JobAbortedError(f"worker {rank} does not match worker 0: {'; '.join(differences)}")
+            if notice := greetings[0].notice(each):
+                log.warning("%s", notice)
             self.ledger.join(rank, each.nonce, self._offset)
         try:
             self.resume_at = choose({rank: each.offers for rank, each in greetings.items()})

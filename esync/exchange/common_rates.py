@@ -21,6 +21,8 @@ ADVICE = (
 
 def disagreement(commit: Any, other: Any, number: int) -> str:
     """Why two commits (wire.MESSAGE) cannot be used in one round, the one of that number; "" where they can."""
+    if all(commit[name] == other[name] for name in COMMON):
+        return ""  # nearly always
     differences: list[str] = []
     for name in COMMON:
         own, theirs = float(commit[name]), float(other[name])

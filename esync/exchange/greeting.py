@@ -21,7 +21,7 @@ from .resumption import Books, Offers
 COMMAND = 0
 
 #: What may differ between workers.
-PERSONAL = ("rank", "nonce", "address", "aside", "offers")
+PERSONAL = ("rank", "nonce", "address", "aside", "offers", "own")
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,7 @@ class Greeting:
         address: where this worker listens, host:port; "" where that is not known.
         aside: it steps back: it is not to be waited for until it greets again.
         offers: the checkpoints that this worker could go on from.
+        own: settings that may differ, name → value; where they do, it is said.
     """
 
     rank: int
@@ -104,6 +105,7 @@ class Greeting:
     address: str = ""
     aside: bool = False
     offers: Offers = field(default_factory=Offers)
+    own: dict[str, Any] = field(default_factory=dict)
     protocol: int = wire.PROTOCOL
     version: str = __version__
 
@@ -120,6 +122,7 @@ class Greeting:
             staleness=service.staleness,
             compression=service.compression,
             tensors=service.tensors,
+            own=service.own,
             **fields,
         )
 
@@ -147,12 +150,17 @@ class Greeting:
         alike = {name: getattr(self, name) for name in PERSONAL}
         if replace(other, **alike) == self:
             return []
-        mine, theirs = self._terms(), other._terms()
-        return [
-            f"{name} {_show(theirs.get(name))} instead of {_show(mine.get(name))}"
-            for name in sorted(set(mine) | set(theirs))
-            if mine.get(name) != theirs.get(name)
-        ]
+        return _differences(self._terms(), other._terms())
+
+    def notice(self, other: "Greeting") -> str:
+        """Tell in what the settings of `other` differ that may; "" where they do not."""
+        differences = _differences(self.own, other.own)
+        if not differences:
+            return ""
+        return (
+            f"worker {other.rank} trains with {'; '.join(differences)} of worker {self.rank}. In this mode the "
+            "optimizer is each worker's own, so training goes on"
+        )
 
     def _terms(self) -> dict[str, Any]:
         terms = asdict(self)
@@ -160,6 +168,14 @@ class Greeting:
         for name in PERSONAL:
             del terms[name]
         return {name.replace("_", " "): value for name, value in {**terms, **agreement}.items()}
+
+
+def _differences(mine: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
+    return [
+        f"{name} {_show(theirs.get(name))} instead of {_show(mine.get(name))}"
+        for name in sorted(set(mine) | set(theirs))
+        if mine.get(name) != theirs.get(name)
+    ]
 
 
 def _show(value: Any) -> str:

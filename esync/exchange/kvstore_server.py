@@ -40,6 +40,7 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
         self._memory = memory
         self._greeted: Greeting | None = None
         self._server: ParameterServer | None = None
+        self._notices: dict[int, str] = {}
         self._ending = False
         self._departures: Departures | None = None
 
@@ -72,6 +73,10 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
             self._server.ledger.abort(
                 f"worker {greeting.rank} does not match worker {self._greeted.rank}: {'; '.join(differences)}"
             )
+        self._notices[greeting.rank] = notice = self._greeted.notice(greeting)
+        if notice:
+            log.warning("%s", notice)
+        self._server.ledger.notice = next(filter(None, self._notices.values()), "")  # there is room for one
         log.info("worker %d of %d is here", greeting.rank, greeting.slots)
 
     def _on_push(self, key: int | str, received: Any, stored: Any) -> None:

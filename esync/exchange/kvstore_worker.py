@@ -5,6 +5,7 @@ used it, and only then pulls the model. Receiving happens in the memory that was
 size is all it takes.
 """
 
+import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +31,9 @@ from .takeover import exchanges_behind, in_round
 
 if TYPE_CHECKING:
     from .hidden import HiddenExchange
+
+
+log = logging.getLogger(__name__)
 
 
 class KVStoreExchange(Exchange):
@@ -98,6 +102,8 @@ class KVStoreExchange(Exchange):
         self._buckets = Buckets(line, self._layout)
         self._mailboxes = Mailboxes(line, self._layout, STATE_VECTORS.get(service.rule, 0))
         statuses = self._greet(greeting)
+        if notice := bytes(statuses[0]["text"]).decode():
+            log.warning("%s", notice)
         self.replacement = bool(statuses[0]["arrivals"][self.rank] > 1)
         synchronous = bool(statuses[0]["synchronous"])
         if self.replacement and synchronous:

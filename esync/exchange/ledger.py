@@ -54,6 +54,7 @@ class Ledger:
         resume_at: the round of the checkpoint that the run goes on from; −1: from the beginning.
         stop_at: the run is over when `round` reaches it; None while that is not known.
         failure: why the run was aborted, "" while it was not.
+        notice: what all workers should know at the start, though nothing ends for it.
         staleness: commits that a worker may be ahead of the slowest member (stale synchronous parallel): one that was
             applied at once is acknowledged when its worker may go on.
         released: commits whose acknowledgement has had to wait for that.
@@ -70,6 +71,7 @@ class Ledger:
     resume_at: int = -1
     stop_at: int | None = None
     failure: str = ""
+    notice: str = ""
     staleness: float = math.inf
     released: int = 0
 
@@ -267,7 +269,7 @@ class Ledger:
         record["stop_at"] = -1 if self.stop_at is None else self.stop_at
         record["aborted"] = bool(self.failure)
         record["synchronous"] = self.synchronous
-        record["text"] = wire.encode_text(self.failure)
+        record["text"] = wire.encode_text(self.failure or self.notice)
         record["acknowledged"], record["used"], record["wait"] = self.acknowledged, self.used, self.wait
         record["answer"] = self.answer
         record["nonce"], record["arrivals"], record["member"] = self.nonce, self.arrivals, self.member

@@ -58,14 +58,18 @@ def test_flags_that_must_be_the_same_are_compared_before_anything_begins(
             assert not list(tmp_path.glob("logs-*/cpu/iter-*"))
 
 
-def test_asynchronous_workers_have_their_own_and_run_json_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", [["-m", "async", "-l"], ["-m", "esync", "--local-iterations", "2", "-ll"]])
+def test_workers_that_may_have_their_own_are_told_and_run_json_says_so(tmp_path: Path, mode: list[str]) -> None:
     with Cluster(tmp_path, 2) as cluster:
         for rank, rate in enumerate(("0.001", "0.002")):
             logs = str(tmp_path / f"logs-{rank}")
-            cluster.start_worker(rank, [*WORKER, "-m", "async", "-l", rate, "-ld", logs])
+            cluster.start_worker(rank, [*WORKER, *mode, rate, "-ld", logs])
         cluster.finish()
-    facts = [json.loads((tmp_path / f"logs-{rank}" / "cpu" / "run.json").read_text()) for rank in range(2)]
+        facts = [json.loads((tmp_path / f"logs-{rank}" / "cpu" / "run.json").read_text()) for rank in range(2)]
+        said = [cluster.output(f"worker-{rank}") for rank in range(2)]
     assert [(fact["learning_rate"], fact["own_rates"]) for fact in facts] == [(0.001, True), (0.002, True)]
+    for output in said:
+        assert re.search(r"worker \d trains with learning rate 0\.00\d instead of 0\.00\d of worker \d", output), output
 
 
 @pytest.mark.parametrize(("algorithm", "servers"), [("sync", 2), ("sync-switch", 1)])

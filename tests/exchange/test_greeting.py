@@ -123,3 +123,11 @@ def test_so_does_the_word_that_a_worker_has_gone_back_to_a_checkpoint(greeting, 
 
 def test_what_a_worker_holds_need_not_be_the_same(greeting):
     assert greeting.differences(replace(greeting, offers=Offers())) == []
+
+
+def test_settings_that_may_differ_are_only_told(greeting):
+    mine, theirs = (replace(greeting, own={"learning rate": rate, "momentum": 0.9}) for rate in (0.1, 0.5))
+    theirs = replace(Greeting.decode(theirs.encode()), rank=2)
+    assert mine.differences(theirs) == []
+    assert mine.notice(replace(mine, rank=2)) == ""
+    assert mine.notice(theirs).startswith("worker 2 trains with learning rate 0.5 instead of 0.1 of worker 1.")
