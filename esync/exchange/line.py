@@ -1,5 +1,6 @@
 """A worker's line to MXNet's parameter servers: who it is, what it tells them, and what their status says."""
 
+import atexit
 import ctypes
 import math
 import os
@@ -210,5 +211,12 @@ def _make_room(cluster: Cluster) -> None:
                 f"this process has left the job of the scheduler at {old.host}:{old.port}, and cannot come back: start "
                 "another process, or the next job with a scheduler at another port (DMLC_PS_ROOT_PORT)"
             )
+    _let_go()
+
+
+@atexit.register
+def _let_go() -> None:
+    """Free the key stores that were left, which ends ps-lite's threads: MXNet aborts where they outlive Python."""
     for line in _lines:
-        line.store = None  # whereupon ps-lite lets go of it
+        if line._closed:
+            line.store = None
