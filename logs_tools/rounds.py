@@ -115,7 +115,7 @@ def _check(log: dict[str, Any], number: int) -> Round:
             iterations += COMPUTE in phases
             computing += phases.get(COMPUTE, 0.0) + phases.get(LOCAL_UPDATE, 0.0)
         exchanges = [last[phase] for phase in AGGREGATION if phase in last]
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, OverflowError):
         raise BadRound("foreign", '"time" does not map 0, 1, … to phases and their seconds') from None
     if not exchanges and LOCAL_UPDATE not in last:
         raise BadRound("foreign", "its last iteration ends neither in an exchange nor in a local update")

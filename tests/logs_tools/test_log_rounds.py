@@ -77,6 +77,7 @@ WHOLE = json.dumps(GOOD)
         (GOOD | {"num_samples": 10**300}, "foreign", "num_samples"),
         (GOOD | {"bytes_sent": 1e308}, "foreign", "bytes_sent"),
         (GOOD | {"time": {"0": {"forward and backward": 1e308, "global update": 1}}}, "foreign", "computing"),
+        (GOOD | {"time": {"0": {"forward and backward": 10**400, "global update": 1}}}, "foreign", '"time"'),
         (GOOD | {"num_samples": "64"}, "foreign", "num_samples"),
         (GOOD | {"accuracy": 81.2}, "foreign", "expected 0 to 1"),
         (GOOD | {"bytes_sent": -1}, "foreign", "bytes_sent"),
