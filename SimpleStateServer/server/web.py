@@ -14,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from esync import config
 from esync.errors import ExpectedError
 
+from . import answers
 from .connections import Connections
 from .door import Door, Guest
 from .front import WELCOME, Application, Front
@@ -59,6 +60,15 @@ class Protocol(HttpToolsProtocol):
         """Take a header."""
         self._count(len(name) + len(value))
         super().on_header(name, value)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP, in JSON like everything else; uvicorn's own answer is plain text."""
+        answer = answers.error(400, f"the request could not be read: {msg}")
+        length = ("Content-Length", str(len(answer.body)))
+        headers = (*answer.common, length, ("Connection", "close"))
+        lines = ["HTTP/1.1 400 Bad Request", *(f"{name}: {value}" for name, value in headers), "", ""]
+        self.transport.write("\r\n".join(lines).encode() + answer.body)
+        self.transport.close()
 
     def _count(self, size: int) -> None:
         self._header_bytes += size

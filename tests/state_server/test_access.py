@@ -1,7 +1,9 @@
 """Who is let in: the token, host names, web pages of others, and what is refused at the start."""
 
 import base64
+import http.client
 import json
+import socket
 import ssl
 import subprocess
 import urllib.request
@@ -157,6 +159,24 @@ def test_headers_without_end_are_not_collected(url):
     with pytest.raises(OSError, match=r"400|reset|closed"):
         urllib.request.urlopen(request, timeout=20)
     assert send(f"{url}/")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: o*RV@m\r\n\r\n",
+        b"POST /apply/ HTTP/1.1\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}",
+        b"no HTTP at all\r\n\r\n",
+        b"GET / HTTP/1.1\r\nX: " + b"x" * 40_000 + b"\r\n\r\n",
+    ],
+)
+def test_what_cannot_be_read_is_answered_in_json_too(url, text):
+    with socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1])), timeout=20) as connection:
+        connection.sendall(text)
+        response = http.client.HTTPResponse(connection)
+        response.begin()
+        assert (response.status, response.headers["Content-Type"]) == (400, "application/json")
+        assert "could not be read" in json.loads(response.read())["error"]
 
 
 def test_a_state_folder_that_cannot_be_used(start_process, tmp_path):
