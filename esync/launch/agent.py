@@ -1,7 +1,7 @@
 """What launch asks of another machine: can it take part, which ports are free, keep them; later, its result logs.
 
 `esync.launch.agent` is what ssh starts there, once for every host of a job. It reads requests, one line of JSON each,
-answers each with one line, MARK + JSON, and ends with its standard input, as `remote_process` does.
+answers each with one line, MARK + JSON, and ends with its standard input, as `process_shim` does.
 """
 
 import base64
