@@ -46,6 +46,15 @@ class LossyFile(io.FileIO):
             self._gap += len(left)
         return length
 
+    def close(self) -> None:
+        """Close the file; file systems on a network may say only now that there was no space."""
+        try:
+            super().close()
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            self.why = error.strerror or str(error)
+
 
 def install() -> None:
     """Let standard output and standard error of this program drop what a full disk does not take.
@@ -61,17 +70,16 @@ def install() -> None:
         if stream.isatty() or not (stat.S_ISREG(mode) or stat.S_ISCHR(mode)):
             continue
         stream.flush()
-        raw = io.BufferedWriter(LossyFile(stream.fileno(), "wb", closefd=False))
-        setattr(
-            sys,
-            name,
-            io.TextIOWrapper(raw, stream.encoding, stream.errors, line_buffering=stream.line_buffering),
-        )
+        raw = LossyFile(stream.fileno(), "wb", closefd=False)
+        buffer = raw if stream.write_through else io.BufferedWriter(raw)  # the former with python -u
+        kept = {"line_buffering": stream.line_buffering, "write_through": stream.write_through}
+        setattr(sys, name, io.TextIOWrapper(buffer, stream.encoding, stream.errors, **kept))
 
 
 def missing() -> str:
     """What standard output could not take, as a sentence part; "" where nothing is missing."""
-    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    buffer = getattr(sys.stdout, "buffer", None)
+    raw = getattr(buffer, "raw", buffer)
     if isinstance(raw, LossyFile) and raw.missing:
         return f"{raw.missing} bytes of standard output could not be written: {raw.why}"
     return ""

@@ -69,13 +69,16 @@ def is_number(host: str) -> bool:
         return False
 
 
-def numbers(host: str) -> set[str]:
-    """The addresses of a host as `connections` writes them; empty where its name cannot be resolved."""
+def numbers(host: str) -> list[str]:
+    """Return the addresses of a host as `connections` writes them, the preferred one first.
+
+    There are none where its name cannot be resolved.
+    """
     try:
         found = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)
     except (OSError, ValueError):  # ValueError: it cannot be a host name, for instance because of a NUL
-        return set()
-    return {str(where[0]) for *_, where in found}
+        return []
+    return list(dict.fromkeys(str(where[0]) for *_, where in found))
 
 
 def _descriptors() -> Collection[int]:

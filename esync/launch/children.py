@@ -58,7 +58,8 @@ class Child:
     def exit_code(self, code: int) -> int:
         """Return what the command has ended with, negative for a signal, given the shim's exit code."""
         self.arriving = False
-        return 128 - code if code - 128 in signal.valid_signals() else code
+        named = {each.value for each in signal.Signals}  # real-time signals have no names, but exit codes
+        return 128 - code if code - 128 in named else code
 
     def greeted(self, line: str) -> bool:
         """Whether a line of its output says only that it has arrived."""

@@ -65,8 +65,15 @@ class ShimmedProcess:
             os.read(self.wake, 4096)
 
     def ended(self) -> bool:
-        """Whether the command has; it is not reaped yet, so that its number stays its own."""
-        return os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        """Whether the command has; it is not reaped yet, so that its number stays its own.
+
+        Orphans are: a long job may have as many of them as a machine has process ids.
+        """
+        while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if found.si_pid == self._popen.pid:
+                return True
+            os.waitpid(found.si_pid, 0)
+        return False
 
     def terminate(self) -> None:
         """Ask it to end."""
@@ -99,7 +106,8 @@ def children() -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             with contextlib.suppress(OSError, IndexError):  # it has ended meanwhile
-                parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
+                # In bytes: a process may have any name, and anybody's is listed here.
+                parent = (entry / "stat").read_bytes().rpartition(b")")[2].split()[1]
                 if int(parent) == os.getpid():
                     found.append(int(entry.name))
     return found

@@ -84,7 +84,8 @@ class Process:
             return f"has lost its connection to {self.spec.host.address} (ssh ended with exit code {self.exit_code})"
         if self.exit_code is None or self.exit_code >= 0:
             return f"ended with exit code {self.exit_code}"
-        name = signal.Signals(-self.exit_code).name
+        number = -self.exit_code
+        name = signal.Signals(number).name if number in {each.value for each in signal.Signals} else f"signal {number}"
         hint = " (by somebody, or by the kernel for want of memory)" if name == "SIGKILL" else ""
         return f"was ended by {name}{hint}"
 

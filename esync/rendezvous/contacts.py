@@ -31,6 +31,8 @@ SOCKETS_EACH = 3
 RESOLVERS, RESOLVE_EVERY = 4, 1.0
 #: Milliseconds between two attempts to connect: they begin with the first and double up to the second.
 RECONNECT = (100, 5000)
+#: Seconds that one address of a host has to answer before its next one is tried.
+NEXT_ADDRESS = 3.0
 
 
 @dataclass
@@ -40,17 +42,20 @@ class Contact:
     Attributes:
         node: as it has registered.
         since: when it did.
-        numbers: its host's addresses as the kernel writes them; empty until its name has been resolved.
+        numbers: its host's addresses as the kernel writes them, the one that is tried first; empty until its name has
+            been resolved.
+        tried: since when that one is tried.
         sender: leads to it.
         monitor: tells when it answers; None once it has.
     """
 
     node: Node
     since: float = field(default_factory=time.monotonic)
-    numbers: set[str] = field(default_factory=set)
+    numbers: list[str] = field(default_factory=list)
+    tried: float = 0.0
     sender: "zmq.Socket[bytes] | None" = None
     monitor: "zmq.Socket[bytes] | None" = None
-    resolving: "Future[set[str]] | None" = None
+    resolving: "Future[list[str]] | None" = None
     resolved: float = -RESOLVE_EVERY
 
 
@@ -126,9 +131,13 @@ class Contacts:
     def _go_on(self, contact: Contact) -> None:
         """Resolve the name, then connect."""
         if contact.sender is not None:
+            if len(contact.numbers) > 1 and time.monotonic() - contact.tried >= NEXT_ADDRESS:
+                contact.sender.disconnect(_endpoint(contact))
+                contact.numbers = [*contact.numbers[1:], contact.numbers[0]]
+                self._try(contact)
             return
         if is_number(contact.node.host):
-            contact.numbers = {contact.node.host}
+            contact.numbers = [contact.node.host]
             self._connect(contact)
             return
         if contact.resolving is None and time.monotonic() - contact.resolved >= RESOLVE_EVERY:
@@ -154,7 +163,13 @@ class Contacts:
         sender.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT[1])
         contact.monitor = sender.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
         self._poller.register(contact.monitor, zmq.POLLIN)
-        sender.connect(f"tcp://{min(contact.numbers)}:{contact.node.port}")
+        self._try(contact)
+
+    @staticmethod
+    def _try(contact: Contact) -> None:
+        assert contact.sender is not None
+        contact.tried = time.monotonic()
+        contact.sender.connect(_endpoint(contact))
 
     def _close_monitor(self, contact: Contact) -> None:
         if contact.monitor is not None and contact.sender is not None:
@@ -170,3 +185,7 @@ def _answered(contact: Contact) -> bool:
 
 def _address(node: Node) -> Address:
     return node.host, node.port
+
+
+def _endpoint(contact: Contact) -> str:
+    return f"tcp://{contact.numbers[0]}:{contact.node.port}"

@@ -59,6 +59,8 @@ class Switchboard:
         self._receiver = self._context.socket(zmq.ROUTER)
         self._receiver.setsockopt(zmq.MAXMSGSIZE, LONGEST)
         self._receiver.setsockopt(zmq.SNDHWM, UNREAD)
+        # ZeroMQ ignores whoever comes with a name that is taken, and so a member whose name a stranger has taken.
+        self._receiver.setsockopt(zmq.ROUTER_HANDOVER, 1)
         self._poller = zmq.Poller()
         self._poller.register(self._receiver, zmq.POLLIN)
         self._contacts = Contacts(self._context, self._poller)

@@ -163,6 +163,7 @@ def test_one_that_never_gets_ready_is_given_up(tmp_path):
     [
         ("import sys; print('a'); sys.exit('the loss is NaN')", "ended with exit code 1", "the loss is NaN"),
         ("raise SystemExit(7)", "ended with exit code 7", None),
+        ("raise SystemExit(170)", "ended with exit code 170", None),  # 128 + a signal without a name
         ("import os; os.kill(os.getpid(), 11)", "was ended by SIGSEGV", None),
         (
             "import os; print('x', flush=True); os.kill(os.getpid(), 9)",

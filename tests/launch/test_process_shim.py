@@ -48,6 +48,12 @@ def until(process: "subprocess.Popen[bytes]", text: str) -> None:
     raise AssertionError(f"it has never said {text!r}")
 
 
+def children_of(pid: int) -> list[int]:
+    """Those included that have ended and have not been reaped."""
+    stats = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/stat") if path.exists()]
+    return [int(stat.split()[0]) for stat in stats if int(stat.rpartition(b")")[2].split()[1]) == pid]
+
+
 @pytest.mark.parametrize(
     ("program", "code"),
     [
@@ -91,6 +97,49 @@ def test_the_end_of_its_input_ends_everything_that_was_started(tmp_path):
         assert process.wait(20) == 128 + signal.SIGKILL
         for name in ("parent", "child", "orphan"):
             assert ends(tmp_path / name)
+
+
+def test_names_of_processes_that_are_no_text_do_not_matter(tmp_path):
+    """Anybody may have one; the shim looks through all processes for what the command has left behind."""
+    odd = "import ctypes, time; ctypes.CDLL(None).prctl(15, b'Pr\\xfcfung'); print('up', flush=True); time.sleep(60)"
+    pid_file = tmp_path / "left"
+    left = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
+    program = f"""
+        import os, subprocess, sys, time
+        subprocess.Popen([sys.executable, "-c", {left!r}, {str(pid_file)!r}], start_new_session=True)
+        while not (os.path.exists({str(pid_file)!r}) and open({str(pid_file)!r}).read()):
+            time.sleep(0.05)
+    """
+    with subprocess.Popen([sys.executable, "-c", odd], stdout=subprocess.PIPE) as stranger:
+        try:
+            assert stranger.stdout.readline() == b"up\n"
+            with shimmed(program) as process:
+                assert process.wait(20) == 0
+                assert ends(pid_file)
+        finally:
+            stranger.kill()
+
+
+def test_orphans_that_have_ended_are_reaped_while_the_command_runs():
+    program = """
+        import os, time
+        for _ in range(20):
+            child = os.fork()
+            if not child:
+                if os.fork():
+                    os._exit(0)
+                os._exit(0)
+            os.waitpid(child, 0)
+        print("orphans")
+        time.sleep(60)
+    """
+    with shimmed(program) as process:
+        until(process, "orphans")
+        limit = time.monotonic() + 20
+        while len(children_of(process.pid)) > 1:
+            assert time.monotonic() < limit
+            time.sleep(0.05)
+        assert process.poll() is None
 
 
 def test_silence_ends_it_and_a_sign_of_life_does_not():

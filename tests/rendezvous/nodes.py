@@ -25,7 +25,7 @@ class FakeNode:
     """
 
     def __init__(self, scheduler: int, role: int, host: str = "127.0.0.1") -> None:
-        self._stack = ExitStack()
+        self._stack, self._scheduler = ExitStack(), scheduler
         context = self._stack.enter_context(zmq.Context())
         self._inbox = self._stack.enter_context(context.socket(zmq.ROUTER))
         self.port = self._inbox.bind_to_random_port("tcp://127.0.0.1")
@@ -44,6 +44,14 @@ class FakeNode:
     def send(self, content: bytes) -> None:
         """Send the scheduler something."""
         self._outbox.send(content)
+
+    def has_id(self, number: int) -> None:
+        """Come again under this id, as ps-lite does when it has been given one."""
+        context = self._stack.enter_context(zmq.Context())
+        self._outbox = self._stack.enter_context(context.socket(zmq.DEALER))
+        self._outbox.setsockopt(zmq.LINGER, 0)
+        self._outbox.setsockopt(zmq.IDENTITY, f"ps{number}".encode())
+        self._outbox.connect(f"tcp://127.0.0.1:{self._scheduler}")
 
     def received(self, seconds: float = TIME_LIMIT) -> Message | None:
         """The next message of the scheduler; None where there is none within that time."""

@@ -33,6 +33,19 @@ WITHOUT_NAMES = textwrap.dedent("""
     program.leave(scheduler.main([]))
 """)
 
+#: A scheduler that knows two addresses of the host "cloud1", in the order of argv.
+TWO_ADDRESSES = textwrap.dedent("""
+    import socket, sys
+    addresses, real = sys.argv[1:], socket.getaddrinfo
+    def getaddrinfo(host, *more, **others):
+        found = addresses if host == "cloud1" else [host]
+        return [each for address in found for each in real(address, *more, **others)]
+    socket.getaddrinfo = getaddrinfo
+    print("ready", flush=True)
+    from esync import program, scheduler
+    program.leave(scheduler.main([]))
+""")
+
 #: A scheduler that may have a hundred files open at the same time.
 FEW_FILES = textwrap.dedent("""
     import resource
@@ -106,6 +119,16 @@ def test_a_host_that_cannot_be_resolved_for_a_while_joins_later(tmp_path: Path) 
             assert {node.host for node in message.nodes} == {"127.0.0.1", "cloud1"}
 
 
+@pytest.mark.parametrize("addresses", [["127.0.0.1", "10.255.255.1"], ["10.255.255.1", "127.0.0.1"]])
+def test_of_several_addresses_of_a_host_the_one_that_answers_is_taken(addresses: list[str]) -> None:
+    with (
+        running_scheduler(1, 1, ["-c", TWO_ADDRESSES, *addresses]) as (_, port),
+        FakeNode(port, SERVER) as server,
+        FakeNode(port, WORKER, "cloud1") as worker,
+    ):
+        complete(server, worker)
+
+
 def test_who_only_says_that_it_is_there_takes_no_place() -> None:
     with running_scheduler(servers=1, workers=1) as (process, port), ExitStack() as stack:
         silent = stack.enter_context(socket.create_server(("127.0.0.1", 0)))  # listens, but does not answer
@@ -157,6 +180,25 @@ def test_nobody_but_members_opens_barriers() -> None:
         for _ in range(3):
             garbage(port, [barrier])
         assert worker.received(0.5) is None
+
+
+def test_nobody_keeps_a_member_out_by_taking_its_name_before_it() -> None:
+    barrier = Message(messages.BARRIER, group=7, request=True, app=0, customer=0).encode(timestamp=2)
+    with running_scheduler(servers=1, workers=1) as (_, port), ExitStack() as stack:
+        for number in (8, 9):
+            stranger = stack.enter_context(FakeNode(port, messages.SCHEDULER))
+            stranger.has_id(number)
+            stranger.send(b"")
+        time.sleep(0.5)
+        nodes = [stack.enter_context(FakeNode(port, role)) for role in (SERVER, WORKER)]
+        complete(*nodes)
+        for node, number in zip(nodes, (8, 9), strict=True):
+            node.has_id(number)
+            node.send(barrier)
+        for node in nodes:
+            message = node.received()
+            assert message is not None
+            assert message.command == messages.BARRIER
 
 
 def test_who_belongs_to_the_cluster_is_told_to_those_who_ask() -> None:
