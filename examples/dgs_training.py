@@ -65,7 +65,8 @@ def train(args: argparse.Namespace, task: Task) -> None:
         if done in drops:
             trainer.set_learning_rate(trainer.learning_rate / 10)
     trainer.close()
-    print(f"worker {trainer.rank}: test accuracy {task.accuracy(net):.4f}", flush=True)
+    with trainer.mean_statistics():  # on rank 0, batch norm's of all workers
+        print(f"worker {trainer.rank}: test accuracy {task.accuracy(net):.4f}", flush=True)
 
 
 def parser(description: str, epochs: float, batch_size: int, momentum: float, weight_decay: float) -> Any:
