@@ -43,6 +43,7 @@ def _serve(options: argparse.Namespace, watchdog: Watchdog) -> int:
     cluster = Cluster.from_environment()
     memory = _memory(options)
     from .engine import mx
+    from .exchange.doorkeeper import Doorkeeper
     from .exchange.kvstore_server import KVStoreServer
 
     def alone() -> None:
@@ -51,6 +52,7 @@ def _serve(options: argparse.Namespace, watchdog: Watchdog) -> int:
 
     wait = Wait(cluster.everyone, options.start_timeout, Cluster.ADVICE)
     Company(_others, cluster.workers + 1, 1, config.WORKERS_GONE, alone, watchdog, wait).start()
+    Doorkeeper().start()
     KVStoreServer(mx.kv.create("dist_async"), memory).run()
     return 0
 

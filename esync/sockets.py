@@ -11,7 +11,7 @@ import resource
 import socket
 import stat
 import struct
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,8 @@ _INT = struct.Struct("=i")
 _ADDRESS_SIZE = 128  # struct sockaddr_storage
 _FAMILY, _PORT = struct.Struct("=H"), struct.Struct("!H")  # struct sockaddr_in and sockaddr_in6 begin with these
 _PORT_OFFSET, _IPV4_OFFSET, _IPV6_OFFSET = 2, 4, 8
+_SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27  # linux/asm-generic/socket.h
+_BPF, _BPF_PROGRAM = struct.Struct("=HBBI"), struct.Struct("@HP")  # struct sock_filter and sock_fprog
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -92,7 +94,7 @@ def _descriptors() -> Collection[int]:
         return range(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
-class _Socket:
+class TCPSocket:
     """A TCP socket of this process, asked in C: it may belong to ps-lite, or to the user's program.
 
     Neither a duplicate nor a Python socket is made of it. A duplicate fails when the table of open files is full, and a
@@ -103,7 +105,7 @@ class _Socket:
         self.number = number
 
     @classmethod
-    def all(cls) -> "Iterator[_Socket]":
+    def all(cls) -> "Iterator[TCPSocket]":
         """Every one that is open now; one that is closed meanwhile raises OSError when it is asked."""
         for number in _descriptors():
             try:
@@ -137,6 +139,31 @@ class _Socket:
         """Call setsockopt with an int."""
         _check(_libc.setsockopt(self.number, level, option, _INT.pack(value), _INT.size))
 
+    @property
+    def inode(self) -> int:
+        """Names the socket as long as it exists."""
+        return os.fstat(self.number).st_ino
+
+    @property
+    def received(self) -> int:
+        """Payload bytes; 0 where the kernel does not count."""
+        info = self.option(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_SIZE)
+        return int(_BYTES_RECEIVED.unpack_from(info.ljust(_TCP_INFO_SIZE, b"\0"), _RECEIVED_OFFSET)[0])
+
+    def attach_filter(self, program: Sequence[tuple[int, int, int, int]]) -> None:
+        """Have a program of classic BPF look at every segment that arrives, also on connections accepted from now on.
+
+        Args:
+            program: code, jump if true, jump if false, operand; it returns 0 for what is to be dropped.
+        """
+        instructions = ctypes.create_string_buffer(b"".join(_BPF.pack(*each) for each in program))
+        header = _BPF_PROGRAM.pack(len(program), ctypes.addressof(instructions))
+        _check(_libc.setsockopt(self.number, socket.SOL_SOCKET, _SO_ATTACH_FILTER, header, len(header)))
+
+    def detach_filter(self) -> None:
+        """Let everything pass; OSError where there is no filter."""
+        self.set(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
+
     def here(self) -> tuple[str, int]:
         """This end, as host and port (getsockname)."""
         return self._name(_libc.getsockname)
@@ -160,7 +187,7 @@ def _check(result: int) -> None:
 
 
 def _connections() -> Iterator[Connection]:
-    for each in _Socket.all():
+    for each in TCPSocket.all():
         try:
             if each.listens:
                 continue
@@ -184,7 +211,7 @@ def _connections() -> Iterator[Connection]:
 def listening() -> set[int]:
     """The TCP ports that this process listens on."""
     ports = set()
-    for each in _Socket.all():
+    for each in TCPSocket.all():
         with contextlib.suppress(OSError):
             if each.listens:
                 ports.add(each.here()[1])
@@ -206,7 +233,7 @@ def keep_alive(idle: int, interval: int, count: int, among: Collection[tuple[str
         socket.TCP_KEEPCNT: count,
         socket.TCP_USER_TIMEOUT: 1000 * (idle + interval * count),  # milliseconds, for data that is under way
     }
-    for each in _Socket.all():
+    for each in TCPSocket.all():
         with contextlib.suppress(OSError):
             if among is not None and each.there() not in among and each.here() not in among:
                 continue

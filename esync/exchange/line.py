@@ -17,9 +17,10 @@ from ..errors import ExpectedError
 from ..rendezvous import directory
 from ..rendezvous.messages import SERVER
 from ..rendezvous.roster import worker_id
-from ..sockets import raise_file_limit
+from ..sockets import listening, raise_file_limit
 from ..watchdog import Watchdog
 from . import JobAbortedError, SlotLostError, wire
+from .doorkeeper import Doorkeeper
 from .greeting import COMMAND
 from .peers import Peers
 
@@ -77,6 +78,8 @@ class Line:
         self._watchdog, self._round_timeout = watchdog, round_timeout
         # Buckets are this project's own way of cutting arrays; MXNet must not split them once more.
         os.environ["MXNET_KVSTORE_BIGARRAY_BOUND"] = str(2**31 - 1)
+        self._doorkeeper = Doorkeeper(listening())
+        self._doorkeeper.start()
         with watchdog.waiting(cluster.everyone, start_timeout, Cluster.ADVICE):
             self.store = mx.kv.create("dist_async")
         _lines.append(self)
@@ -92,6 +95,7 @@ class Line:
         self.sequence = 0
         me = members[worker_id(self.store.rank)]
         self.address = f"{me.host}:{me.port}"
+        self._doorkeeper.settle(me.port)
         servers = [(node.host, node.port) for node in members.values() if node.role == SERVER]
         self._peers = Peers((cluster.address, cluster.port), servers)
         self._peers.start()
@@ -219,4 +223,5 @@ def _let_go() -> None:
     """Free the key stores that were left, which ends ps-lite's threads: MXNet aborts where they outlive Python."""
     for line in _lines:
         if line._closed:
+            line._doorkeeper.over()
             line.store = None

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..rarely import Rarely
 from ..rules import Rule, Step, put_together, replace_by_mean, take_apart
 from ..weighting import UNIFORM, check, divisor, factor, of_statistics
 from . import wire
@@ -80,6 +81,7 @@ class ParameterServer:
         # For weights, and for statistics: a payload is multiplied as it arrives, the sum divided once it is whole.
         self._weightings = (check(weighting), of_statistics(weighting))
         self._clock = clock
+        self._complain = Rarely(log.warning)
         self._inbox = Inbox(self.memory)
         self._sum = RankOrderedSum(self.memory)
         self._arriving: dict[int, Any] = {}  # commits whose payload is not complete yet
@@ -144,7 +146,13 @@ class ParameterServer:
             return
         if self.ledger.failure:
             return  # the sender may be the one whose model does not fit
-        channel, bucket = self.layout.locate(key)
+        try:
+            channel, bucket = self.layout.locate(key)
+        except KeyError:
+            channel = self.ledger.slots + 1
+        if channel > self.ledger.slots:  # there is one for each worker, and one for all of them
+            self._complain(f"a push of key {key} is ignored: no worker of this job has such a key")
+            return
         self._keep(channel, bucket, stored)
         header = wire.header_of(received)
         if channel and header["kind"] == wire.NOTHING:

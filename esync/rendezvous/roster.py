@@ -10,9 +10,9 @@ the newcomer, whose rank is not 0, never sends initial values.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from ..rarely import Rarely
 from . import messages
 from .messages import EMPTY, SCHEDULER, SERVER, WORKER, Message, Node
-from .rarely import Rarely
 
 SCHEDULER_ID = 1
 #: Newcomers that may wait for a place at the same time, beyond as many as there are places.

@@ -9,12 +9,12 @@ import time
 import zmq
 
 from ..errors import ExpectedError
+from ..rarely import Rarely
 from ..sockets import connections
 from . import messages
 from .contacts import EXAMINED_MOST, SOCKETS_EACH, Contacts
 from .messages import EMPTY, WORKER, BadMessageError, Message, Node
 from .presence import Presence
-from .rarely import Rarely
 from .roster import SURPLUS_MOST, Roster, Sending
 
 log = logging.getLogger(__name__)

@@ -5,6 +5,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from esync.exchange import wire
+
 from .memory_servers import MemoryServers, Push
 
 
@@ -46,3 +48,22 @@ def test_the_key_stores_memory_against_the_number_of_workers(private, models):
     cluster = MemoryServers(3, np.zeros(10_000), bucket_elements=1000, synchronous=not private, private=private)
     kept = sum(array.nbytes for array in cluster.nodes[0].stored.values())
     assert models * 40_000 <= kept <= models * 40_000 * 1.05
+
+
+def test_keys_beyond_those_of_the_workers_are_not_kept():
+    """DC-ASGD has a channel for each worker; a key of one more must not have the server keep anything."""
+    workers = 2
+    cluster = MemoryServers(workers, np.zeros(100), servers=2, private=True, synchronous=False)
+    before = cluster.weights().tolist()
+    server, layout = cluster.nodes[0].server, cluster.layout
+    stored = np.zeros(layout.bucket_elements + wire.HEADER_ELEMENTS, np.float32)
+    bucket = layout.buckets[0]
+    tracemalloc.start()
+    try:
+        for channel in range(workers + 1, workers + 10_000):
+            server.push(layout.key(bucket, channel), stored, stored)
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert kept < 100_000
+    assert cluster.weights().tolist() == before

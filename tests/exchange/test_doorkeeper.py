@@ -1,0 +1,106 @@
+"""Who may begin a conversation with the port that MXNet opens: real sockets of this process."""
+
+import socket
+import sys
+import time
+from contextlib import ExitStack, suppress
+
+import pytest
+
+from esync.exchange.doorkeeper import Doorkeeper
+from esync.sockets import listening
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
+
+SIGNATURE = b"\xff\0\0\0\0\0\0\0\x01\x7f"
+TIME_LIMIT = 30.0  # seconds for what has to arrive
+NEVER = 0.7  # seconds in which something else does not
+
+
+def conversation(stack: ExitStack, server: socket.socket, first: bytes) -> tuple[socket.socket, socket.socket]:
+    """Both ends of a new connection whose first bytes are these."""
+    there = stack.enter_context(socket.create_connection(server.getsockname()))
+    here, _ = server.accept()
+    stack.enter_context(here)
+    there.sendall(first)
+    return here, there
+
+
+def hears(here: socket.socket, seconds: float, size: int = 1) -> bytes:
+    """What arrives within that time, of so many bytes that are expected."""
+    here.settimeout(seconds)
+    heard = b""
+    with suppress(TimeoutError):
+        while len(heard) < size:
+            heard += here.recv(size - len(heard))
+    return heard
+
+
+@pytest.fixture
+def stack():
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: " + 200 * b"x" + b"\r\n\r\n",
+        b"\x01\x00\x03\x00abc",  # a message in the first version of ZeroMQ's protocol
+        SIGNATURE[:9],
+        SIGNATURE[:9] + b"\x7e" + bytes(50),
+        bytes(64),
+    ],
+)
+def test_what_is_no_zeromq_does_not_get_in(stack, first):
+    doorkeeper = Doorkeeper(listening())
+    server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+    assert doorkeeper.look()
+    here, there = conversation(stack, server, first)
+    there.sendall(b"and on it goes")
+    doorkeeper.look()
+    assert hears(here, NEVER) == b""
+    doorkeeper.look()
+    assert hears(here, NEVER) == b""
+
+
+def test_who_has_brought_the_signature_may_go_on(stack):
+    doorkeeper = Doorkeeper(listening())
+    server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+    doorkeeper.look()
+    here, there = conversation(stack, server, SIGNATURE)
+    assert hears(here, TIME_LIMIT, 10) == SIGNATURE
+    there.sendall(b"abc")  # too early: the kernel sends it again
+    doorkeeper.look()
+    assert hears(here, TIME_LIMIT, 3) == b"abc"
+    here.sendall(b"xyz")
+    assert hears(there, TIME_LIMIT, 3) == b"xyz"
+
+
+def test_other_ports_of_the_process_are_left_alone(stack):
+    before = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+    doorkeeper = Doorkeeper(listening())
+    meant = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+    meanwhile = stack.enter_context(socket.create_server(("127.0.0.1", 0)))  # opened by the user's program
+    doorkeeper.look()
+    assert hears(conversation(stack, before, b"hello")[0], TIME_LIMIT, 5) == b"hello"
+    late, _ = conversation(stack, meanwhile, b"hello")
+    doorkeeper.settle(meant.getsockname()[1])
+    doorkeeper.look()
+    assert hears(late, TIME_LIMIT, 5) == b"hello"
+    assert hears(conversation(stack, meanwhile, b"hello")[0], TIME_LIMIT, 5) == b"hello"
+    assert hears(conversation(stack, meant, b"hello there!")[0], NEVER) == b""
+
+
+def test_it_watches_by_itself(stack):
+    doorkeeper = Doorkeeper(listening())
+    stack.callback(doorkeeper.over)
+    doorkeeper.start()
+    server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+    time.sleep(NEVER)
+    here, there = conversation(stack, server, SIGNATURE)
+    there.sendall(b"abc")
+    assert hears(here, TIME_LIMIT, 13) == SIGNATURE + b"abc"
+    doorkeeper.over()
+    doorkeeper.join(TIME_LIMIT)
+    assert not doorkeeper.is_alive()
