@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from . import __version__, config
-from .arguments import MEANS, OWN_STATISTICS, UPDATES, switch_schedule, watching
+from .arguments import MEANS, OWN_STATISTICS, SPARSE, UPDATES, switch_schedule, watching
 from .environment import state_server_address
 from .errors import ExpectedError
 
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 #: Gluon's optimizers whose step is proportional to the gradient, so that a rate may multiply its sum or its mean.
 PROPORTIONAL = frozenset({"sgd", "ccsgd", "nag", "lbsgd", "dcasgd", "sgld"})
 
-#: What run.json says about delay compensation.
+#: What run.json says about delay compensation, and about sparse messages.
 DCASGD_FLAGS = ("dcasgd_lambda", "dcasgd_adaptive", "dcasgd_lambda_on")
+SPARSE_FLAGS = ("sparse_ratio", "secondary_ratio", "sparse_values", "sparse_dense_below")
 
 
 class NoSuchDeviceError(ExpectedError):
@@ -234,7 +235,12 @@ def gradient_scale(options: argparse.Namespace) -> float:
     by the gradient's own size (Adam, Adagrad, LARS, …) step as far for the sum as for the mean: they get the mean, for
     which their other constants are meant, and their rate is their own.
     """
-    return options.batch_size if options.optimizer.lower() in PROPORTIONAL else 1.0
+    return options.batch_size if _multiply_the_sum(options) else 1.0
+
+
+def _multiply_the_sum(options: argparse.Namespace) -> bool:
+    """Whether the learning rates multiply the gradient summed over the batch, not its mean."""
+    return options.optimizer.lower() in PROPORTIONAL
 
 
 def make_reports(options: argparse.Namespace, trainer: "Trainer", device: str) -> "Reports | None":
@@ -252,7 +258,7 @@ def make_reports(options: argparse.Namespace, trainer: "Trainer", device: str) -
 
 def run_facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]:
     """What run.json says about the run."""
-    flags = (
+    flags: tuple[str, ...] = (
         "network",
         "dataset",
         "batch_size",
@@ -264,6 +270,10 @@ def run_facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]
         "step_time",
         "test_images",
     )
+    if trainer.algorithm.name == "dcasgd":
+        flags += DCASGD_FLAGS
+    if options.mode in SPARSE:
+        flags += SPARSE_FLAGS
     plan = getattr(trainer.algorithm, "plan", None)
     return {
         "version": __version__,
@@ -272,7 +282,7 @@ def run_facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]
         "workers": trainer.workers,
         "mode": trainer.algorithm.name,
         "learning_rate": options.local_lr if options.mode in UPDATES else options.learning_rate,
-        "learning_rate_multiplies": "sum" if options.optimizer.lower() in PROPORTIONAL else "mean",
+        "learning_rate_multiplies": "sum" if _multiply_the_sum(options) else "mean",
         "own_rates": trainer.algorithm.own_rates,
         "global_lr": options.global_lr if options.mode in UPDATES else None,
         "slowest_iterations": options.slowest_iterations if options.mode == "esync" else None,
@@ -288,8 +298,5 @@ def run_facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]
             else {}
         ),
         **({"statistics": options.statistics} if options.mode in OWN_STATISTICS else {}),
-        **{
-            flag: getattr(options, flag)
-            for flag in flags + (DCASGD_FLAGS if trainer.algorithm.name == "dcasgd" else ())
-        },
+        **{flag: getattr(options, flag) for flag in flags},
     }

@@ -43,10 +43,10 @@ class Trainer(Standing, GluonTrainer):
     Where the optimizer runs depends on the algorithm. "esync", "local-sgd", "diloco", "dylu" and "local" take any
     Gluon optimizer, run it on the worker and keep its state across exchanges ("ftrl" and "ftml", whose state determines
     the weights, are for "local" only). With `multi_precision`, what is exchanged is the optimizer's float32 copies of
-    float16 weights. "gd-async", "dgc-async" and "dgs" take
-    "sgd" with the same options, and do its step on the worker, sparsely. "sync", "async", "ssp" and "dcasgd" send
-    gradients to servers that do SGD: they take the optimizer "sgd" with learning_rate, momentum, wd and lr_scheduler,
-    all of them carried along with every gradient, so that set_learning_rate and schedules reach the server.
+    float16 weights. "gd-async", "dgc-async" and "dgs" take "sgd" with the same options, and do its step on the worker,
+    sparsely. "sync", "async", "ssp", "dcasgd" and "sync-switch" send gradients to servers that do SGD: they take the
+    optimizer "sgd" with learning_rate, momentum, wd and lr_scheduler, all of them carried along with every gradient,
+    so that set_learning_rate and schedules reach the server.
 
     In "sync" and "sync-switch" one step is taken with the mean of all workers' gradients, so all workers must have
     the same learning rate, momentum and wd. They are compared at the start and in every round; where they differ, the
@@ -398,7 +398,10 @@ class Trainer(Standing, GluonTrainer):
         if optimizer.clip_gradient is not None:
             unknown.append("clip_gradient")
         if unknown:
-            raise ValueError(f"algorithm {name!r} does SGD on the servers, which know no {', '.join(unknown)}")
+            raise ValueError(
+                f"algorithm {name!r} does SGD on the servers, in float32, which know no {', '.join(unknown)}: leave it "
+                "out, or use an algorithm whose optimizer runs on the workers ('esync', 'local-sgd', …)"
+            )
         for parameter in self._params:
             if parameter.lr_mult != 1 or (optimizer.wd and parameter.wd_mult != 1):
                 raise ValueError(

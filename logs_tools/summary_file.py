@@ -30,9 +30,8 @@ class RunInfo(BaseModel):
     model_config = ConfigDict(extra="allow", allow_inf_nan=False)
 
     batch_size: int | None = Field(None, gt=0, le=MOST)
-    step_time: float | None = Field(
-        None, ge=INSTANT, le=MOST
-    )  # seconds that an iteration is padded to; None: not padded
+    # seconds that an iteration is padded to; None: not padded
+    step_time: float | None = Field(None, ge=INSTANT, le=MOST)
     iterations: Count | None = None
     overruns: Count | None = None
     model_bytes: int | None = Field(None, gt=0, le=MOST)

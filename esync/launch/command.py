@@ -34,9 +34,11 @@ TOKEN_VARIABLE = "ESYNC_TOKEN"
 
 #: Launch itself passes a token on over ssh, where no list of processes shows it; a printed command has none.
 TOKEN_NEEDED = f"""\
-# Set {TOKEN_VARIABLE} first, to the same secret text for the state server and for every worker, in the environment of
-# the shells that run these commands, on each machine. Without it the state server does not start: it listens on the
-# network. To make one: python -c "import secrets; print(secrets.token_urlsafe(24))\""""
+# Set {TOKEN_VARIABLE} first, to the same secret text for the state server and for every worker, on each machine. For a
+# command that begins with ssh this shell's does not count: ssh passes it on only with -o SendEnv={TOKEN_VARIABLE}, and
+# where the sshd there accepts it (AcceptEnv); `ssh HOST env` shows what a command gets there. Without it the state
+# server does not start: it listens on the network.
+# To make one: python -c "import secrets; print(secrets.token_urlsafe(24))\""""
 
 
 def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:

@@ -19,9 +19,8 @@ class ServerCost(Section):
     """What a parameter server costs."""
 
     message_time: float = Field(default=config.SIMULATE_MESSAGE_TIME, ge=0)  # seconds for every message
-    throughput: Annotated[float | None, quantity(SPEEDS, "2GB", positive=True)] = (
-        None  # bytes per second that it adds up
-    )
+    # bytes per second that it adds up
+    throughput: Annotated[float | None, quantity(SPEEDS, "2GB", positive=True)] = None
 
 
 class StateServerCost(Section):

@@ -53,7 +53,8 @@ def _share(simulation: Simulation | RoundwiseSimulation) -> dict[str, Any]:
     """Of mode sync-switch: the share of the samples that was used synchronously."""
     if simulation.options.mode != "sync-switch" or not isinstance(simulation, Simulation):
         return {}
-    return {"bsp_share_done": metrics.rate(simulation.samples_together, simulation.samples)}
+    samples = simulation.samples
+    return {"bsp_share_done": simulation.samples_together / samples if samples else None}
 
 
 def _traffic(simulation: Simulation | RoundwiseSimulation) -> dict[str, dict[str, int]]:

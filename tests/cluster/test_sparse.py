@@ -1,5 +1,6 @@
 """Sparse exchanges on real clusters: lenet, real images, real processes."""
 
+import json
 import signal
 import time
 from pathlib import Path
@@ -45,3 +46,5 @@ def test_dgs_sends_little_learns_and_a_killed_worker_comes_back(tmp_path: Path) 
     assert 0 < sorted(sent)[len(sent) // 2] < model / 6
     assert 0 < sorted(received)[len(received) // 2] < model / 6
     assert max(entry["accuracy"] for entry in first if "accuracy" in entry) > 0.4
+    facts = json.loads((tmp_path / "logs-0" / "cpu" / "run.json").read_text())
+    assert (facts["sparse_ratio"], facts["secondary_ratio"], facts["sparse_dense_below"]) == (0.05, 0.05, 1024)

@@ -329,6 +329,7 @@ def test_the_commands_of_a_dry_run_can_be_pasted(tmp_path, sshd, machines):
     assert done.returncode == 0, done.stderr
     assert "--insecure" not in done.stdout
     assert done.stdout.startswith("# Set ESYNC_TOKEN first, ")
+    assert "-o SendEnv=ESYNC_TOKEN" in done.stdout  # ssh does not pass the variable on by itself
     commands = [line for line in done.stdout.splitlines() if not line.startswith("#") and line]
     assert len(commands) == 4
     assert all(line.startswith("ssh -t ") for line in commands)
