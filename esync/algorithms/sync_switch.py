@@ -23,8 +23,9 @@ class SyncSwitch(EveryIteration):
 
     The leader, rank 0 unless the rounds go on without it, asks for the switch with its commit of a segment's last
     round; the servers' status tells all workers together with the end of that round, and every commit says how it is to
-    be used. What an online policy wants goes the same way. A worker that the rounds do not wait for trains on with the
-    others' model, and its gradients are put aside, so that its speed can still be told.
+    be used. What an online policy wants goes the same way. Whoever notices first that the samples of an asynchronous
+    segment are used up asks for the way back. A worker that the rounds do not wait for trains on with the others'
+    model, and its gradients are put aside, so that its speed can still be told.
 
     A detour to asynchronous training (policy greedy) uses samples that the schedule has for its asynchronous segments:
     a segment ends when as many samples as it has were used in its own way, and the run when its samples are used up.
@@ -139,13 +140,16 @@ class SyncSwitch(EveryIteration):
             then = samples + batch_size, together
         after = self.plan.at(*then).synchronous
         wanted = apart
+        leads = self.exchange.rank == min(set(range(self.exchange.workers)) - set(apart), default=0)
+        # The way back is asked for by whoever notices first that the asynchronous samples are used up: until the commit
+        # of a leader that is slow, the others would use up synchronous ones.
+        asks = leads or not self.synchronous
         if self._outlook is not None and after:
             directive = self._outlook.directive
             # On the way back every other worker has a commit under way, and learns of it with the answer to the next.
             late = 2 * (self.exchange.workers - 1) * batch_size
-            after = not (directive.asynchronous and self.plan.asynchronous_left(*then) > late)
+            after = not ((directive.asynchronous or not leads) and self.plan.asynchronous_left(*then) > late)
             wanted = directive.apart
-        leads = self.exchange.rank == min(set(range(self.exchange.workers)) - set(apart), default=0)
         aside = self.synchronous and self.exchange.rank in apart
         return replace(
             payload,
@@ -153,7 +157,7 @@ class SyncSwitch(EveryIteration):
             momentum=hyper.get("momentum", payload.momentum),
             weight_decay=hyper.get("weight_decay", payload.weight_decay),
             together=self.synchronous,
-            switch=after if leads and after != self.synchronous else None,
+            switch=after if asks and after != self.synchronous else None,
             aside=aside,
             apart=wanted if leads and self.synchronous and set(wanted) != set(apart) else None,
         )

@@ -93,7 +93,8 @@ class Payload:
         learning_rate: for the rule on the other side, as are momentum and weight_decay.
         together: whether it is used with those of all workers (True) or at once (False); None: as the service says.
         switch: of the leader, the first of those that rounds wait for: whether the next ones are to be used together or
-            at once; None: as before. It holds from the end of the round on, for all workers.
+            at once; None: as before. It holds from the end of the round on, for all workers. Of a payload that is used
+            at once, every worker may ask for the next ones to be used together.
         aside: it is not used, only acknowledged, because its worker is apart (see `Result.apart`).
         apart: of the leader: the ranks that rounds are not to wait for from the end of this one on; None: as before.
         step: what is to be subtracted from the weights, where the service is sparse.

@@ -219,7 +219,7 @@ class Ledger:
 
         Where the leader, the first of those that rounds wait for, has asked for it, the next ones are used in another
         way or wait for others: nobody has been told of the end of this round yet, so all workers learn both at the same
-        time.
+        time. Of commits that are used at once, every member's may ask for the way back to rounds.
         """
         leader = int(np.argmax(self.counted))
         messages = [self.pending[rank].message for rank in ranks]
@@ -236,7 +236,7 @@ class Ledger:
             self.step += len(ranks)
         self.round = self._together + self._at_once // self.slots
         for message in messages:
-            if message["rank"] == leader:
+            if message["rank"] == leader or (not together and self.member[int(message["rank"])]):
                 self._follow(message)
         if self.staleness < math.inf and not together:
             self._held.update(ranks)
@@ -278,7 +278,7 @@ class Ledger:
         return record
 
     def _follow(self, message: Any) -> None:
-        """Take over what the leader's commit wants from now on."""
+        """Take over what a commit wants from now on; see `applied` for whose."""
         if message["switch"] != wire.AS_AGREED:
             self.synchronous = bool(message["switch"] == wire.TOGETHER)
         ranks = wire.decode_ranks(message["text"])

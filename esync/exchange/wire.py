@@ -56,7 +56,7 @@ MESSAGE = np.dtype(
         ("buckets", "<i4"),  # of this payload on this server; FETCH: the index of the bucket
         ("place", "<i4"),  # FETCH: which of the vectors that the rule remembers, from 0
         ("use", "<i4"),  # how this commit is used: AS_AGREED, TOGETHER, AT_ONCE, ASIDE
-        ("switch", "<i4"),  # of the leader: how commits are to be used from now on; AS_AGREED: as before
+        ("switch", "<i4"),  # how commits are to be used from now on, see `Ledger.applied`; AS_AGREED: as before
         ("text", f"S{TEXT_BYTES}"),  # of the leader's commit: whom rounds do not wait for from now on, see encode_ranks
     ]
 )

@@ -57,15 +57,18 @@ class Worker:
             self.send(wish)
 
 
+@pytest.mark.parametrize("anybody", [False, True])
 @pytest.mark.parametrize("seed", range(5))
-def test_no_commit_is_lost_or_counted_twice_over_a_hundred_switches(seed):
+def test_no_commit_is_lost_or_counted_twice_over_a_hundred_switches(seed, anybody):
+    """With `anybody` every worker may ask for the way back to rounds."""
     random = np.random.default_rng(seed)
     cluster = MemoryServers(WORKERS, np.zeros(10), servers=2, bucket_elements=3)
     workers = [Worker(rank, cluster, random) for rank in range(WORKERS)]
     turns = 0
     while workers[0].wishes < 100:
         worker = workers[random.integers(WORKERS)]
-        worker.turn(more=True, wish=worker.rank == 0 and bool(random.random() < 0.5))
+        may = worker.rank == 0 or (anybody and not worker.together)
+        worker.turn(more=True, wish=may and bool(random.random() < 0.5))
         turns += 1
         assert turns < 200_000, "they wait for one another"
     for worker in workers:

@@ -183,6 +183,23 @@ def test_the_result_says_how_much_was_synchronous(caplog):
     assert result(simulation, "eight.yaml")["bsp_share_done"] == pytest.approx(0.5, abs=0.005)
 
 
+#: Rank 0, which asks for the switches, is the straggler: one of its iterations is twenty of the others'.
+SLOW_LEADER = (Spell("compute", 2.0, 4.0, 40.0),)
+SOON = ("--straggler-window=2", "--straggler-stride=1", "--straggler-raise-after=2")
+
+
+@pytest.mark.parametrize("share", [0.5, 0.8])
+def test_a_slow_leader_does_not_let_a_detour_use_up_the_synchronous_share(share):
+    simulation = straggling("greedy", SLOW_LEADER, "--epochs=1", f"--bsp-share={share}", *SOON, slow=(0,))
+    assert result(simulation, "eight.yaml")["bsp_share_done"] == pytest.approx(share, abs=0.005)
+
+
+def test_a_slow_leader_does_not_let_an_asynchronous_segment_take_longer_than_planned():
+    words = ("--epochs=1", "--switch-order=01", "--bsp-share=0.25")
+    simulation = straggling("none", SLOW_LEADER, *words, slow=(0,))
+    assert result(simulation, "eight.yaml")["bsp_share_done"] == pytest.approx(0.25, abs=0.01)
+
+
 def test_a_detour_ends_when_the_asynchronous_share_is_used_up():
     spells = (Spell("compute", 0.3, 4.0, 1000.0),)
     ways = Ways()
