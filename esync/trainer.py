@@ -182,7 +182,8 @@ class Trainer(Standing, GluonTrainer):
         Raises:
             JobAbortedError: another worker has ended the run because it failed.
             OverflowError: gradients overflow however small the loss scale is.
-            ValueError: `ignore_stale_grad` would leave a parameter out that the algorithm's step moves all the same.
+            ValueError: `ignore_stale_grad` would leave a parameter out that the algorithm's step moves all the same;
+                or a rate that the servers would step with is NaN or infinite.
         """
         self._ignore_stale_grad = ignore_stale_grad
         if self._on_trial:
@@ -351,7 +352,9 @@ class Trainer(Standing, GluonTrainer):
             for missed in range(optimizer.num_update + 1, number):
                 optimizer.lr_scheduler(missed)
         optimizer.num_update = number
-        return Hyper(optimizer.learning_rate, optimizer.momentum, optimizer.wd, self._scale, self.gradient_scale)
+        rate = optimizer.learning_rate
+        _check_rates(rate, optimizer.momentum, optimizer.wd)
+        return Hyper(rate, optimizer.momentum, optimizer.wd, self._scale, self.gradient_scale)
 
     def _rates(self) -> dict[str, Any]:
         """The optimizer's settings as they are compared with other workers'; not those of a schedule, which change."""
@@ -394,6 +397,8 @@ class Trainer(Standing, GluonTrainer):
                 f"algorithm {name!r} does SGD on the servers: use the optimizer 'sgd', not "
                 f"{type(optimizer).__name__!r} (algorithm 'esync' runs any optimizer on the workers)"
             )
+        rate = optimizer.lr if optimizer.lr_scheduler is None else 0.0  # a schedule's is checked whenever it is sent
+        _check_rates(rate, optimizer.momentum, optimizer.wd)
         unknown = sorted(set(options) - SERVER_SGD_OPTIONS)
         if optimizer.clip_gradient is not None:
             unknown.append("clip_gradient")
@@ -417,6 +422,13 @@ def _follow_scale(optimizer: Any, scale: float) -> None:
         optimizer.clip_gradient *= scale
     if hasattr(optimizer, "lamda"):  # Gluon's own DCASGD, whose term is quadratic in the gradient
         optimizer.lamda /= scale
+
+
+def _check_rates(learning_rate: float, momentum: float, weight_decay: float) -> None:
+    """ValueError where one is NaN or infinite: it would spoil the weights of all workers at once."""
+    for name, rate in (("learning rate", learning_rate), ("momentum", momentum), ("weight decay", weight_decay)):
+        if not math.isfinite(rate):
+            raise ValueError(f"the {name} is {rate}, but should be a finite number")
 
 
 def _digest(value: Any) -> str:

@@ -306,6 +306,30 @@ def test_so_is_the_plan_of_sync_switch():
     assert {name for name in told[0] if told[0][name] != told[1][name]} == {"schedule"}
 
 
+@pytest.mark.parametrize("algorithm", ["sync", "async", "dgs"])
+@pytest.mark.parametrize("name", ["learning_rate", "momentum", "wd"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_rate_that_is_no_number_is_refused(algorithm, name, value):
+    """Else it would be found different from itself ("nan, but worker 0 nan"), or spoil everybody's weights."""
+    options = {"learning_rate": 0.1, name: value}
+    with pytest.raises(ValueError, match=r"(learning rate|momentum|weight decay) is (nan|inf), but"):
+        esync.Trainer(make_net().collect_params(), "sgd", options, algorithm=algorithm)
+
+
+@pytest.mark.parametrize("algorithm", ["sync", "async"])
+def test_a_rate_that_becomes_none_is_refused_before_it_is_sent(algorithm):
+    net = make_net()
+    common = flat(net)
+    world = World(answers=[(common, False, True)], prepare=lambda exchange: setattr(exchange, "beginning", common))
+    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=algorithm, world=world)
+    trainer.start()
+    backward(net, 0)
+    trainer.set_learning_rate(float("nan"))
+    with pytest.raises(ValueError, match="learning rate is nan"):
+        trainer.step(BATCH)
+    assert not world.made.sent
+
+
 def test_set_learning_rate_reaches_the_server():
     net = make_net()
     world = scripted(net, 2, flat(net))

@@ -188,7 +188,7 @@ class SyncSwitch(EveryIteration):
 
     @property
     def _never_asynchronous(self) -> bool:
-        return self.plan is not None and self.plan.asynchronous_left(0, 0) <= 0
+        return self.plan is not None and "10" not in self.plan.order
 
     @property
     def _done(self) -> tuple[int, float]:

@@ -179,7 +179,12 @@ def test_the_result_says_how_much_was_synchronous(caplog):
     simulation = straggling("greedy", LONG[:1], *words)
     assert result(simulation, "eight.yaml")["bsp_share_done"] == 1.0
     assert "nothing that could be trained asynchronously" in caplog.text  # so it waits, and says so
+    caplog.clear()
+    straggling("greedy", (), "--epochs=0.1", "--bsp-share=0.5", "--switch-order=01")
+    assert "nothing that could be trained asynchronously" in caplog.text
+    caplog.clear()
     simulation = straggling("greedy", LONG[:1], "--epochs=1", "--bsp-share=0.5")
+    assert not caplog.text
     assert result(simulation, "eight.yaml")["bsp_share_done"] == pytest.approx(0.5, abs=0.005)
 
 
