@@ -242,6 +242,19 @@ def keep_alive(idle: int, interval: int, count: int, among: Collection[tuple[str
                 each.set(socket.IPPROTO_TCP, option, value)
 
 
+def reset(inodes: Collection[int]) -> None:
+    """Abort connections of this process, named by their inodes, whoever looks after them.
+
+    Connecting a TCP socket to no address aborts its connection (connect(2)). After shutdown(2) the
+    other side could go on sending, and whoever reads would never come to the end.
+    """
+    nowhere = _FAMILY.pack(socket.AF_UNSPEC).ljust(_ADDRESS_SIZE, b"\0")
+    for each in TCPSocket.all():
+        with contextlib.suppress(OSError):
+            if os.fstat(each.number).st_ino in inodes:
+                _check(_libc.connect(each.number, nowhere, _ADDRESS_SIZE))
+
+
 def raise_file_limit() -> None:
     """Let this process have as many files, and so connections, as it may: the usual limit is 1,024."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

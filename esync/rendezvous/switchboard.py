@@ -10,7 +10,7 @@ import zmq
 
 from ..errors import ExpectedError
 from ..rarely import Rarely
-from ..sockets import connections
+from ..sockets import Connection, connections, reset
 from . import messages
 from .contacts import EXAMINED_MOST, SOCKETS_EACH, Contacts
 from .messages import EMPTY, WORKER, BadMessageError, Message, Node
@@ -27,6 +27,9 @@ SURPLUS = 3.0
 LONGEST = 4096
 #: Answers that may wait for one process to read them.
 UNREAD = 4
+#: Bytes that one connection may bring at once, and for every second of its life: many times what ps-lite sends,
+#: heartbeats included. ZeroMQ keeps the frames of a message that never ends, and bounds them only one by one.
+ALLOWANCE, ALLOWED_A_SECOND = 262_144, 256
 #: What ps-lite calls a process that has an id, in ZeroMQ.
 IDENTITY = re.compile(rb"ps(\d{1,9})")
 
@@ -68,6 +71,8 @@ class Switchboard:
         self._surplus: dict[Node, float] = {}  # who waits for a place, and since when; infinite once that was said
         self._timestamp = 0
         self._complain = Rarely(log.warning)
+        self._port = port
+        self._opened: dict[int, float] = {}  # connection to this scheduler, by its inode → first seen
         self.here: frozenset[tuple[str, int]] = frozenset()
         try:
             self._receiver.bind(f"tcp://{host}:{port}")
@@ -117,7 +122,9 @@ class Switchboard:
 
     def _look(self) -> None:
         """See who is gone, and let newcomers in."""
-        established = {connection.there for connection in connections() if connection.established}
+        found = connections()
+        self._shut_out(found)
+        established = {connection.there for connection in found if connection.established}
         known = self._roster.everyone()
         there = {(node.host, node.port) for node in known if self._contacts.connected(node, established)}
         gone = self._presence.look(known, there)
@@ -125,6 +132,16 @@ class Switchboard:
         self._contacts.keep(self._roster.everyone())
         self._mention(self._roster.waiting())
         self.here = frozenset(there)
+
+    def _shut_out(self, found: list[Connection]) -> None:
+        """End connections that bring more than any process of ps-lite does."""
+        now = time.monotonic()
+        incoming = [connection for connection in found if connection.here[1] == self._port]
+        self._opened = {each.inode: self._opened.get(each.inode, now) for each in incoming}
+        for each in incoming:
+            if each.received > ALLOWANCE + ALLOWED_A_SECOND * (now - self._opened[each.inode]):
+                self._complain(f"a connection from {each.there[0]} has sent {each.received} bytes and is ended")
+                reset({each.inode})
 
     def _mention(self, waiting: list[Node]) -> None:
         """Say who waits in vain."""

@@ -1,5 +1,6 @@
 """The scheduler as a process, with processes of ps-lite that are played, and with strangers."""
 
+import os
 import socket
 import textwrap
 import time
@@ -210,3 +211,25 @@ def test_who_belongs_to_the_cluster_is_told_to_those_who_ask() -> None:
         complete(server, worker)
         found = members("127.0.0.1", port, lambda: pytest.fail("no answer"))
         assert {number: node.port for number, node in found.items()} == {8: server.port, 9: worker.port, 1: port}
+
+
+#: What a stranger sends that speaks ZeroMQ's wire protocol (ZMTP 3.0, NULL): the greeting and the handshake.
+GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
+READY = b"\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER\x08Identity\x00\x00\x00\x00"
+#: A frame that more frames of the same message follow.
+MORE = b"\x03" + (4000).to_bytes(8, "big") + bytes(4000)
+
+
+def test_a_message_that_never_ends_takes_no_memory() -> None:
+    with running_scheduler(servers=1, workers=1) as (process, port):
+        memory = Path(f"/proc/{process.pid}/statm")
+        before = int(memory.read_text().split()[1])
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as stranger:
+            stranger.sendall(GREETING + bytes([4, len(READY)]) + READY)
+            with pytest.raises(ConnectionError):
+                stranger.sendall(MORE * 100_000)  # 400 MB
+        deadline = time.monotonic() + 20
+        while (grown := (int(memory.read_text().split()[1]) - before) * os.sysconf("SC_PAGE_SIZE")) > 100e6:
+            assert time.monotonic() < deadline, grown
+            time.sleep(0.1)
+        well(process, port)
