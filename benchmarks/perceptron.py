@@ -83,6 +83,9 @@ class Copy:
     def close(self) -> None:
         """Nothing to hand back."""
 
+    def keep_statistics(self, own: bool) -> None:
+        """There are none."""
+
     def gradient(self, factor: float) -> Vector:
         """Of the last batch."""
         return Vector(self.net.slope, self.net.sizes, factor)

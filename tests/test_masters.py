@@ -47,7 +47,11 @@ def step(trainer, weight, slope: float = -1.0) -> None:
     trainer.step(1)
 
 
-@pytest.mark.parametrize("algorithm", [LocalSGD(1), ESync(local_iterations=1, outer_momentum=0.5), DyLU(1)], ids=str)
+@pytest.mark.parametrize(
+    "algorithm",
+    [LocalSGD(1), ESync(local_iterations=1, outer_momentum=0.5), DyLU(1)],
+    ids=lambda algorithm: algorithm.name,
+)
 def test_an_update_is_counted_from_the_common_model_to_the_last_bit(algorithm):
     weight, world = single_weight(), make_world(FINE, 2 * FINE, 3.0)
     trainer = make_trainer(weight, world, algorithm=algorithm)

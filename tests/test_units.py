@@ -106,7 +106,9 @@ def test_a_scale_that_is_none_is_refused(scale):
 
 
 @pytest.mark.parametrize(
-    "rule", [sgd, momentum_sgd, DelayCompensatedSGD(0.7), DelayCompensatedSGD(0.7, adaptive=True)], ids=str
+    "rule",
+    [sgd, momentum_sgd, DelayCompensatedSGD(0.7), DelayCompensatedSGD(0.7, adaptive=True)],
+    ids=["sgd", "momentum", "delay compensated", "adaptive"],
 )
 def test_a_sum_with_its_scale_is_the_mean_with_the_whole_rate(rule):
     random = np.random.default_rng(0)
