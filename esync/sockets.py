@@ -105,11 +105,16 @@ class TCPSocket:
         self.number = number
 
     @classmethod
-    def all(cls) -> "Iterator[TCPSocket]":
-        """Every one that is open now; one that is closed meanwhile raises OSError when it is asked."""
+    def all(cls, but: Collection[int] = ()) -> "Iterator[TCPSocket]":
+        """Every one that is open now; one that is closed meanwhile raises OSError when it is asked.
+
+        Args:
+            but: inodes of sockets that are left out, which costs a fifth of asking them.
+        """
         for number in _descriptors():
             try:
-                if not stat.S_ISSOCK(os.fstat(number).st_mode):
+                status = os.fstat(number)
+                if not stat.S_ISSOCK(status.st_mode) or status.st_ino in but:
                     continue
                 each = cls(number)
                 if each.integer(socket.SOL_SOCKET, socket.SO_TYPE) != socket.SOCK_STREAM:

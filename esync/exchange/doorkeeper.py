@@ -12,6 +12,7 @@ wanted begins about a fifth of a second later.
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Collection
 
 from ..sockets import TCPSocket
@@ -20,6 +21,10 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two looks, and until the port has been opened.
 TICK, FIRST_TICK = 0.05, 0.005
+#: The most of a core that looking may take: with a thousand connections there are fewer looks.
+SHARE = 0.02
+#: Looks from one that forgets connections that have ended to the next.
+FORGETTING = 1000
 #: Classic BPF; what it sees begins with the TCP header. Each line: code, jump if true, jump if false, operand.
 SIGNATURE_ONLY = (
     (0x30, 0, 0, 12),  # A = byte 12: four bits of the header's length, in words
@@ -57,6 +62,8 @@ class Doorkeeper(threading.Thread):
         self._done: set[int] = set()  # inodes of connections that need not be looked at again
         self._filtered: set[int] = set()  # inodes of sockets that listen
         self._over = threading.Event()
+        self._looks = 0
+        self._took = 0.0  # seconds of the last look
 
     def settle(self, port: int) -> None:
         """This is the one port that is meant: others that were opened meanwhile are let go."""
@@ -68,9 +75,11 @@ class Doorkeeper(threading.Thread):
 
     def run(self) -> None:
         """Look again and again."""
-        while not self._over.wait(TICK if self._filtered else FIRST_TICK):
+        while not self._over.wait(max(TICK if self._filtered else FIRST_TICK, self._took / SHARE)):
+            began = time.thread_time()
             if not self.look():
                 return
+            self._took = time.thread_time() - began
 
     def look(self) -> bool:
         """Put filters on sockets that listen, and take them off connections that have brought a signature.
@@ -78,8 +87,10 @@ class Doorkeeper(threading.Thread):
         Returns:
             Whether this system has such filters.
         """
+        self._looks += 1
+        whole = self._looks % FORGETTING == 0
         seen = set()
-        for each in TCPSocket.all():
+        for each in TCPSocket.all(() if whole else self._done):
             try:
                 inode = each.inode
                 seen.add(inode)
@@ -94,7 +105,8 @@ class Doorkeeper(threading.Thread):
                 return False
             except OSError:
                 continue  # closed meanwhile, or not connected yet
-        self._done &= seen
+        if whole:
+            self._done &= seen
         self._filtered &= seen
         return True
 
