@@ -113,10 +113,10 @@ class Trainer(Standing, GluonTrainer):
         super().__init__(params, optimizer, optimizer_params, kvstore=None)
         self.gradient_scale = gradient_scale
         self._scale *= gradient_scale
-        if not self.algorithm.server_sgd:
-            _follow_scale(self._optimizer, gradient_scale)
         if self.algorithm.server_sgd:
             self._check_server_sgd(optimizer_params or {})
+        else:
+            _follow_scale(self._optimizer, gradient_scale)
         self._check_suits(checkpoints)
         self._masters = Masters(self._updaters[0])
         self.world: World = RealWorld() if world is None else world
