@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from esync import config
 from esync.coordination.refusals import ConflictError, RefusedError
 from esync.printable import printable
+from esync.rarely import RateLimit
 
 #: With every JSON answer: it is data, nobody's page, and as old as it is.
 JSON_HEADERS = (
@@ -53,18 +54,15 @@ class AtMost(logging.Filter):
 
     def __init__(self, lines: int, seconds: float) -> None:
         super().__init__()
-        self._lines, self._seconds = lines, seconds
-        self._since, self._seen = 0.0, 0
+        self._limit = RateLimit(lines, seconds)
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Tell whether the line is to be written."""
-        if record.created - self._since >= self._seconds:
-            if self._seen > self._lines:
-                record.msg = f"{record.getMessage()} (and {self._seen - self._lines} lines before, not shown)"
-                record.args = ()
-            self._since, self._seen = record.created, 0
-        self._seen += 1
-        return self._seen <= self._lines
+        left_out = self._limit.admit(record.created)
+        if left_out:
+            record.msg = f"{record.getMessage()} (and {left_out} lines before, not shown)"
+            record.args = ()
+        return left_out is not None
 
 
 logger = logging.getLogger("esync.state_server.answers")
