@@ -1,0 +1,308 @@
+"""The options of an algorithm: Pydantic fields that also say what their flags, checks, help and agreement are.
+
+An algorithm has a nested class `Options`, whose fields are made with `option`:
+
+    class Options(ASGD.Options):
+        staleness: int = option(config.STALENESS, ge=0, help="iterations that a worker may be ahead of the slowest")
+
+From there come the flag `--staleness` with its check, default and help, the keyword `SSP(staleness=2)`, the entry
+`staleness: 2` of a description, what all workers must agree on, and what run.json says.
+"""
+
+import argparse
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+#: Where `option` keeps what Pydantic does not know.
+_KEY = "esync"
+_OptionsT = TypeVar("_OptionsT", bound="Options")
+
+
+def option(
+    default: Any,
+    *,
+    help: str = "",
+    flag: str | tuple[str, ...] | None = "",
+    metavar: str | None = None,
+    per_device: bool = False,
+    shared: str | None = None,
+    fixed: bool = False,
+    agreed_as: str | None = None,
+    ge: float | None = None,
+    gt: float | None = None,
+    le: float | None = None,
+    lt: float | None = None,
+) -> Any:
+    """Declare an option of an algorithm, as the value of a field of its class `Options`.
+
+    Args:
+        default: the value where none is given.
+        help: the flag's line of help, without the default.
+        flag: the flag, or several ("-gl", "--global-lr") with the long one last; "": the field's name with hyphens;
+            None: there is none, the option is for Python alone.
+        metavar: stands for the value in the help.
+        per_device: whether workers may have different values; else they are compared at the start.
+        shared: the option takes the value of a setting that every mode has: "batch_size", "job", "momentum" or
+            "state_server" (host:port, or None). It has no flag of its own then.
+        fixed: whether a run that is resumed must have the value with which its checkpoint was written.
+        agreed_as: name in the message about workers, or a checkpoint, whose values differ; the flag, where not given.
+        ge: least value.
+        gt: value that it is above.
+        le: most value.
+        lt: value that it is below.
+    """
+    facts = {
+        "flag": None if shared else flag,
+        "metavar": metavar,
+        "per_device": per_device,
+        "shared": shared,
+        "fixed": fixed,
+        "agreed_as": agreed_as,
+    }
+    bounds = {name: bound for name, bound in (("ge", ge), ("gt", gt), ("le", le), ("lt", lt)) if bound is not None}
+    return Field(default, description=help, json_schema_extra={_KEY: facts}, **bounds)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Described:
+    """What is known about one option of an algorithm.
+
+    Attributes:
+        name: of the field.
+        flags: as typed, the long one last; empty where the option has none.
+        default: the value where none is given.
+        help: without the default.
+        metavar: stands for the value in the help; None: argparse's own.
+        per_device: whether workers may have different values.
+        shared: the setting of all modes whose value it takes; None: it is an option of its own.
+        fixed: whether it must stay as it was when a run is resumed.
+        agreed_as: name in messages about differences.
+        kind: the type, and what its values must fulfil.
+    """
+
+    name: str
+    flags: tuple[str, ...]
+    default: Any
+    help: str
+    metavar: str | None
+    per_device: bool
+    shared: str | None
+    fixed: bool
+    agreed_as: str
+    kind: Any
+
+    @property
+    def flag(self) -> str:
+        """The long flag; "" where there is none."""
+        return self.flags[-1] if self.flags else ""
+
+    @property
+    def dest(self) -> str:
+        """Name of the flag's value among the parsed ones, and in a description."""
+        return self.flag.removeprefix("--").replace("-", "_")
+
+    @property
+    def meaning(self) -> tuple[Any, ...]:
+        """What must be equal where two algorithms share a flag; a default of None adds nothing to the type."""
+        kind, *bounds = get_args(self.kind)
+        return self.flags, str(_without_none(kind)), str(bounds), self.metavar, self.help
+
+    @property
+    def several(self) -> bool:
+        """Whether the flag takes a list of values."""
+        kind = _without_none(get_args(self.kind)[0])
+        return get_origin(kind) is tuple and bool(get_args(kind)[1:]) and get_args(kind)[1] is Ellipsis
+
+    @property
+    def switch(self) -> bool:
+        """Whether the flag stands alone, without a value."""
+        return get_args(self.kind)[0] is bool
+
+    def read(self, text: str) -> Any:
+        """The value that a text stands for, or one value of several.
+
+        Raises:
+            argparse.ArgumentTypeError: it stands for none; the message says what was expected.
+        """
+        kind = self.kind
+        if self.several:
+            kind, *bounds = get_args(kind)
+            kind = Annotated[get_args(_without_none(kind))[0], *bounds, None]  # type: ignore[valid-type]
+        try:
+            return TypeAdapter(kind, config=ConfigDict(allow_inf_nan=False)).validate_python(text)
+        except ValidationError as error:
+            raise argparse.ArgumentTypeError(_problem(error, kind, text)) from None
+
+    def add_to(self, add: Callable[..., Any], default: Any = None, hidden: bool = False) -> None:
+        """Add the flag to a parser or a group of it.
+
+        Args:
+            add: its `add_argument`.
+            default: takes the place of the option's.
+            hidden: leave it out of the help.
+        """
+        shown = self.default if default is None else default
+        words = "" if shown in (None, (), False, "") else f" (default: {_text(shown)})"
+        text = argparse.SUPPRESS if hidden else (self.help + words).replace("%", "%%")
+        common = {"dest": self.dest, "default": shown, "help": text}
+        if self.switch:
+            add(*self.flags, action="store_true", **common)
+            return
+        choices = _choices(_without_none(get_args(self.kind)[0]))
+        nargs = {"nargs": "+"} if self.several else {}
+        add(*self.flags, type=self.read, metavar=self.metavar or _metavar(self.kind, choices), **nargs, **common)
+
+
+class Options(BaseModel):
+    """The options of one algorithm; subclassed as `Options` in the algorithm's class."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
+
+    #: Names of the options that may be given without their names, in this order; empty: as they are declared.
+    POSITIONAL: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def of(cls: type[_OptionsT], *values: Any, **settings: Any) -> _OptionsT:
+        """Make them from values in the order of `POSITIONAL`, and from values by name.
+
+        Raises:
+            TypeError: there is no such option, or it is given twice.
+            ValueError: a value cannot be used; the message names it and says what was expected.
+        """
+        names = cls.POSITIONAL or tuple(cls.model_fields)
+        owner = cls.__qualname__.rpartition(".")[0] or cls.__name__
+        if len(values) > len(names):
+            raise TypeError(f"{owner} takes {len(names)} options, but was given {len(values)}: {', '.join(names)}")
+        for name, value in zip(names, values, strict=False):
+            if name in settings:
+                raise TypeError(f"{owner} was given {name} twice")
+            settings[name] = value
+        for name in settings:
+            if name not in cls.model_fields:
+                raise TypeError(f"{owner} has no option {name!r}; it has {', '.join(cls.model_fields) or 'none'}")
+        try:
+            return cls(**settings)
+        except ValidationError as error:
+            raise ValueError(_all_problems(cls, error)) from None
+
+    @classmethod
+    def described(cls) -> Iterator[Described]:
+        """What is known about each of them, in the order of their declaration."""
+        for name, field in cls.model_fields.items():
+            yield _describe(name, field)
+
+    @property
+    def agreed(self) -> dict[str, Any]:
+        """Those that all workers must have in common: name in messages → value, as JSON can hold it."""
+        values = self.model_dump(mode="json")
+        return {each.agreed_as: values[each.name] for each in self.described() if not each.per_device}
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """Those that a resumed run must have as its checkpoint had them: name in messages → value."""
+        values = self.model_dump(mode="json")
+        return {each.agreed_as: values[each.name] for each in self.described() if each.fixed}
+
+
+def _describe(name: str, field: FieldInfo) -> Described:
+    extra = field.json_schema_extra
+    facts: dict[str, Any] = dict(extra[_KEY]) if isinstance(extra, dict) and _KEY in extra else {}  # type: ignore
+    flag = facts.get("flag", "")
+    derived = f"--{name.replace('_', '-')}"
+    flags = () if flag is None else (derived,) if flag == "" else (flag,) if isinstance(flag, str) else tuple(flag)
+    default = None if field.default is PydanticUndefined else field.default
+    return Described(
+        name=name,
+        flags=flags,
+        default=default,
+        help=field.description or "",
+        metavar=facts.get("metavar"),
+        per_device=bool(facts.get("per_device")),
+        shared=facts.get("shared"),
+        fixed=bool(facts.get("fixed")),
+        agreed_as=facts.get("agreed_as") or (flags[-1] if flags else name),
+        kind=Annotated[field.annotation, *field.metadata, None],  # type: ignore[valid-type]
+    )
+
+
+def _without_none(kind: Any) -> Any:
+    """A type without None as its alternative."""
+    if get_origin(kind) in (Union, UnionType):
+        rest = tuple(each for each in get_args(kind) if each is not type(None))
+        return Union[rest] if rest else kind  # noqa: UP007 - of as many types as there are
+    return kind
+
+
+def _choices(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) is Literal else ()
+
+
+def _metavar(kind: Any, choices: tuple[Any, ...]) -> str | None:
+    return "{" + ",".join(map(str, choices)) + "}" if choices else None
+
+
+def _text(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def wanted(kind: Any) -> str:
+    """What the values of an annotated type are, in words that complete "should be"."""
+    base, *bounds = get_args(kind) if get_origin(kind) is Annotated else (kind,)
+    base = _without_none(base)
+    if get_origin(base) in (Union, UnionType):
+        *first, last = (wanted(Annotated[each, *bounds, None]) for each in get_args(base))  # type: ignore[valid-type]
+        return f"{', '.join(first)}, or {last}"
+    if choices := _choices(base):
+        return f"one of {', '.join(map(str, choices))}" if len(choices) > 1 else str(choices[0])
+    if base is bool:
+        return "true or false"
+    if base not in (int, float):
+        return "a text" if base is str else f"a {getattr(base, '__name__', str(base))}"
+    noun = "a whole number" if base is int else "a number"
+    limits: dict[str, float] = {}
+    for bound in bounds:
+        for name in ("ge", "gt", "le", "lt"):
+            if getattr(bound, name, None) is not None:
+                limits[name] = getattr(bound, name)
+    words = []
+    if "ge" in limits:
+        words.append(f"from {limits['ge']:g}" if "le" in limits else f"of {limits['ge']:g} or more")
+    if "gt" in limits:
+        words.append(f"above {limits['gt']:g}")
+    if "le" in limits:
+        words.append(f"to {limits['le']:g}" if "ge" in limits else f"at most {limits['le']:g}")
+    if "lt" in limits:
+        words.append(f"below {limits['lt']:g}")
+    joined = " ".join(words) if "ge" in limits and "le" in limits else ", ".join(words)
+    return f"{noun} {joined}".strip()
+
+
+def _problem(error: ValidationError, kind: Any, value: Any) -> str:
+    """What is wrong with a value; a check's own message where it has one."""
+    for each in error.errors(include_url=False):
+        if each["type"] == "value_error":
+            return str(each["ctx"]["error"])
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{value!r} should be a finite number"
+    return f"{value!r} should be {wanted(kind)}"
+
+
+def _all_problems(cls: type[Options], error: ValidationError) -> str:
+    """What is wrong with several options, with their names."""
+    fields = {each.name: each for each in cls.described()}
+    texts: dict[str, str] = {}
+    for each in error.errors(include_url=False):
+        name = str(each["loc"][0]) if each["loc"] else ""
+        if each["type"] == "value_error" or name not in fields:
+            texts[name] = str(each["ctx"]["error"]) if "error" in each.get("ctx", {}) else each["msg"]
+        elif name not in texts:
+            problem = f"{name} is {each['input']!r}, but should be {wanted(fields[name].kind)}"
+            texts[name] = problem
+    return "; ".join(texts.values())
