@@ -134,7 +134,7 @@ class Described:
         kind = self.kind
         if self.several:
             kind, *bounds = get_args(kind)
-            kind = Annotated[get_args(_without_none(kind))[0], *bounds, None]  # type: ignore[valid-type]
+            kind = Annotated[(get_args(_without_none(kind))[0], *bounds, None)]  # type: ignore[valid-type]
         try:
             return TypeAdapter(kind, config=ConfigDict(allow_inf_nan=False)).validate_python(text)
         except ValidationError as error:
@@ -228,7 +228,7 @@ def _describe(name: str, field: FieldInfo) -> Described:
         shared=facts.get("shared"),
         fixed=bool(facts.get("fixed")),
         agreed_as=facts.get("agreed_as") or (flags[-1] if flags else name),
-        kind=Annotated[field.annotation, *field.metadata, None],  # type: ignore[valid-type]
+        kind=Annotated[(field.annotation, *field.metadata, None)],  # type: ignore[valid-type]
     )
 
 
@@ -257,7 +257,7 @@ def wanted(kind: Any) -> str:
     base, *bounds = get_args(kind) if get_origin(kind) is Annotated else (kind,)
     base = _without_none(base)
     if get_origin(base) in (Union, UnionType):
-        *first, last = (wanted(Annotated[each, *bounds, None]) for each in get_args(base))  # type: ignore[valid-type]
+        *first, last = (wanted(Annotated[(each, *bounds, None)]) for each in get_args(base))  # type: ignore[valid-type]
         return f"{', '.join(first)}, or {last}"
     if choices := _choices(base):
         return f"one of {', '.join(map(str, choices))}" if len(choices) > 1 else str(choices[0])
