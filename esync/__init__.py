@@ -5,6 +5,16 @@ MXNet by itself (the state server and the log tools run without it), but it prep
 before `mxnet`.
 """
 
+import contextlib
+import os
+import sys
+
+with contextlib.suppress(OSError):  # a current folder that is gone
+    if sys.argv[:1] == ["-m"] and sys.path[0] == os.getcwd() != os.path.dirname(os.path.dirname(__file__)):
+        # `python -m esync.…` looks for modules in the current folder first: an algorithm's file there that is called
+        # random.py would take the place of Python's own module.
+        sys.path.append(sys.path.pop(0))
+
 from typing import TYPE_CHECKING, Any
 
 from . import numpy_aliases

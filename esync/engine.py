@@ -61,7 +61,8 @@ def _import_mxnet() -> Any:
             raise
         raise EngineMissingError(
             "MXNet is not installed: install this package with one of its extras, for instance "
-            "pip install 'esync[cpu]' (or cu101, cu112, cu117 for that version of CUDA)."
+            "pip install 'esync[cpu]' (or cu101, cu112, cu117 for that version of CUDA).",
+            name="mxnet",
         ) from None
     finally:
         if role is not None:

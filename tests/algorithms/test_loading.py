@@ -1,0 +1,469 @@
+"""Algorithms from outside the package, loaded from real files, modules and entry points."""
+
+import logging
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from esync.algorithms import LocalSGD, loading
+from esync.algorithms.loading import AlgorithmError, digest, find, known, load, source
+from esync.algorithms.registry import REGISTRY
+from esync.errors import ExpectedError
+
+ROOT = Path(__file__).parents[2]
+
+#: A complete algorithm in a few lines; `{}` are its class's name and a line of its body.
+ALGORITHM = """\
+from esync.algorithms import Algorithm, options
+
+class {}(Algorithm):
+    {}
+
+    class Options(options.Options):
+        pass
+
+    def step(self, batch_size):
+        self._local_step(batch_size)
+"""
+
+
+def algorithm(name: str = "Mine", line: str = "sends = 'nothing'") -> str:
+    return ALGORITHM.format(name, line)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """An empty folder that is the current one; whatever a test loads is forgotten after it."""
+    names, modules = dict(REGISTRY), dict(sys.modules)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(loading, "_files", {})
+    monkeypatch.setattr(loading, "_sources", {})
+    yield tmp_path
+    REGISTRY.clear()
+    REGISTRY.update(names)
+    for name in set(sys.modules) - set(modules):
+        del sys.modules[name]
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def entry_point(site: Path, text: str, package: str = "plugin") -> None:
+    """Install a package that consists of entry points in a folder."""
+    info = site / f"{package}-1.0.dist-info"
+    write(info / "METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    write(info / "entry_points.txt", text)
+    if str(site) not in sys.path:
+        sys.path.append(str(site))
+
+
+def refused(text: str) -> str:
+    """What the refusal of a text says."""
+    with pytest.raises(AlgorithmError) as error:
+        find(text)
+    assert isinstance(error.value, ExpectedError)
+    assert isinstance(error.value, ValueError)
+    return str(error.value)
+
+
+def python(program: str, folder: Path) -> str:
+    """What a program, or a file with one, prints in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, *([program] if program.endswith(".py") else ["-c", program])],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_class_in_a_file(folder):
+    write(folder / "mine.py", algorithm("FedProx"))
+    found = load("mine.py:FedProx")
+    assert (found.name, found.label) == ("fed-prox", "FedProx")
+    assert REGISTRY["fed-prox"] is found
+    assert source(found) == "mine.py:FedProx"
+    assert find("fed-prox") is found
+    assert sys.modules[found.__module__].__name__ == "mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("ASGD2", "asgd2"), ("DGCAsyncOwn", "dgc-async-own"), ("Fed_Prox", "fed_prox"), ("_Private", "private")],
+)
+def test_names_made_of_class_names(folder, name, expected):
+    write(folder / "mine.py", algorithm(name))
+    assert load(f"mine.py:{name}").name == expected
+
+
+def test_an_own_name_and_a_registered_one(folder):
+    decorated = algorithm("Two").replace("class Two", "@register('second', label='The second')\nclass Two")
+    write(folder / "first.py", algorithm("One", "name = 'the-first'"))
+    write(folder / "second.py", "from esync.algorithms.registry import register\n" + decorated)
+    assert load("first.py:One").name == "the-first"
+    two = load("second.py:Two")
+    assert (two.name, two.label) == ("second", "The second")
+    assert load("second.py:Two") is two
+
+
+def test_a_name_is_not_inherited(folder):
+    write(folder / "base.py", algorithm("Base", "name = 'base'"))
+    write(folder / "child.py", "from base import Base\nclass Child(Base):\n    pass\n")
+    child = load("child.py:Child")
+    assert child.name == "child"
+    assert child.__mro__[1].name == "base"
+
+
+def test_a_module_of_a_package_in_the_current_folder(folder):
+    write(folder / "mypackage" / "__init__.py", "")
+    write(folder / "mypackage" / "core.py", "from .helper import LINE\n" + algorithm())
+    write(folder / "mypackage" / "helper.py", "LINE = 1\n")
+    found = load("mypackage.core:Mine")
+    assert found.__module__ == "mypackage.core"
+    assert source(found) == "mypackage.core:Mine"
+
+
+def test_an_installed_module_goes_first_and_that_is_told(folder, caplog):
+    write(folder / "site" / "mypackage" / "__init__.py", "")
+    write(folder / "site" / "mypackage" / "core.py", algorithm())
+    write(folder / "mypackage" / "core.py", algorithm("Mine", "sends = 'updates'"))
+    sys.path.append(str(folder / "site"))
+    assert load("mypackage.core:Mine").sends == "nothing"
+    assert f"mypackage.core is {folder}/site/mypackage/core.py, not the one in {folder}" in caplog.text
+
+
+def test_a_file_of_a_package_that_wants_to_be_a_module(folder):
+    write(folder / "mypackage" / "core.py", "from .helper import LINE\n" + algorithm())
+    message = refused("mypackage/core.py:Mine")
+    assert "mypackage/core.py, line 1" in message
+    assert "package.module:Class" in message
+
+
+def test_a_nested_class(folder):
+    head, body = algorithm("Inner").split("\n\n", 1)
+    write(folder / "mine.py", f"{head}\nclass Outer:\n{textwrap.indent(body, '    ')}")
+    found = load("mine.py:Outer.Inner")
+    assert (found.name, found.__qualname__) == ("inner", "Outer.Inner")
+
+
+def test_a_file_is_imported_once(folder, monkeypatch):
+    write(
+        folder / "sub" / "mine.py",
+        f"import builtins\nbuiltins.imports = getattr(builtins, 'imports', 0) + 1\n{algorithm()}",
+    )
+    (folder / "link.py").symlink_to("sub/mine.py")
+    monkeypatch.setenv("HOME", str(folder))
+    texts = (
+        "sub/mine.py:Mine",
+        "./sub/../sub/mine.py:Mine",
+        f"{folder}/sub/mine.py:Mine",
+        "~/sub/mine.py:Mine",
+        "link.py:Mine",
+    )
+    found = {load(text) for text in texts}
+    found.add(load("mine:Mine"))  # its folder can be imported from, too
+    import builtins
+
+    assert len(found) == 1
+    assert vars(builtins).pop("imports") == 1
+
+
+@pytest.mark.parametrize("file", ["my algorithm.py", "fed-prox.py", "2bit.py", "a.b.py", "lambda.py", "für.py"])
+def test_files_that_no_import_statement_could_name(folder, file):
+    write(folder / file, algorithm())
+    found = load(f"{file}:Mine")
+    assert sys.modules[found.__module__].__file__ == str(folder / file)
+    assert pickle.loads(pickle.dumps(found)) is found
+
+
+@pytest.mark.parametrize("file", ["random.py", "json.py", "esync.py", "numpy.py", "xdrlib.py"])
+def test_files_called_like_other_modules(folder, file):
+    stem = file.removesuffix(".py")
+    before = sys.modules.get(stem)
+    write(folder / file, algorithm())
+    found = load(f"{file}:Mine")
+    assert found.__module__ != stem
+    assert sys.modules.get(stem) is before
+    assert digest(found)
+    assert pickle.loads(pickle.dumps(found)) is found
+
+
+def test_a_folder_of_files_called_like_other_modules_breaks_nothing(folder):
+    """Modules of Python that are imported later, too."""
+    write(folder / "algorithms" / "json.py", algorithm())
+    write(folder / "algorithms" / "wave.py", "raise ValueError('not this one')\n")
+    program = (
+        "from esync.algorithms.loading import load\nload('algorithms/json.py:Mine')\nimport wave\nprint(wave.__file__)"
+    )
+    assert not python(program, folder).startswith(str(folder))
+
+
+def test_the_current_folder_takes_no_module_s_place(folder):
+    """`python -m` would look there first."""
+    for name in ("random", "copy", "json", "queue", "typing", "numpy", "pydantic", "yaml"):
+        write(folder / f"{name}.py", "raise ValueError('not this one')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "esync.simulate", "--help"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_helpers_beside_a_file(folder):
+    write(folder / "mine" / "helper_of_mine.py", "NAME = 'helped'\n")
+    write(folder / "mine" / "main.py", "from helper_of_mine import NAME\n" + algorithm("Mine", "name = NAME"))
+    assert load("mine/main.py:Mine").name == "helped"
+
+
+def test_dataclasses_and_options_with_late_annotations(folder):
+    text = algorithm().replace("pass", "mu: Strength = 0.1")
+    late = "from __future__ import annotations\nfrom dataclasses import dataclass, KW_ONLY\nStrength = float\n"
+    write(folder / "my-own.py", f"{late}@dataclass\nclass Data:\n    _: KW_ONLY\n    a: Strength = 1.0\n{text}")
+    found = load("my-own.py:Mine")
+    assert found.Options.of(mu=0.5).mu == 0.5
+
+
+def test_a_class_that_inherits_from_another_file(folder):
+    write(folder / "base.py", algorithm("Base"))
+    write(folder / "child.py", "from base import Base\nclass Child(Base):\n    sends = 'updates'\n")
+    child, base = load("child.py:Child"), load("base.py:Base")
+    assert issubclass(child, base)
+    assert child.__mro__[1] is base
+    assert digest(child) != digest(base)
+
+
+def test_a_module_with_two_algorithms(folder):
+    both = algorithm("One") + algorithm("Two")
+    write(folder / "both.py", both)
+    assert [load(f"both.py:{name}").name for name in ("One", "Two")] == ["one", "two"]
+    assert digest(load("both.py:One")) == digest(load("both.py:Two"))
+
+
+def test_a_module_that_registers_two_algorithms(folder):
+    both = algorithm("One") + algorithm("Two")
+    both = both.replace("class One", "@register('uno')\nclass One").replace("class Two", "@register('due')\nclass Two")
+    write(folder / "both.py", "from esync.algorithms.registry import register\n" + both)
+    one = load("both.py:One")
+    assert one.name == "uno"
+    two = find("due")
+    assert source(one) == "both.py:One"
+    assert source(two) == "both:Two"  # it was registered beside the one that was named
+
+
+def test_names_that_are_taken(folder):
+    write(folder / "one.py", algorithm())
+    write(folder / "two.py", algorithm())
+    load("one.py:Mine")
+    message = refused("two.py:Mine")
+    assert "two.Mine cannot be called 'mine', as one.Mine is" in message
+    assert "give it another name" in message
+    write(folder / "three.py", algorithm("Three", "name = 'No Folder'"))
+    assert "'No Folder'" in refused("three.py:Three")
+    write(folder / "four.py", algorithm("Four", "name = 4"))
+    assert "'four'" in refused("four.py:Four")
+
+
+def test_what_is_no_algorithm(folder):
+    write(
+        folder / "wrong.py",
+        f"{algorithm()}\nclass Other:\n    pass\ndef function():\n    pass\n"
+        "class Half(Algorithm):\n    class Options(options.Options):\n        pass\nmine = Mine.__new__(Mine)\n",
+    )
+    assert "should be a subclass of esync.algorithms.Algorithm" in refused("wrong.py:Other")
+    assert "should be a subclass of esync.algorithms.Algorithm" in refused("wrong.py:function")
+    assert "does not define step" in refused("wrong.py:Half")
+    assert "name its class Mine" in refused("wrong.py:mine")
+    assert "there is no class Mein; the algorithms there are: Mine, Half" in refused("wrong.py:Mein")
+    assert "there is no class Mine.Inner" in refused("wrong.py:Mine.Inner")
+    write(folder / "empty.py", "")
+    assert "there is no algorithm there" in refused("empty.py:Mine")
+
+
+def test_what_names_nothing(folder):
+    write(folder / "fedprox.py", algorithm("FedProx"))
+    for text in (":Mine", "mine.py:", "mine.py:1", "mine.py:a b"):
+        assert "package.module:Class or file.py:Class" in refused(text)
+    assert f"the file {folder}/fedprx.py is not there; did you mean fedprox.py?" in refused("fedprx.py:FedProx")
+    (folder / "folder.py").mkdir()
+    assert "is a folder" in refused("folder.py:Mine")
+    assert "there is no module 'fedprx'" in refused("fedprx:FedProx")
+    assert "there is no module 'fedprx'" in refused("fedprx.core:FedProx")
+    assert "'fedprox.core'" in refused("fedprox.core:FedProx")
+    assert "did you mean ./fedprox.py:FedProx?" in refused("./fedprox:FedProx")
+    assert "names a file, but no class in it: fedprox.py:CLASS" in refused("fedprox.py")
+    assert "no home directory ~nobody-here" in refused("~nobody-here/mine.py:Mine")
+    load("fedprox.py:FedProx")
+    message = refused("fed-prax")
+    assert "unknown algorithm 'fed-prax' (did you mean 'fed-prox'?)" in message
+    assert "file.py:Class" in message
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("raise ValueError('too small')", "wrong.py, line 3: ValueError: too small"),
+        ("import no_such_module", "wrong.py, line 3: ModuleNotFoundError: No module named 'no_such_module'"),
+        ("def f(:", "wrong.py, line 3: SyntaxError"),
+        ("  x = 1", "wrong.py, line 3: IndentationError"),
+        ("import sys; sys.exit(3)", "wrong.py, line 3: SystemExit: 3 (it calls sys.exit while it is imported)"),
+        ("import json; json.loads('{')", "wrong.py, line 3: json.decoder.JSONDecodeError"),
+        ("import numpy; numpy.zeros(-1)", "wrong.py, line 3: ValueError"),
+        ("def f(): f()\nf()", "line 3: RecursionError"),
+        ("import helper", "helper.py, line 2: ZeroDivisionError: division by zero"),
+        ("import broken", "broken.py, line 1: SyntaxError"),
+        ("eval('1 +')", "wrong.py, line 3: SyntaxError"),
+        ("register('Not a name')(Algorithm)", "wrong.py, line 3: ValueError: an algorithm's name is 'Not a name'"),
+        ("import mxnet", "wrong.py, line 3: ModuleNotFoundError"),
+        ("from esync.engine import mx", "wrong.py, line 3: esync.engine.EngineMissingError"),
+    ],
+)
+@pytest.mark.parametrize("form", ["wrong.py:Mine", "wrong:Mine"])
+def test_files_that_cannot_be_imported(folder, monkeypatch, line, expected, form):
+    monkeypatch.setitem(sys.modules, "mxnet", None)
+    monkeypatch.delitem(sys.modules, "esync.engine", raising=False)
+    head = "from esync.algorithms import Algorithm\nfrom esync.algorithms.registry import register\n"
+    write(folder / "helper.py", "\n1 / 0\n")
+    write(folder / "broken.py", "class\n")
+    write(folder / "wrong.py", f"{head}{line}\n{algorithm()}")
+    message = refused(form)
+    assert message.startswith(f"{form} cannot be imported: ")
+    assert expected in message
+    assert ("importable without MXNet: import it inside the methods" in message) == ("mx" in line)
+    assert "wrong" not in sys.modules
+
+
+def test_a_file_that_was_corrected_can_be_loaded(folder):
+    registered = algorithm().replace("class Mine", "@register('mine')\nclass Mine")
+    text = "from esync.algorithms.registry import register\n" + registered
+    write(folder / "mine.py", f"{text}\n1 / 0\n")
+    assert "line 14: ZeroDivisionError" in refused("mine.py:Mine")
+    assert "mine" not in REGISTRY
+    write(folder / "mine.py", f"{text}\n")
+    assert load("mine.py:Mine").name == "mine"
+
+
+def test_the_digest_follows_the_source_and_nothing_else(folder):
+    write(folder / "one" / "mine.py", algorithm())
+    write(folder / "two" / "same algorithm.py", algorithm())
+    write(folder / "three" / "mine.py", algorithm("Mine", "sends = 'updates'"))
+    program = (
+        "import sys\nfrom esync.algorithms.loading import digest, load, source\n"
+        "found = load(sys.argv[1])\nprint(digest(found), source(found))"
+    )
+
+    def told(text: str) -> list[str]:
+        return python(f"import sys; sys.argv[1:] = [{text!r}]\n{program}", folder).split(maxsplit=1)
+
+    one, same, changed = (told(f"{file}:Mine") for file in ("one/mine.py", "two/same algorithm.py", "three/mine.py"))
+    assert len(one[0]) == 12
+    assert one[0] == same[0] != changed[0]
+    assert same[1] == "two/same algorithm.py:Mine"
+
+
+def test_the_digest_covers_inherited_files(folder):
+    write(folder / "child.py", "from base import Base\nclass Child(Base):\n    pass\n")
+    program = "from esync.algorithms.loading import digest, load\nprint(digest(load('child.py:Child')))"
+    digests = []
+    for line in ("sends = 'nothing'", "sends = 'updates'"):
+        write(folder / "base.py", algorithm("Base", line))
+        digests.append(python(program, folder))
+    assert digests[0] != digests[1]
+
+
+def test_the_digest_is_of_what_was_imported(folder):
+    file = write(folder / "mine.py", algorithm())
+    mine = load("mine.py:Mine")
+    file.write_text(algorithm("Mine", "sends = 'updates'"))
+    assert load("mine.py:Mine") is mine
+    write(folder / "same.py", algorithm())
+    program = "from esync.algorithms.loading import digest, load\nprint(digest(load('same.py:Mine')))"
+    assert python(program, folder) == digest(mine)
+
+
+def test_this_package_has_neither_digest_nor_source():
+    assert (digest(LocalSGD), source(LocalSGD)) == ("", "")
+
+
+def test_a_class_without_a_file_has_no_digest():
+    space: dict[str, object] = {"__name__": "notebook"}
+    exec(algorithm(), space)
+    mine = space["Mine"]
+    assert digest(mine) == ""
+    assert source(mine) == "notebook:Mine"
+
+
+def test_a_class_in_the_program_itself(folder):
+    """The file that runs is not run again."""
+    lines = "from esync.algorithms.loading import load\nprint(load('program.py:Mine') is Mine)\n"
+    write(folder / "program.py", algorithm() + lines)
+    assert python("program.py", folder) == "True"
+
+
+def test_an_entry_point(folder):
+    site = folder / "site"
+    write(site / "plugin" / "__init__.py", "")
+    write(site / "plugin" / "core.py", algorithm("FedProx"))
+    entry_point(site, "[esync.algorithms]\nfedprox = plugin.core:FedProx [extra]\n[other]\nx = y:z\n")
+    assert known() == ("fedprox",)
+    assert "plugin" not in sys.modules
+    found = find("fedprox")
+    assert (found.name, found.label) == ("fedprox", "FedProx")
+    assert source(found) == "fedprox"
+    assert digest(found)
+    assert known() == ()
+    assert find("fedprox") is found
+
+
+def test_broken_entry_points_break_nobody_else(folder):
+    site = folder / "site"
+    write(site / "plugin.py", algorithm("Good"))
+    write(site / "failing.py", "1 / 0\n")
+    points = "good = plugin:Good\ngone = no_such_plugin:Gone\nfailing = failing:X\nwhole = plugin\nodd = ???\n"
+    entry_point(site, f"[esync.algorithms]\n{points}other-name = plugin:Named\n")
+    write(site / "plugin.py", algorithm("Good") + algorithm("Named", "name = 'named'"))
+    entry_point(site, "[esync.algorithms]\nno equals sign\n", "nonsense")
+    assert known() == ("failing", "gone", "good", "odd", "other-name", "whole")
+    assert find("good").name == "good"
+    assert "entry point gone = no_such_plugin:Gone of plugin: " in refused("gone")
+    assert "there is no module 'no_such_plugin'" in refused("gone")
+    assert "failing.py, line 1: ZeroDivisionError" in refused("failing")
+    assert "package.module:Class" in refused("whole")
+    assert "entry point odd = ??? of plugin: " in refused("odd")
+    assert "that class calls itself 'named'" in refused("other-name")
+
+
+def test_two_packages_with_the_same_entry_point(folder):
+    site = folder / "site"
+    write(site / "one.py", algorithm())
+    for package in ("one", "two"):
+        entry_point(site, f"[esync.algorithms]\nmine = {package}:Mine\n", package)
+    message = refused("mine")
+    assert "entry point mine = one:Mine of one" in message
+    assert "entry point mine = two:Mine of two" in message
+    assert load("one:Mine").name == "mine"
+
+
+def test_an_entry_point_does_not_replace_a_built_in_algorithm(folder, monkeypatch, caplog):
+    monkeypatch.setitem(REGISTRY, "local-sgd", LocalSGD)
+    site = folder / "site"
+    write(site / "plugin.py", "1 / 0\n")
+    entry_point(site, "[esync.algorithms]\nlocal-sgd = plugin:Mine\n")
+    with caplog.at_level(logging.WARNING):
+        assert find("local-sgd") is LocalSGD
+    assert "local-sgd is this package's own algorithm; not used: entry point local-sgd = plugin:Mine" in caplog.text
+    assert known() == ()
