@@ -72,7 +72,10 @@ setup(
     packages=find_packages(
         include=["esync", "esync.*", "SimpleStateServer", "SimpleStateServer.*", "logs_tools", "logs_tools.*"]
     ),
-    package_data={"SimpleStateServer.server": ["dashboard/*", "dashboard/uplot/*"]},  # the dashboard's files
+    package_data={
+        "SimpleStateServer.server": ["dashboard/*", "dashboard/uplot/*"],  # the dashboard's files
+        "esync": ["py.typed"],  # tells type checkers that this package's hints are for its users, too
+    },
     install_requires=BASE,
     extras_require=EXTRAS,
 )

@@ -15,38 +15,37 @@ with contextlib.suppress(OSError):  # a current folder that is gone
         # random.py would take the place of Python's own module.
         sys.path.append(sys.path.pop(0))
 
-from typing import TYPE_CHECKING, Any
+import importlib
+from typing import TYPE_CHECKING
 
 from . import numpy_aliases
 
 if TYPE_CHECKING:
+    from . import algorithms, data, world
     from .checkpoint import Checkpoints
     from .exchange.ledger import Limits
     from .randomness import reseed
     from .trainer import Trainer
 
 __version__ = "0.1.0"
-__all__ = ["Checkpoints", "Limits", "Trainer", "__version__", "reseed"]
+__all__ = ["Checkpoints", "Limits", "Trainer", "__version__", "algorithms", "data", "reseed", "world"]
+
+#: Where the public names are defined. They are imported when they are asked for, because most need MXNet.
+_MODULES = {"Checkpoints": "checkpoint", "Limits": "exchange.ledger", "Trainer": "trainer", "reseed": "randomness"}
 
 numpy_aliases.install()
 
 
-def __getattr__(name: str) -> Any:
-    """Import what needs MXNet only when it is asked for (PEP 562)."""
-    if name == "Trainer":
-        from .trainer import Trainer
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
-        return Trainer
-    if name == "Checkpoints":
-        from .checkpoint import Checkpoints
 
-        return Checkpoints
-    if name == "reseed":
-        from .randomness import reseed
+if not TYPE_CHECKING:  # to a type checker, this function would mean that the package has every name
 
-        return reseed
-    if name == "Limits":
-        from .exchange.ledger import Limits
-
-        return Limits
-    raise AttributeError(f"module 'esync' has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        """Import a public name when it is asked for (PEP 562)."""
+        if name in _MODULES:
+            return getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
+        if name in __all__:
+            return importlib.import_module(f".{name}", __name__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

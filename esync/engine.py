@@ -70,4 +70,4 @@ def _import_mxnet() -> Any:
     return mxnet
 
 
-mx = _import_mxnet()
+mx: Any = _import_mxnet()

@@ -21,7 +21,7 @@ from esync.data import Batches, as_floats, load, partition
 from esync.engine import mx
 from esync.files import expanded
 
-MEAN, SPREAD = (np.float32(each).reshape(3, 1, 1) for each in ((0.491, 0.482, 0.447), (0.247, 0.243, 0.262)))
+MEAN, SPREAD = (np.array(each, np.float32).reshape(3, 1, 1) for each in ((0.491, 0.482, 0.447), (0.247, 0.243, 0.262)))
 
 
 def prepare(images: np.ndarray) -> mx.nd.NDArray:

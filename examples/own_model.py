@@ -15,7 +15,7 @@ autograd, gluon = mx.autograd, mx.gluon
 BATCH_SIZE = 64
 
 
-def build() -> gluon.Block:
+def build() -> mx.gluon.Block:
     """A small convolutional network."""
     net = gluon.nn.HybridSequential()
     net.add(

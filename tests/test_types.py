@@ -1,0 +1,117 @@
+"""What a type checker finds in a user's file: mypy, with the package as its build installs it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import esync
+
+from . import child
+
+ROOT = Path(__file__).parents[1]
+
+WRONG = """\
+import esync
+from esync.engine import mx
+
+net = mx.gluon.nn.Dense(1)
+trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm="local")
+trainer.step("three")  # Argument 1 to "step" of "Trainer" has incompatible type "str"; expected "int"
+trainer.algorithm.rounds  # "Algorithm" has no attribute "rounds"
+esync.Trainer(net.collect_params(), "sgd", algoritm="local")  # Unexpected keyword argument "algoritm" for "Trainer"
+esync.Trainer(net.collect_params(), "sgd", limits=3)  # Argument "limits" to "Trainer" has incompatible type "int"
+esync.Trainerr  # Module has no attribute "Trainerr"
+esync.Limits(round=3)  # Unexpected keyword argument "round" for "Limits"
+esync.Checkpoints("kept", evry=3)  # Unexpected keyword argument "evry" for "Checkpoints"
+esync.Checkpoints("kept").save_if_do()  # "Checkpoints" has no attribute "save_if_do"
+esync.reseed(trainer)  # Missing positional argument "seed" in call to "reseed"
+esync.algorithms.ESyncc  # Module has no attribute "ESyncc"
+esync.data.loadd  # Module has no attribute "loadd"
+esync.world.RealWorld(collectiv="ring")  # Unexpected keyword argument "collectiv" for "RealWorld"
+"""
+
+RIGHT = """\
+import esync
+from esync.engine import mx
+from typing_extensions import assert_type
+
+trainer = esync.Trainer(mx.gluon.nn.Dense(1).collect_params(), "sgd")
+assert_type(trainer.rank, int)
+assert_type(trainer.members, tuple[int, ...])
+assert_type(trainer.step(64, ignore_stale_grad=True), None)
+assert_type(trainer.checkpoints, esync.Checkpoints | None)
+assert_type(trainer.algorithm, esync.algorithms.Algorithm)
+assert_type(esync.__version__, str)
+with trainer.trial() as nothing, trainer.mean_statistics():
+    assert_type(nothing, None)
+trainer.set_learning_rate(trainer.learning_rate / 2)
+trainer.save_states("states")
+"""
+
+CLEAN = {"right": RIGHT} | {
+    name: (ROOT / "examples" / name).read_text(encoding="utf-8") for name in ("own_model.py", "dgs_training.py")
+}
+
+
+def expected(source: str) -> list[tuple[int, str]]:
+    """The comment of every line that has one, with the line's number."""
+    lines = enumerate(source.splitlines(), start=1)
+    return [(number, line.split("  # ")[1]) for number, line in lines if "  # " in line]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what a wheel would install."""
+    pytest.importorskip("setuptools", reason="setup.py builds with setuptools")
+    folder = tmp_path_factory.mktemp("installed")
+    command = ["setup.py", "-q", "build", "--build-lib", str(folder / "lib"), "--build-base", str(folder / "base")]
+    subprocess.run([sys.executable, *command], cwd=ROOT, check=True, capture_output=True)
+    return folder / "lib"
+
+
+def check(installed: Path, folder: Path, source: str) -> list[str]:
+    """What mypy --strict prints about a user's file, without its notes.
+
+    mypy takes what is in PYTHONPATH for installed: without py.typed it would not look at this package's hints.
+    """
+    (folder / "user.py").write_text(source, encoding="utf-8")
+    cache = installed.parent / "cache"
+    result = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={cache}", "user.py"],
+        cwd=folder,
+        env=child.environment(PYTHONPATH=str(installed)),
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    assert not result.stderr
+    return [line for line in result.stdout.splitlines() if ": note: " not in line]
+
+
+def test_mistakes_in_a_users_file_are_errors(installed, tmp_path):
+    *errors, summary = check(installed, tmp_path, WRONG)
+    for error, (line, message) in zip(errors, expected(WRONG), strict=True):
+        assert error.startswith(f"user.py:{line}: error: {message}")
+    assert summary == f"Found {len(errors)} errors in 1 file (checked 1 source file)"
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_a_right_file_is_clean(installed, tmp_path, name):
+    assert check(installed, tmp_path, CLEAN[name]) == ["Success: no issues found in 1 source file"]
+
+
+def test_dir_lists_what_is_public():
+    assert dir(esync) == sorted(esync.__all__)
+    assert {"Trainer", "Checkpoints", "Limits", "reseed", "algorithms"} <= set(dir(esync))
+    for name in dir(esync):
+        assert getattr(esync, name) is not None
+
+
+def test_a_misspelled_name_is_told_the_right_one():
+    result = child.run("-c", "import esync\nesync.Trainerr")
+    assert result.stderr.splitlines()[-1] == (
+        "AttributeError: module 'esync' has no attribute 'Trainerr'. Did you mean: 'Trainer'?"
+    )
