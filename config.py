@@ -6,7 +6,7 @@ carries it under the project's own name.)
 """
 
 # --- training -------------------------------------------------------------------------------------------------
-MODE = "esync"  # esync, sync, async, sync-switch, ssp, local-sgd, diloco, dylu, local, dgs, gd-async, dgc-async
+MODE = "esync"  # --help lists the others
 NETWORK = "resnet18-v1"
 DATASET = "fashion-mnist"
 BATCH_SIZE = 64  # samples of one iteration on one device
@@ -22,8 +22,7 @@ LEARNING_RATE_LOCAL = LEARNING_RATE  # mode esync, the local optimizer
 LEARNING_RATE_GLOBAL = 1.0  # mode esync, scales the mean model update
 
 # --- the mean of the workers' model updates -----------------------------------------------------------------------
-WEIGHTINGS = ("uniform", "samples", "normalized")  # plain mean; by samples; FedNova
-WEIGHTING = "uniform"
+WEIGHTING = "uniform"  # plain mean; samples: by samples; normalized: FedNova
 OUTER_MOMENTUM = 0.0  # Nesterov's, on the mean update; 0: none
 RUN_AHEAD = 1000  # local iterations that a worker may do while an exchange is under way, with --overlap
 OVERLAP_STATISTICS_KEPT = 0.9  # share of batch norm's statistics that an iteration keeps: Gluon's own momentum
@@ -34,13 +33,11 @@ DILOCO_GLOBAL_LR = 0.7  # as its authors found best, as the next one
 DILOCO_OUTER_MOMENTUM = 0.9
 
 # --- batch norm's statistics in asynchronous modes -----------------------------------------------------------------
-STATISTICS_OF = ("mean", "rank0")  # of all workers' latest; rank 0's own, as published
-STATISTICS = "mean"
+STATISTICS = "mean"  # of all workers' latest; rank0: rank 0's own, as published
 SPARSE_STATISTICS_EVERY = 10  # exchanges of a worker from one that carries its statistics to the next, in sparse modes
 
 # --- delay compensation (DC-ASGD) ---------------------------------------------------------------------------------
 DCASGD_LAMBDA = 0.04  # strength of the compensation, relative to the gradient that the next one names
-DCASGD_LAMBDA_ONS = ("mean", "sum")
 DCASGD_LAMBDA_ON = "mean"  # gradient of a batch, as in its paper; or sum over the batch, as published with ESync
 DCASGD_ADAPTIVE = False  # divide the strength by the running root mean square of the gradient
 DCASGD_MEAN_SQUARE_DECAY = 0.95  # how slowly that running mean forgets
@@ -136,8 +133,7 @@ MAX_WORKERS = 10_000  # of one job
 JOB_ALIVE = 5.0  # seconds without news of a job's workers before another training may take its name …
 JOB_ALIVE_ITERATIONS = 3  # … or so many iterations (or rounds) of the slowest worker, where they take longer
 SLOWEST_ITERATIONS = 1  # local iterations of the slowest worker in each round
-QUERY_MODES = ("blocking", "delayed-ack")  # wait for the state server's answer, or train on meanwhile
-QUERY_MODE = "blocking"
+QUERY_MODE = "blocking"  # wait for the state server's answer; delayed-ack: train on meanwhile
 EPSILON: float | str = "auto"  # seconds; READY when the slowest device ends sooner than one own iteration + epsilon
 EPSILON_SHARE = 0.1  # of its own iteration: the most that an automatic epsilon of a worker may be
 EPSILON_PUBLISHED = 0.5  # seconds; what /init/ assumes when a published client does not send epsilon

@@ -6,12 +6,15 @@ The worker program puts itself together from these, and so does a simulation.
 import argparse
 import math
 import os
+import platform
 import socket
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from . import __version__, config
-from .arguments import MEANS, OWN_STATISTICS, SPARSE, UPDATES, switch_schedule, watching
+from .algorithms.registry import options_of
+from .arguments import choose_algorithm, effective, given_state_server
 from .environment import state_server_address
 from .errors import ExpectedError
 
@@ -25,9 +28,12 @@ if TYPE_CHECKING:
 #: Gluon's optimizers whose step is proportional to the gradient, so that a rate may multiply its sum or its mean.
 PROPORTIONAL = frozenset({"sgd", "ccsgd", "nag", "lbsgd", "dcasgd", "sgld"})
 
-#: What run.json says about delay compensation, and about sparse messages.
-DCASGD_FLAGS = ("dcasgd_lambda", "dcasgd_adaptive", "dcasgd_lambda_on")
-SPARSE_FLAGS = ("sparse_ratio", "secondary_ratio", "sparse_values", "sparse_dense_below")
+
+#: Flags of all modes that run.json names beside its "options", as it always has.
+FACTS = (
+    *("network", "dataset", "batch_size", "seed", "partition", "optimizer", "momentum", "weight_decay", "step_time"),
+    "test_images",
+)
 
 
 class NoSuchDeviceError(ExpectedError):
@@ -52,82 +58,8 @@ def choose_device(options: argparse.Namespace) -> tuple[Any, str]:
     return mx.gpu(gpu), f"gpu{gpu}"
 
 
-def choose_algorithm(options: argparse.Namespace) -> "Algorithm":
-    """The algorithm that the flags describe."""
-    from .algorithms import (
-        ASGD,
-        DCASGD,
-        DGS,
-        SSGD,
-        SSP,
-        DGCAsync,
-        DiLoCo,
-        DyLU,
-        ESync,
-        GDAsync,
-        Local,
-        LocalSGD,
-        SyncSwitch,
-    )
-
-    run_ahead = options.run_ahead if options.overlap else 0
-    if options.mode == "esync":
-        return ESync(
-            options.global_lr,
-            options.local_iterations,
-            given_state_server(options),
-            options.epsilon,
-            options.slowest_iterations,
-            options.query_mode,
-            options.job,
-            options.outer_momentum,
-            options.weighting,
-            options.compression,
-            run_ahead,
-        )
-    if options.mode in ("local-sgd", "diloco"):
-        kind = DiLoCo if options.mode == "diloco" else LocalSGD
-        means = options.outer_momentum, options.weighting, options.compression
-        return kind(options.local_iterations, options.global_lr, *means, run_ahead)
-    if options.mode == "dylu":
-        return DyLU(options.local_iterations, options.global_lr, options.outer_momentum, options.statistics)
-    if options.mode == "ssp":
-        return SSP(options.staleness, options.statistics)
-    if options.mode == "sync-switch":
-        return SyncSwitch(
-            switch_schedule(options),
-            options.batch_size,
-            options.lr_decay,
-            watching(options),
-            given_state_server(options),
-            options.job,
-            options.statistics,
-        )
-    if options.mode == "async" and options.use_dcasgd:
-        lambda_ = options.dcasgd_lambda, options.dcasgd_adaptive, options.dcasgd_lambda_on
-        return DCASGD(*lambda_, options.statistics)
-    if options.mode == "sync":
-        return SSGD(options.compression)
-    sparse = {
-        "ratio": options.sparse_ratio,
-        "secondary_ratio": options.secondary_ratio,
-        "values": options.sparse_values,
-        "dense_below": options.sparse_dense_below,
-        "statistics": options.statistics,
-    }
-    if options.mode == "gd-async":
-        return GDAsync(**sparse)
-    if options.mode in ("dgs", "dgc-async") and options.momentum is not None:
-        sparse["momentum"] = options.momentum  # also where it is 0
-    if options.mode == "dgs":
-        return DGS(**sparse)
-    if options.mode == "dgc-async":
-        return DGCAsync(**sparse, clip=options.dgc_clip, warm_up=options.dgc_warm_up)
-    return ASGD(options.statistics) if options.mode == "async" else Local()
-
-
 def make_curves(options: argparse.Namespace, rank: int, logs: Any, started: float = 0.0, step: int = 0) -> Any:
-    """Who writes acc.csv and loss.csv: rank 0 where the mode is Sync-Switch; None for the others.
+    """Who writes acc.csv and loss.csv: rank 0 where the run goes from synchronous to asynchronous training; else None.
 
     Args:
         options: the flags.
@@ -138,19 +70,7 @@ def make_curves(options: argparse.Namespace, rank: int, logs: Any, started: floa
     """
     from .curves import Curves
 
-    return Curves(logs, started, step) if options.mode == "sync-switch" and rank == 0 else None
-
-
-def asks_state_server(options: argparse.Namespace) -> bool:
-    """Whether the algorithm needs a state server, and begins the job there."""
-    if options.mode == "esync":
-        return options.local_iterations is None
-    return watching(options) is not None
-
-
-def given_state_server(options: argparse.Namespace) -> str | None:
-    """The state server's address where the flags say it."""
-    return f"{options.state_server_ip}:{options.state_server_port}" if options.state_server_ip else None
+    return Curves(logs, started, step) if options.algorithm.switches and rank == 0 else None
 
 
 def choose_checkpoints(options: argparse.Namespace) -> "Checkpoints | None":
@@ -190,7 +110,7 @@ def make_trainer(
         known = ", ".join(sorted(mx.optimizer.Optimizer.opt_registry))
         raise ExpectedError(f"--optimizer {options.optimizer!r} is not known to Gluon; known: {known}")
     settings = {
-        "learning_rate": options.local_lr if options.mode in UPDATES else options.learning_rate,
+        "learning_rate": _learning_rate(options),
         "wd": options.weight_decay,
     }
     if options.momentum is not None:
@@ -200,19 +120,12 @@ def make_trainer(
         "data set": options.dataset,
         "partition": options.partition,
         "seed": options.seed,
-        "global learning rate": options.global_lr,
+        # Checkpoints of earlier versions name it in all modes.
+        "global learning rate": getattr(options, "global_lr", config.LEARNING_RATE_GLOBAL),
     }
-    if options.outer_momentum:
-        agreement["outer momentum"] = options.outer_momentum
-    if options.weighting != config.WEIGHTING:
-        agreement["weighting"] = options.weighting
-    if options.mode == "async" and options.use_dcasgd and options.dcasgd_lambda_on == "mean":
-        # Checkpoints from when λ was relative to the sum over the batch lack this; --dcasgd-lambda-on sum takes them.
-        agreement["--dcasgd-lambda-on"] = "mean"
     try:
         algorithm = choose_algorithm(options)
-        if options.mode == "sync-switch":
-            agreement |= algorithm.terms  # checkpoints keep them, too
+        agreement |= algorithm.checkpoint_terms
         return Trainer(
             net.collect_params(),
             options.optimizer,
@@ -226,6 +139,11 @@ def make_trainer(
         )
     except (ValueError, TypeError) as error:  # TypeError: MXNet's optimizer does not know an option
         raise ExpectedError(str(error)) from None
+
+
+def _learning_rate(options: argparse.Namespace) -> float:
+    """The learning rate of the optimizer, wherever it runs."""
+    return float(options.local_lr if options.algorithm.sends == "updates" else options.learning_rate)
 
 
 def gradient_scale(options: argparse.Namespace) -> float:
@@ -252,51 +170,67 @@ def make_reports(options: argparse.Namespace, trainer: "Trainer", device: str) -
         return None
     host, port = state_server_address(given)
     first = trainer.rank == 0
-    begin = trainer.workers if first and not asks_state_server(options) and not trainer.replacement else None
+    begin = trainer.workers if first and not trainer.algorithm.asks_state_server and not trainer.replacement else None
     return Reports(host, port, options.job, trainer.rank, device, begin, ends=first)
 
 
 def run_facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]:
     """What run.json says about the run."""
-    flags: tuple[str, ...] = (
-        "network",
-        "dataset",
-        "batch_size",
-        "seed",
-        "partition",
-        "optimizer",
-        "momentum",
-        "weight_decay",
-        "step_time",
-        "test_images",
-    )
-    if trainer.algorithm.name == "dcasgd":
-        flags += DCASGD_FLAGS
-    if options.mode in SPARSE:
-        flags += SPARSE_FLAGS
-    plan = getattr(trainer.algorithm, "plan", None)
+    algorithm = trainer.algorithm
+    plan = getattr(algorithm, "plan", None)
+    own = {each.dest: getattr(options, each.dest) for each in options_of(type(algorithm)) if each.flags}
     return {
+        **dict.fromkeys(("global_lr", "slowest_iterations", "query_mode")),  # in modes that have none
+        **{name: value if not isinstance(value, tuple) else list(value) for name, value in own.items()},
+        **{flag: getattr(options, flag) for flag in FACTS},
         "version": __version__,
+        "versions": versions(),
         "host": socket.gethostname(),
         "rank": trainer.rank,
         "workers": trainer.workers,
-        "mode": trainer.algorithm.name,
-        "learning_rate": options.local_lr if options.mode in UPDATES else options.learning_rate,
+        "mode": algorithm.name,
+        "algorithm": algorithm_facts(type(algorithm)),
+        "options": effective(options),
+        "learning_rate": _learning_rate(options),
         "learning_rate_multiplies": "sum" if _multiply_the_sum(options) else "mean",
-        "own_rates": trainer.algorithm.own_rates,
-        "global_lr": options.global_lr if options.mode in UPDATES else None,
-        "slowest_iterations": options.slowest_iterations if options.mode == "esync" else None,
-        "query_mode": options.query_mode if options.mode == "esync" else None,
-        "collective": options.collective if options.mode != "local" else None,
+        "own_rates": algorithm.own_rates,
+        "collective": options.collective if algorithm.sends != "nothing" else None,
         "parameters": trainer.replica.size,
         "model_bytes": 4 * trainer.replica.size,
         "started": time.time(),
         **({"switch_order": plan.order, "bsp_share": plan.bsp_share} if plan is not None else {}),
-        **(
-            {"weighting": options.weighting, "outer_momentum": options.outer_momentum, "overlap": options.overlap}
-            if options.mode in MEANS
-            else {}
-        ),
-        **({"statistics": options.statistics} if options.mode in OWN_STATISTICS else {}),
-        **{flag: getattr(options, flag) for flag in flags},
     }
+
+
+def algorithm_facts(algorithm: "type[Algorithm]") -> dict[str, Any]:
+    """What the log tools have to know of an algorithm, so that they need not import it."""
+    return {
+        "name": algorithm.name,
+        "label": algorithm.label,
+        "folder": algorithm.name,
+        "summary": algorithm.summary,
+        "style": asdict(algorithm.style),
+    }
+
+
+def versions() -> dict[str, str]:
+    """The versions of what the results depend on: this package, Python, and the libraries that compute."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {"esync": __version__, "python": platform.python_version()}
+    for name in (
+        "mxnet",
+        "mxnet-cu101",
+        "mxnet-cu112",
+        "mxnet-cu117",
+        "gluoncv",
+        "numpy",
+        "numba",
+        "pydantic",
+        "mpi4py",
+    ):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -18,7 +18,7 @@ import sys
 from typing import Any
 
 from . import config
-from .algorithms import ASGD, DGS, Algorithm, DGCAsync, GDAsync, Local
+from .algorithms import Algorithm, find
 from .errors import ExpectedError
 from .trainer import Trainer
 
@@ -91,27 +91,19 @@ class GradientSGD(Trainer):
         mode = MODES.get(mode, mode)
         if getattr(args, "no_distributed", False):
             mode = "local"
-        settings = {"learning_rate": lr, "wd": weight_decay, "momentum": momentum}
-        if mode == "gd-async":
-            settings["momentum"] = 0.0
-        if mode != "local":
+        algorithm = _algorithm(mode, momentum=momentum, ratio=ratio, secondary_ratio=secondary_ratio)
+        settings = {"learning_rate": lr, "wd": weight_decay, "momentum": momentum if algorithm.has_momentum else 0.0}
+        if algorithm.sends != "nothing":
             os.environ.update(_environment(args))
-        super().__init__(
-            params, "sgd", settings, algorithm=_algorithm(mode, momentum, ratio, secondary_ratio), **options
-        )
+        super().__init__(params, "sgd", settings, algorithm=algorithm, **options)
 
 
-def _algorithm(mode: str, momentum: float, ratio: float, secondary_ratio: float) -> Algorithm:
-    """The algorithm of a mode."""
-    if mode == "gd-async":
-        return GDAsync(ratio, secondary_ratio)
-    if mode == "dgs":
-        return DGS(ratio, momentum, secondary_ratio)
-    if mode == "dgc-async":
-        return DGCAsync(ratio, momentum, secondary_ratio)
-    if mode in ("async", "local"):
-        return ASGD() if mode == "async" else Local()
-    raise UnsuitableArgumentsError(f"mode is {mode!r}, but should be one of {', '.join([*MODES, *MODES.values()])}")
+def _algorithm(mode: str, **values: float) -> Algorithm:
+    """The algorithm of a mode, with those of the values that it has an option for."""
+    if mode not in MODES.values():
+        raise UnsuitableArgumentsError(f"mode is {mode!r}, but should be one of {', '.join([*MODES, *MODES.values()])}")
+    algorithm = find(mode)
+    return algorithm(**{name: value for name, value in values.items() if name in algorithm.Options.model_fields})
 
 
 def _environment(args: Any) -> dict[str, str]:

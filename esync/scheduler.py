@@ -4,7 +4,7 @@ import argparse
 import logging
 
 from . import config, lossy_output, program
-from .arguments import build_parser, parse
+from .arguments import read
 from .company import Company
 from .environment import Cluster, take_role
 from .rendezvous.roster import Roster, scheduler_node
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 def main(arguments: list[str] | None = None) -> int:
     """Run until everybody has left; the exit code."""
-    options = parse(build_parser("python -m esync.scheduler", "The scheduler of a cluster."), arguments)
+    options = read("python -m esync.scheduler", "The scheduler of a cluster.", arguments)
     return program.run("scheduler", lambda watchdog: _schedule(options, watchdog))
 
 

@@ -5,7 +5,7 @@ import logging
 from typing import Any
 
 from . import config, lossy_output, program
-from .arguments import build_parser, parse
+from .arguments import read
 from .company import Company
 from .environment import Cluster, take_role
 from .sockets import outgoing, raise_file_limit
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve until all workers have left; the exit code."""
-    options = parse(build_parser("python -m esync.server", "A parameter server."), arguments)
+    options = read("python -m esync.server", "A parameter server.", arguments)
     return program.run("server", lambda watchdog: _serve(options, watchdog), grace=0)
 
 

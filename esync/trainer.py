@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .algorithms import Algorithm, Hyper, Local, NoPast, Surroundings, World, make
+from .algorithms import Algorithm, Hyper, NoPast, Surroundings, World, make
 from .checkpoint import Checkpoints
 from .engine import mx
 from .exchange.ledger import Limits
@@ -143,7 +143,12 @@ class Trainer(Standing, GluonTrainer):
             return
         self.replica = Replica(self._params, self._local_step, self._master)
         shapes = [list(parameter.shape) for parameter in self._params]
-        agreement = {"algorithm": self.algorithm.name, "parameter shapes": _digest(shapes), **self._agreement}
+        agreement = {
+            "algorithm": self.algorithm.name,
+            "parameter shapes": _digest(shapes),
+            **self.algorithm.options.fixed,
+            **self._agreement,
+        }
         if self.checkpoints is not None:
             self.checkpoints.bind(self, agreement)
         # Rates may be others after a resume, so checkpoints do not keep them.
@@ -284,7 +289,7 @@ class Trainer(Standing, GluonTrainer):
     @property
     def _exchanges_weights(self) -> bool:
         """Whether exchanges write to weights that a local optimizer works on."""
-        return not (self.algorithm.server_sgd or isinstance(self.algorithm, Local))
+        return self.algorithm.sends == "updates"
 
     def _master(self, parameter: Any) -> Any:
         """The float32 copy of a parameter's weight that is exchanged in the weight's place, or None."""
@@ -373,7 +378,8 @@ class Trainer(Standing, GluonTrainer):
         algorithm = self.algorithm
         if checkpoints is not None and not algorithm.in_checkpoints:
             raise ValueError(
-                f"algorithm {algorithm.name!r} keeps no checkpoints: what its workers have not sent yet would be lost"
+                f"algorithm {algorithm.name!r} with {algorithm.held_back} keeps no checkpoints: what its workers have "
+                "not sent yet would be lost"
             )
         if not algorithm.has_momentum and getattr(self._optimizer, "momentum", None):
             raise ValueError(f"algorithm {algorithm.name!r} has no momentum: leave it out of the optimizer's options")

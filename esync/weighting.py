@@ -13,9 +13,7 @@ FedNova counts local steps; samples count the same where all batches have one si
 
 from collections.abc import Sequence
 
-from . import config
-
-UNIFORM, SAMPLES, NORMALIZED = WEIGHTINGS = config.WEIGHTINGS
+UNIFORM, SAMPLES, NORMALIZED = WEIGHTINGS = ("uniform", "samples", "normalized")
 
 
 def check(weighting: str) -> str:

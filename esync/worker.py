@@ -16,12 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import lossy_output, priority, program, progress
-from .arguments import build_parser, expand_paths, parse
+from .arguments import choose_algorithm, expand_paths, given_state_server, read
 from .assembly import (
-    asks_state_server,
     choose_checkpoints,
     choose_device,
-    given_state_server,
     make_curves,
     make_reports,
     make_trainer,
@@ -56,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
         from . import scheduler
 
         return scheduler.main(arguments)
-    options = parse(build_parser("python -m esync.worker", "Train a network on this device."), arguments)
+    options = read("python -m esync.worker", "Train a network on this device.", arguments)
     priority.stand_back(priority.of_emulated(options.step_time))
     return program.run("worker", lambda watchdog: _work(options, watchdog))
 
@@ -81,12 +79,12 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     from .training import DIVERGED, DivergedError, Iteration, train, warm_up
     from .world import RealWorld
 
-    if options.mode != "local":
+    if options.algorithm.sends != "nothing":
         if options.collective == "ps":
             Cluster.from_environment()  # what is missing there is told before anything takes long
         else:
             check_start(options.collective)
-        if asks_state_server(options):
+        if choose_algorithm(options).asks_state_server:
             state_server_address(given_state_server(options))
     expand_paths(options)
     data_dir = find_data_dir(options.data_dir, options.dataset)

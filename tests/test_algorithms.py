@@ -95,10 +95,9 @@ def test_algorithms_and_protocol_need_no_mxnet():
 def test_what_the_servers_are_asked_for(algorithm, service):
     world = World(limits=Limits(rounds=9))
     world.start(algorithm)
-    agreement = {"network": "lenet"} if service.synchronous else {"network": "lenet", "evaluated statistics": "mean"}
     assert world.made.service == service
     assert world.made.log[:2] == [
-        ("join", 2, 1, Limits(rounds=9), agreement),
+        ("join", 2, 1, Limits(rounds=9), {"network": "lenet"}),
         ("begin", [0.0, 0.0], [5.0]),
     ]
 

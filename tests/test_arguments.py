@@ -3,7 +3,7 @@ import argparse
 import pytest
 
 from esync import config
-from esync.arguments import build_parser, parse, switch_schedule
+from esync.arguments import choose_algorithm, read
 
 #: What `--flag value` gives when nothing is typed: name → where its default comes from.
 DEFAULTS = {
@@ -15,7 +15,6 @@ DEFAULTS = {
     "weight_decay": config.WEIGHT_DECAY,
     "learning_rate": config.LEARNING_RATE,
     "local_lr": config.LEARNING_RATE_LOCAL,
-    "global_lr": config.LEARNING_RATE_GLOBAL,
     "dataset": config.DATASET,
     "partition": config.PARTITION,
     "cpu": config.USE_CPU,
@@ -23,18 +22,7 @@ DEFAULTS = {
     "log_dir": config.LOG_DIR,
     "state_server_ip": config.STATE_SERVER_IP,
     "state_server_port": int(config.STATE_SERVER_PORT),
-    "epsilon": config.EPSILON,
-    "slowest_iterations": config.SLOWEST_ITERATIONS,
-    "query_mode": config.QUERY_MODE,
     "job": config.JOB,
-    "sparse_ratio": config.SPARSE_RATIO,
-    "secondary_ratio": config.SPARSE_SECONDARY_RATIO,
-    "sparse_values": config.SPARSE_VALUES,
-    "sparse_dense_below": config.SPARSE_DENSE_BELOW,
-    "dgc_clip": config.DGC_CLIP,
-    "dgc_warm_up": config.DGC_WARM_UP,
-    "compression": config.COMPRESSION,
-    "dcasgd_lambda": config.DCASGD_LAMBDA,
     "start_timeout": config.START_TIMEOUT,
     "round_timeout": config.ROUND_TIMEOUT,
     "use_dcasgd": 0,
@@ -46,7 +34,6 @@ DEFAULTS = {
     "epochs": None,
     "max_time": None,
     "target_accuracy": None,
-    "local_iterations": None,
     "checkpoint_dir": None,
     "checkpoint_every": config.CHECKPOINT_EVERY,
     "keep_checkpoints": config.KEEP_CHECKPOINTS,
@@ -56,8 +43,29 @@ DEFAULTS = {
     "no_evaluation": False,
     "overwrite": False,
     "quiet": False,
-    "dcasgd_adaptive": False,
-    "dcasgd_lambda_on": "mean",
+}
+
+#: Those of some modes only.
+OWN_DEFAULTS = {
+    "esync": {
+        "global_lr": config.LEARNING_RATE_GLOBAL,
+        "epsilon": config.EPSILON,
+        "slowest_iterations": config.SLOWEST_ITERATIONS,
+        "query_mode": config.QUERY_MODE,
+        "local_iterations": None,
+        "compression": config.COMPRESSION,
+    },
+    "sync": {"compression": config.COMPRESSION},
+    "dcasgd": {"dcasgd_lambda": config.DCASGD_LAMBDA, "dcasgd_adaptive": False, "dcasgd_lambda_on": "mean"},
+    "dgs": {
+        "sparse_ratio": config.SPARSE_RATIO,
+        "secondary_ratio": config.SPARSE_SECONDARY_RATIO,
+        "sparse_values": config.SPARSE_VALUES,
+        "sparse_dense_below": config.SPARSE_DENSE_BELOW,
+    },
+    "dgc-async": {"sparse_ratio": config.SPARSE_RATIO, "dgc_clip": config.DGC_CLIP, "dgc_warm_up": config.DGC_WARM_UP},
+    "ssp": {"staleness": config.STALENESS, "statistics": config.STATISTICS},
+    "local": {},
 }
 
 #: The contract: published short and long names, a value in text, and what it becomes; in the mode where it makes sense.
@@ -81,7 +89,7 @@ PUBLISHED = [
 
 
 def options(*arguments: str) -> argparse.Namespace:
-    return parse(build_parser("python -m esync.worker", "Train."), arguments)
+    return read("python -m esync.worker", "Train.", arguments)
 
 
 def refused(capsys, *arguments: str) -> str:
@@ -94,8 +102,14 @@ def refused(capsys, *arguments: str) -> str:
     return message
 
 
-def test_defaults_come_from_the_configuration():
-    assert vars(options()) == {**vars(options()), **DEFAULTS}
+@pytest.mark.parametrize("mode", OWN_DEFAULTS)
+def test_defaults_come_from_the_configuration(mode):
+    found = vars(options("--mode", mode))
+    assert found == {**found, **DEFAULTS, "mode": mode, **OWN_DEFAULTS[mode]}
+
+
+def test_a_mode_has_no_flags_of_others():
+    assert not {"staleness", "epsilon", "dcasgd_lambda"} & vars(options("--mode", "sync")).keys()
 
 
 @pytest.mark.parametrize(("short", "long", "text", "value", "mode"), PUBLISHED)
@@ -292,7 +306,7 @@ def test_help_names_every_flag(capsys):
         options("--help")
     assert error.value.code == 0
     text = capsys.readouterr().out
-    for name in DEFAULTS:
+    for name in {*DEFAULTS, *(name for own in OWN_DEFAULTS.values() for name in own)}:
         assert f"--{name.replace('_', '-')}" in text
 
 
@@ -310,7 +324,7 @@ def test_version(capsys):
     [
         ("-m sync-switch", "needs --train-steps, or --epochs"),
         ("-m sync-switch --train-steps 5", "train-steps has 1 entries"),
-        ("-m sync-switch --epochs 1 --bsp-share 1.5", "should be a share, 0 to 1"),
+        ("-m sync-switch --epochs 1 --bsp-share 1.5", "should be a number from 0 to 1"),
         ("-m sync-switch --epochs 1 --lr-decay 0.5", "should be SHARE:FACTOR"),
         ("-m sync --bsp-share 0.5", "--bsp-share makes no sense with --mode sync"),
         ("-m sync-switch --epochs 1 --elastic", "--elastic makes no sense with --mode sync-switch"),
@@ -318,13 +332,27 @@ def test_version(capsys):
 )
 def test_flags_of_sync_switch_that_do_not_fit(words, message, capsys):
     with pytest.raises(SystemExit):
-        parse(build_parser("worker", ""), words.split())
+        read("worker", "", words.split())
     assert message in capsys.readouterr().err
 
 
 def test_the_schedule_of_sync_switch():
-    options = parse(
-        build_parser("worker", ""), ["-m", "sync-switch", "--train-steps", "400", "61200", "--lr-decay", "0.5:0.1"]
-    )
-    assert switch_schedule(options).train_steps == (400, 61_200)
-    assert options.lr_decay == ((0.5, 0.1),)
+    options = read("worker", "", ["-m", "sync-switch", "--train-steps", "400", "61200", "--lr-decay", "0.5:0.1"])
+    algorithm = choose_algorithm(options)
+    assert algorithm.options.schedule.train_steps == (400, 61_200)
+    assert algorithm.terms["decay of the learning rate"] == "((0.5, 0.1),)"
+
+
+def test_the_help_of_a_mode_names_its_own_flags_alone(capsys):
+    with pytest.raises(SystemExit):
+        options("--mode", "ssp", "--help")
+    text = capsys.readouterr().out
+    assert "--staleness" in text
+    assert "--epsilon" not in text
+
+
+def test_dcasgd_is_a_mode_and_the_published_flag():
+    published, plain = options("-m", "async", "-dcasgd", "1"), options("-m", "dcasgd")
+    assert published.algorithm is plain.algorithm
+    assert (published.mode, published.algorithm.name) == ("async", "dcasgd")
+    assert options("-m", "async").algorithm.name == "async"

@@ -114,7 +114,7 @@ def test_a_description_says_it_to_launch_and_to_simulate_alike(tmp_path):
     modelled = model(description, tmp_path)
     assert [list(worker.device.spells) for worker in modelled.workers] == [[], expected]
     words = to_arguments({"straggle": description.workers[1].spells})
-    options = arguments.parse(arguments.build_parser("worker", ""), words)
+    options = arguments.read("worker", "", words)
     assert list(options.straggle) == expected
 
 
@@ -158,5 +158,5 @@ def test_a_straggler_holds_a_synchronous_round_up(kind, longer):
 )
 def test_flags_that_contradict_each_other(words, text, capsys):
     with pytest.raises(SystemExit):
-        arguments.parse(arguments.build_parser("worker", ""), words.split())
+        arguments.read("worker", "", words.split())
     assert text in capsys.readouterr().err

@@ -1,22 +1,26 @@
 """One file per algorithm; `make` finds them by the names of the command line."""
 
-from collections.abc import Callable
-
-from .asgd import ASGD
-from .base import Algorithm, Hyper, NoPast, Surroundings, World
-from .dcasgd import DCASGD
-from .dgc_async import DGCAsync
-from .dgs import DGS
+# The order of tables and figures is the order in which the classes are registered.
+# isort: off
+from .esync import ESync
+from .local_sgd import LocalSGD
 from .diloco import DiLoCo
 from .dylu import DyLU
-from .esync import ESync
-from .gd_async import GDAsync
-from .local import Local
-from .local_sgd import LocalSGD
 from .ssgd import SSGD
+from .asgd import ASGD
 from .ssp import SSP
-from .switch_schedule import Schedule
+from .dcasgd import DCASGD
 from .sync_switch import SyncSwitch
+from .gd_async import GDAsync
+from .dgc_async import DGCAsync
+from .dgs import DGS
+from .local import Local
+
+# isort: on
+from .base import Algorithm, Hyper, NoPast, Surroundings, World
+from .options import option
+from .registry import REGISTRY, Style, find, register
+from .switch_schedule import Schedule
 
 __all__ = [
     "ALGORITHMS",
@@ -36,23 +40,20 @@ __all__ = [
     "LocalSGD",
     "NoPast",
     "Schedule",
+    "Style",
     "Surroundings",
     "SyncSwitch",
     "World",
+    "find",
     "make",
+    "option",
+    "register",
 ]
 
-#: Name → makes the algorithm with its default options.
-ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
-    each.name: each
-    for each in (ESync, LocalSGD, DiLoCo, DyLU, SSGD, ASGD, SSP, DCASGD, SyncSwitch, GDAsync, DGCAsync, DGS, Local)
-}
+#: Name → class.
+ALGORITHMS = REGISTRY
 
 
 def make(algorithm: "str | Algorithm") -> Algorithm:
-    """The algorithm of that name with default options; an algorithm as it is."""
-    if isinstance(algorithm, Algorithm):
-        return algorithm
-    if algorithm not in ALGORITHMS:
-        raise ValueError(f"unknown algorithm {algorithm!r}; known: {', '.join(sorted(ALGORITHMS))}")
-    return ALGORITHMS[algorithm]()
+    """Return the algorithm of that name with default options; an algorithm as it is."""
+    return algorithm if isinstance(algorithm, Algorithm) else find(algorithm)()

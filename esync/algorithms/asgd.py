@@ -1,21 +1,22 @@
 """Asynchronous SGD: every gradient is used as soon as it arrives, however old the weights are that it belongs to."""
 
 from ..exchange import Service
+from .base import OwnStatisticsOptions
 from .every_iteration import EveryIteration
+from .registry import Style, register
 
 
+@register("async", label="ASGD", summary="Async", style=Style("#009E73", "-.", "^"))
 class ASGD(EveryIteration):
-    """w ← w − η·g at once; nobody waits. Each worker keeps its own batch-norm statistics.
+    """w ← w − η·g at once; nobody waits. Each worker keeps its own batch-norm statistics."""
 
-    Args:
-        statistics: which batch-norm statistics rank 0 evaluates and exports: "mean" of all workers' latest, or "rank0",
-            its own, as published.
-    """
+    class Options(OwnStatisticsOptions):
+        """See `OwnStatisticsOptions`."""
 
-    name = "async"
     synchronous = False
     own_statistics = True
+    elastic = True
 
     def service(self) -> Service:
-        """One SGD step for every gradient."""
+        """Ask for one SGD step for every gradient."""
         return Service(rule="sgd", synchronous=self.synchronous)

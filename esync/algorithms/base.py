@@ -6,18 +6,24 @@ The same object therefore runs on a real cluster and on a modelled one.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol
+
+from pydantic import AfterValidator
 
 from .. import config
-from ..compression import Compression
+from ..compression import GRAMMAR, Compression
 from ..coordination import Coordination
 from ..device import Device
 from ..exchange import NO_OFFERS, Exchange, Model, Result, Service, Source
 from ..exchange.ledger import Limits
 from ..exchange.resumption import Offers, Progress
 from ..measure import COMPUTE, LOCAL_UPDATE, Recorder
+from .options import Options as AnyOptions
+from .options import option
+from .registry import Style
 
 
 class LandingOfModel(Model, Protocol):
@@ -152,22 +158,64 @@ class Surroundings:
     own: dict[str, Any] = field(default_factory=dict)
 
 
+class OwnStatisticsOptions(AnyOptions):
+    """Of algorithms with asynchronous exchanges, in which every worker keeps its own batch-norm statistics."""
+
+    statistics: Literal["mean", "rank0"] = option(
+        config.STATISTICS,
+        agreed_as="evaluated statistics",
+        help="whose batch-norm statistics are evaluated and exported: the mean of all workers' latest, or rank 0's, as "
+        "published",
+    )
+
+
+def _checked_compression(text: str) -> str:
+    return str(Compression.parse(text))
+
+
+class CompressionOptions(AnyOptions):
+    """Of algorithms whose messages can be made smaller."""
+
+    compression: Annotated[str, AfterValidator(_checked_compression)] = option(
+        config.COMPRESSION,
+        metavar="KIND",
+        agreed_as="compression",
+        help=f"of what workers and servers send each other: {GRAMMAR}; RATIO is the share of each tensor's values that "
+        "a worker sends, BACK the share that it gets back at most; see docs/compression.md",
+    )
+
+
 class Algorithm(ABC):
-    """One worker's side of an algorithm.
+    """One worker's side of an algorithm. A subclass is all that there is to know about it.
+
+    Its options are the fields of its nested class `Options`; values are given to the constructor by name, or in the
+    order in which they are declared. See docs/adding_an_algorithm.md.
 
     Attributes:
-        name: as on the command line.
-        server_sgd: whether the optimizer is the server's SGD instead of a local one.
+        name, label, style, summary: see `registry.register`.
+        options: with their values.
+        sends: what the exchanges carry: the "gradients" of batches, with which the servers do SGD; "updates", the
+            differences that a local optimizer has made to the weights; or "nothing".
         own_rates: whether the optimizer's learning rate, momentum and weight decay are each worker's own and may
             differ, because they act on what this worker alone has computed; else all workers must have the same.
         has_momentum: whether the method can use one.
-        in_checkpoints: whether a run can go on from a checkpoint.
-        compression: of the messages that carry weights.
+        needs_gradients: whether the messages depend on the values of gradients, so that a simulation without gradients
+            is none.
         float32_only: whether the weights have to be float32, because both sides add the same numbers to them.
         synchronous: whether all workers end their rounds together.
         own_statistics: whether there are exchanges in which every worker keeps its own batch-norm statistics: the
             asynchronous ones.
-        statistics: which of them are evaluated and exported then: "mean" of all workers' latest, or "rank0"'s own.
+        elastic: whether the others can go on without a worker that is gone.
+        serverless: whether all workers exchange together, so that a collective can take the servers' place.
+        switches: whether a run goes from synchronous to asynchronous training, or back; its curves are recorded then.
+        held_back: what keeps values on the worker that have not been sent yet, so that a checkpoint would lose them: a
+            flag, or another short name; "": nothing.
+        exclusive: flag (with underscores) → the flags that it makes meaningless, and why.
+        without_state_server: what is missing where no state server is known though the mode could use one.
+        instead_of_state_server: what to do where the mode needs one and there is none.
+        roundwise: names of the options that a simulation without gradients may work out round by round: it heeds them,
+            or they change no times; None: it goes event by event. A subclass says it anew.
+        compression: of the messages that carry weights.
         exchange_phase: the name of an exchange in the log files.
         round: rounds completed; asynchronous: exchanges that this worker has taken part in; local: iterations.
         local_iterations: local iterations of the round under way, or of the one that the last step has ended.
@@ -175,24 +223,41 @@ class Algorithm(ABC):
         abandoned: whether the last step left its gradients unused, because an exchange was due or they had overflowed.
         result: how the last exchange went.
         left_out: ranks that the last exchange did without, though they are there.
+
+    Raises:
+        TypeError: there is no such option.
+        ValueError: a value cannot be used; the message says what was expected.
     """
 
-    name: str
-    left_out: tuple[int, ...] = ()
-    server_sgd = False
-    own_rates = True
-    has_momentum = True
-    in_checkpoints = True
-    compression = Compression()
-    float32_only = False
-    synchronous: bool = True
-    own_statistics = False
-    exchange_phase = ""
+    class Options(AnyOptions):
+        """It has none."""
 
-    def __init__(self, statistics: str = config.STATISTICS) -> None:
-        if statistics not in config.STATISTICS_OF:
-            raise ValueError(f"statistics is {statistics!r}, but should be one of {', '.join(config.STATISTICS_OF)}")
-        self.statistics = statistics
+    name: ClassVar[str]
+    label: ClassVar[str]
+    style: ClassVar[Style]
+    summary: ClassVar[str]
+    options: AnyOptions
+    sends: ClassVar[Literal["gradients", "updates", "nothing"]] = "gradients"
+    own_rates: ClassVar[bool] = True
+    has_momentum: ClassVar[bool] = True
+    needs_gradients: ClassVar[bool] = False
+    float32_only: ClassVar[bool] = False
+    own_statistics: ClassVar[bool] = False
+    elastic: ClassVar[bool] = False
+    serverless: ClassVar[bool] = False
+    switches: ClassVar[bool] = False
+    exclusive: ClassVar[Mapping[str, tuple[Set[str], str]]] = {}
+    without_state_server: ClassVar[str] = ""
+    instead_of_state_server: ClassVar[str] = ""
+    roundwise: ClassVar[Set[str] | None] = None
+    exchange_phase: ClassVar[str] = ""
+    synchronous: bool = True
+    held_back: str = ""
+    compression = Compression()
+    left_out: tuple[int, ...] = ()
+
+    def __init__(self, *values: Any, **settings: Any) -> None:
+        self.options = self.Options.of(*values, **settings)
         self.round = 0
         self.local_iterations = 0
         self.exchanged = False
@@ -200,9 +265,50 @@ class Algorithm(ABC):
         self.result: Result | None = None
         self.exchange: Exchange | None = None
 
+    @classmethod
+    def check_flags(cls, options: Namespace, typed: Set[str]) -> None:
+        """Refuse flags that do not fit each other, beyond what `Options` checks: those that are `exclusive`.
+
+        Args:
+            options: the parsed flags of a worker.
+            typed: names of those that were really given.
+
+        Raises:
+            ValueError: what does not fit, and what to do.
+        """
+        for name, (others, why) in cls.exclusive.items():
+            if name in typed and (needless := sorted(typed & others)):
+                flag, other = (each.replace("_", "-") for each in (name, needless[0]))
+                raise ValueError(f"--{other} makes no sense beside --{flag}: {why}")
+
+    @property
+    def asks_state_server(self) -> bool:
+        """Whether a state server is needed, where the job is begun."""
+        return False
+
+    @property
+    def server_sgd(self) -> bool:
+        """Whether the optimizer is SGD with gradients that are sent, instead of a local one of any kind."""
+        return self.sends == "gradients"
+
+    @property
+    def in_checkpoints(self) -> bool:
+        """Whether a run can go on from a checkpoint."""
+        return not self.held_back
+
+    @property
+    def statistics(self) -> str:
+        """Which batch-norm statistics are evaluated and exported: "mean" of all workers' latest, or "rank0"'s own."""
+        return getattr(self.options, "statistics", "mean")
+
     @property
     def terms(self) -> dict[str, Any]:
         """What is fixed for a run and the same on all workers, beside the service; compared at the start, by name."""
+        return self.options.agreed
+
+    @property
+    def checkpoint_terms(self) -> dict[str, Any]:
+        """What the worker program's checkpoints must have in common with a run that goes on from them, by name."""
         return {}
 
     @property
@@ -304,10 +410,7 @@ class Algorithm(ABC):
         self.exchange = exchange
         offers = surroundings.past.offers(exchange.rank, exchange.workers)
         sizes = replica.weights.size, replica.statistics.size
-        agreement = dict(surroundings.agreement)
-        if self.own_statistics:
-            agreement["evaluated statistics"] = self.statistics
-        exchange.join(*sizes, self._limits(exchange), agreement, offers)
+        exchange.join(*sizes, self._limits(exchange), surroundings.agreement, offers)
         progress = surroundings.past.settle(exchange.rank, exchange.job, exchange.resume_at, exchange.replacement)
         if progress is not None:
             exchange.resume(self._regained(progress))

@@ -1,42 +1,57 @@
 """DC-ASGD: asynchronous SGD whose gradients are corrected for their delay (Zheng et al., ICML 2017)."""
 
+from typing import Any, ClassVar, Literal
+
 from .. import config
 from ..exchange import Service
+from .asgd import ASGD
 from .every_iteration import EveryIteration
+from .options import option
+from .registry import Style, register
 
 
+@register("dcasgd", label="DC-ASGD", summary="DCASGD", style=Style("#CC79A7", (0, (5, 1, 1, 1, 1, 1)), "D"))
 class DCASGD(EveryIteration):
-    """Asynchronous SGD with delay compensation against the weights that this worker was sent last.
+    """Asynchronous SGD with delay compensation against the weights that this worker was sent last."""
 
-    Args:
-        strength: λ; 0 is plain ASGD.
-        adaptive: divide λ by the running root mean square of the gradient.
-        on: the gradient that λ is relative to: "mean" of a batch, as in the paper, or "sum" over the batch where the
-            trainer sends that, as in the public implementation of ESync.
-        statistics: as in `ASGD`.
-    """
+    class Options(ASGD.Options):
+        """The compensation."""
 
-    name = "dcasgd"
+        POSITIONAL: ClassVar[tuple[str, ...]] = ("strength", "adaptive", "on", "statistics")
+        strength: float = option(
+            config.DCASGD_LAMBDA, ge=0, flag="--dcasgd-lambda", help="strength λ of the compensation; 0 is plain ASGD"
+        )
+        adaptive: bool = option(
+            config.DCASGD_ADAPTIVE,
+            flag="--dcasgd-adaptive",
+            help="divide λ by the running root mean square of the gradient",
+        )
+        on: Literal["mean", "sum"] = option(
+            config.DCASGD_LAMBDA_ON,
+            flag="--dcasgd-lambda-on",
+            help="gradient that λ is relative to: the mean of a batch, as in DC-ASGD's paper, or the sum over it, as "
+            "in the public implementation of ESync, where λ acts batch size times as strongly",
+        )
+
+    options: Options
     synchronous = False
     own_statistics = True
+    elastic = True
 
-    def __init__(
-        self,
-        strength: float = config.DCASGD_LAMBDA,
-        adaptive: bool = config.DCASGD_ADAPTIVE,
-        on: str = config.DCASGD_LAMBDA_ON,
-        statistics: str = config.STATISTICS,
-    ) -> None:
-        super().__init__(statistics)
-        if on not in config.DCASGD_LAMBDA_ONS:
-            raise ValueError(f"on is {on!r}, but should be one of {', '.join(map(repr, config.DCASGD_LAMBDA_ONS))}")
-        self._options = {"strength": strength, "adaptive": adaptive, "on": on}
+    @property
+    def checkpoint_terms(self) -> dict[str, Any]:
+        """See `Algorithm.checkpoint_terms`.
+
+        Checkpoints from when λ was relative to the sum over the batch lack this; `--dcasgd-lambda-on sum` takes them.
+        """
+        return {"--dcasgd-lambda-on": "mean"} if self.options.on == "mean" else {}
 
     def service(self) -> Service:
-        """One compensated SGD step for every gradient; each worker is answered in a channel of its own."""
-        return Service("delay_compensated_sgd", synchronous=self.synchronous, options=self._options, private=True)
+        """Ask for one compensated SGD step for every gradient; each worker is answered in a channel of its own."""
+        options = self.options.model_dump(exclude={"statistics"})
+        return Service("delay_compensated_sgd", synchronous=self.synchronous, options=options, private=True)
 
     def moving_without_gradient(self, momentum: float, weight_decay: float) -> list[str]:
         """See `Algorithm.moving_without_gradient`; the running mean of an adaptive λ forgets, too."""
-        adaptive = ["the running mean of the adaptive λ"] if self._options["adaptive"] else []
+        adaptive = ["the running mean of the adaptive λ"] if self.options.adaptive else []
         return [*super().moving_without_gradient(momentum, weight_decay), *adaptive]

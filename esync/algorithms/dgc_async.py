@@ -1,45 +1,47 @@
 """DGC-async: deep gradient compression (Lin et al., ICLR 2018) in asynchronous SGD, as DGS is compared with it."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from .. import config
+from .options import option
+from .registry import Style, register
 from .sparse_async import SparseAsyncWithMomentum
 
 
+@register("dgc-async", label="DGC-async", summary="DGC-Async", style=Style("#7A4B1E", (0, (2, 2)), "h"))
 class DGCAsync(SparseAsyncWithMomentum):
-    """Momentum correction and factor masking; clipping and warm-up where they are asked for.
+    """Momentum correction and factor masking; clipping and warm-up where they are asked for."""
 
-    Args:
-        ratio: share of each tensor's values that a worker sends.
-        momentum: where the optimizer has none of its own.
-        secondary_ratio: share of the values that the server answers with; 0: all that has changed.
-        values: "float32" or "float16", on the wire.
-        dense_below: tensors with fewer values are sent whole; 0: none is.
-        clip: largest norm of the mean gradient of a batch, divided by √workers; 0: no limit.
-        warm_up: exchanges of a worker over which its ratio falls to its final value.
-        statistics: as in `SparseAsync`.
-    """
+    class Options(SparseAsyncWithMomentum.Options):
+        """Clipping and warm-up."""
 
-    name = "dgc-async"
+        POSITIONAL: ClassVar[tuple[str, ...]] = (
+            *SparseAsyncWithMomentum.Options.POSITIONAL[:-1],
+            "clip",
+            "warm_up",
+            "statistics",
+        )
+        momentum: float = option(config.DGC_MOMENTUM, ge=0, lt=1, shared="momentum", per_device=True)
+        clip: float = option(
+            config.DGC_CLIP,
+            ge=0,
+            flag="--dgc-clip",
+            per_device=True,
+            help="largest norm of the mean gradient of a batch, divided by √workers; 0: no limit",
+        )
+        warm_up: int = option(
+            config.DGC_WARM_UP,
+            ge=0,
+            flag="--dgc-warm-up",
+            per_device=True,
+            help="exchanges of a worker over which its ratio falls to its final value",
+        )
 
-    def __init__(
-        self,
-        ratio: float = config.SPARSE_RATIO,
-        momentum: float = config.DGC_MOMENTUM,
-        secondary_ratio: float = config.SPARSE_SECONDARY_RATIO,
-        values: str = config.SPARSE_VALUES,
-        dense_below: int = config.SPARSE_DENSE_BELOW,
-        clip: float = config.DGC_CLIP,
-        warm_up: int = config.DGC_WARM_UP,
-        statistics: str = config.STATISTICS,
-    ) -> None:
-        super().__init__(ratio, momentum, secondary_ratio, values, dense_below, statistics)
-        if clip < 0 or warm_up < 0:
-            raise ValueError(f"clip is {clip!r} and warm_up is {warm_up!r}, but both should be 0 or more")
-        self._clip, self._warm_up = clip, warm_up
+    options: Options
 
     def compressor(self, selection: Any, workers: int) -> Any:
-        """DGC."""
+        """Make DGC."""
         from ..sparse.compressors import DeepGradientCompression
 
-        return DeepGradientCompression(selection, self._values, self._clip, workers, self._warm_up)
+        options = self.options
+        return DeepGradientCompression(selection, options.values, options.clip, workers, options.warm_up)

@@ -5,20 +5,18 @@ Its authors run AdamW on the workers (`optimizer`), and hundreds of local iterat
 
 from .. import config
 from .local_sgd import LocalSGD
+from .options import inherited
+from .registry import Style, register
 
 
+@register("diloco", label="DiLoCo", style=Style("#882255", (0, (4, 1, 1, 1)), ">"))
 class DiLoCo(LocalSGD):
     """Local SGD whose mean update goes through an outer optimizer with momentum; see `rules.outer_nesterov`."""
 
-    name = "diloco"
+    class Options(LocalSGD.Options):
+        """Defaults as DiLoCo's authors found best."""
 
-    def __init__(
-        self,
-        local_iterations: int = config.LOCAL_ITERATIONS,
-        global_lr: float = config.DILOCO_GLOBAL_LR,
-        outer_momentum: float = config.DILOCO_OUTER_MOMENTUM,
-        weighting: str = config.WEIGHTING,
-        compression: str = config.COMPRESSION,
-        run_ahead: int = 0,
-    ) -> None:
-        super().__init__(local_iterations, global_lr, outer_momentum, weighting, compression, run_ahead)
+        global_lr: float = inherited(LocalSGD.Options, "global_lr", config.DILOCO_GLOBAL_LR)
+        outer_momentum: float = inherited(LocalSGD.Options, "outer_momentum", config.DILOCO_OUTER_MOMENTUM)
+
+    roundwise = LocalSGD.AVERAGING

@@ -5,56 +5,51 @@ often; but nobody waits, and every update is used at once, through an outer opti
 as many updates as there are workers.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 from .. import config
 from ..exchange import Payload, Service
 from ..measure import GLOBAL_UPDATE
-from .base import Algorithm, Surroundings
+from .base import Algorithm, OwnStatisticsOptions, Surroundings
+from .model_averaging import ModelAveraging
+from .options import inherited
+from .registry import Style, register
 
 #: Half as fast is half as many iterations, whatever the last bits of the measured times are.
 ROUNDING = 1e-6
 
 
+@register("dylu", label="DyLU", style=Style("#999933", (0, (4, 2, 1, 2)), "p"))
 class DyLU(Algorithm):
     """⌊H · speed ÷ speed of the fastest⌋ local iterations (1 at least), then an exchange at once.
 
     The servers tell each worker how fast the fastest is; until then, in the first round, everybody does one iteration.
-    Each worker keeps its own batch-norm statistics.
-
-    Args:
-        local_iterations: H, of the fastest worker.
-        global_lr: ε, scales an update; see `rules.delayed_nesterov`.
-        outer_momentum: of the servers.
-        statistics: as in `ASGD`.
+    Each worker keeps its own batch-norm statistics. An update goes through `rules.delayed_nesterov`.
     """
 
-    name = "dylu"
+    class Options(OwnStatisticsOptions):
+        """Of local SGD, with the defaults of DiLoCo."""
+
+        POSITIONAL: ClassVar[tuple[str, ...]] = ("local_iterations", "global_lr", "outer_momentum", "statistics")
+        local_iterations: int = inherited(ModelAveraging.Options, "local_iterations", config.DYLU_LOCAL_ITERATIONS)
+        global_lr: float = inherited(ModelAveraging.Options, "global_lr", config.DILOCO_GLOBAL_LR)
+        outer_momentum: float = inherited(ModelAveraging.Options, "outer_momentum", config.DILOCO_OUTER_MOMENTUM)
+
+    options: Options
+    sends = "updates"
     synchronous = False
     own_statistics = True
     exchange_phase = GLOBAL_UPDATE
 
-    def __init__(
-        self,
-        local_iterations: int = config.DYLU_LOCAL_ITERATIONS,
-        global_lr: float = config.DILOCO_GLOBAL_LR,
-        outer_momentum: float = config.DILOCO_OUTER_MOMENTUM,
-        statistics: str = config.STATISTICS,
-    ) -> None:
-        super().__init__(statistics)
-        if local_iterations < 1:
-            raise ValueError(f"local_iterations is {local_iterations}, but should be 1 or more")
-        if not 0 <= outer_momentum < 1:
-            raise ValueError(f"outer_momentum is {outer_momentum}, but should be 0 or more, and below 1")
-        self.global_lr, self.outer_momentum = global_lr, outer_momentum
-        self._most = local_iterations
+    def __init__(self, *values: Any, **settings: Any) -> None:
+        super().__init__(*values, **settings)
         self._due = 1  # local iterations of the round under way
         self._done, self._samples, self._seconds = 0, 0, 0.0
 
     @property
-    def terms(self) -> dict[str, Any]:
-        """The servers' step's; see `Algorithm.terms`."""
-        return {"global learning rate": self.global_lr, "outer momentum": self.outer_momentum}
+    def checkpoint_terms(self) -> dict[str, Any]:
+        """See `Algorithm.checkpoint_terms`."""
+        return {"outer momentum": self.options.outer_momentum} if self.options.outer_momentum else {}
 
     def start(self, surroundings: Surroundings) -> None:
         """Connect, and begin with the common model."""
@@ -77,15 +72,15 @@ class DyLU(Algorithm):
             payload = Payload(
                 replica.update(),
                 samples=self._samples,
-                learning_rate=self.global_lr,
-                momentum=self.outer_momentum,
+                learning_rate=self.options.global_lr,
+                momentum=self.options.outer_momentum,
                 pace=pace,
                 **self._statistics(),
             )
             result = self.exchange.start(payload, replica).wait()
             replica.close()
         self._count(result)
-        self._due = max(1, int(self._most * result.fastest / pace + ROUNDING))
+        self._due = max(1, int(self.options.local_iterations * result.fastest / pace + ROUNDING))
         self._done, self._samples, self._seconds = 0, 0, 0.0
 
     def undisturbed(self) -> tuple[float, float]:

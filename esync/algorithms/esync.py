@@ -1,79 +1,70 @@
 """ESync: local iterations until the state server says that the slowest device is about to be done (paper, Alg. 1)."""
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from argparse import Namespace
+from collections.abc import Sequence, Set
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
 
 from .. import config
-from ..compression import Compression
 from ..coordination import Coordination, Decision
-from ..exchange import Payload, Result, Service
+from ..exchange import Exchange, Result
 from ..handles import Handle
-from ..measure import CHECK_READY, GLOBAL_UPDATE
-from ..weighting import check
-from .base import Algorithm, LandingOfModel, Surroundings
+from ..measure import CHECK_READY
+from .model_averaging import ModelAveraging
+from .options import inherited, option
+from .registry import Style, register
+
+#: Options that mean nothing where nobody asks a state server.
+_FOR_THE_STATE_SERVER = frozenset(
+    {"state_server_ip", "state_server_port", "epsilon", "slowest_iterations", "query_mode"}
+)
 
 
-class ESync(Algorithm):
-    """Local iterations, then one exchange of model updates: w ← w + ε·mean(Δ).
+@register("esync", label="ESync", style=Style("#0072B2", "-", "o"))
+class ESync(ModelAveraging):
+    """Local iterations as the state server says, then one exchange of model updates: w ← w + ε·mean(Δ).
 
-    Args:
-        global_lr: ε, scales the mean update.
-        local_iterations: a fixed number of them per round; None asks the state server instead.
-        state_server: its address, host:port; None takes ESYNC_STATE_SERVER from the environment.
-        epsilon: seconds that guard the state server's decision; "auto" lets it choose them from what it measures.
-        slowest_iterations: local iterations of the slowest device per round.
-        query_mode: "blocking" waits for every answer of the state server; "delayed-ack" trains on meanwhile, and gives
-            the iteration in flight up when READY arrives (paper, section 4.2).
-        job: name of the training on the state server.
-        outer_momentum: of Nesterov's momentum on the mean update; 0: none.
-        weighting: how much each worker counts in the mean, see `weighting`.
-        compression: of the exchanges: "none", "fp16", "2bit" or "topk:RATIO", see docs/compression.md.
-        run_ahead: local iterations that may be done while an exchange is under way; 0: it is waited for.
+    With the option `local_iterations` their number is fixed, and nobody asks a state server.
     """
 
-    name = "esync"
-    exchange_phase = GLOBAL_UPDATE
+    class Options(ModelAveraging.Options):
+        """What the state server is asked, and how."""
 
-    def __init__(
-        self,
-        global_lr: float = config.LEARNING_RATE_GLOBAL,
-        local_iterations: int | None = None,
-        state_server: str | None = None,
-        epsilon: float | str = config.EPSILON,
-        slowest_iterations: int = config.SLOWEST_ITERATIONS,
-        query_mode: str = config.QUERY_MODE,
-        job: str = config.JOB,
-        outer_momentum: float = config.OUTER_MOMENTUM,
-        weighting: str = config.WEIGHTING,
-        compression: str = config.COMPRESSION,
-        run_ahead: int = 0,
-    ) -> None:
-        super().__init__()
-        if local_iterations is not None and local_iterations < 1:
-            raise ValueError(f"local_iterations is {local_iterations}, but should be 1 or more (or None)")
-        if isinstance(epsilon, str) and epsilon != "auto":
-            raise ValueError(f"epsilon is {epsilon!r}, but should be a number of seconds or 'auto'")
-        if query_mode not in config.QUERY_MODES:
-            raise ValueError(f"query_mode is {query_mode!r}, but should be one of {', '.join(config.QUERY_MODES)}")
-        if not 0 <= outer_momentum < 1:
-            raise ValueError(f"outer_momentum is {outer_momentum}, but should be 0 or more, and below 1")
-        self.compression = Compression.parse(compression)
-        self.in_checkpoints = not (self.compression or run_ahead)
-        self.global_lr = global_lr
-        self.outer_momentum = outer_momentum
-        self._weighting = check(weighting)
-        self._fixed = local_iterations
-        self._address = state_server
-        self._epsilon = None if isinstance(epsilon, str) else epsilon
-        self._slowest_iterations = slowest_iterations
-        # At the next exchange the one before has to be over.
-        self._run_ahead = run_ahead if local_iterations is None else min(run_ahead, local_iterations)
-        self._delayed = query_mode == "delayed-ack" or run_ahead > 0
-        self._job = job
+        POSITIONAL: ClassVar[tuple[str, ...]] = (
+            *("global_lr", "local_iterations", "state_server", "epsilon", "slowest_iterations", "query_mode", "job"),
+            *("outer_momentum", "weighting", "compression", "run_ahead"),
+        )
+        local_iterations: int | None = inherited(ModelAveraging.Options, "local_iterations", None)
+        state_server: str | None = option(None, shared="state_server", per_device=True)
+        job: str = option(config.JOB, shared="job", per_device=True)
+        epsilon: Annotated[float, Field(ge=0)] | Literal["auto"] = option(
+            config.EPSILON, help="seconds that guard READY, or auto: what iterations and questions fluctuate by"
+        )
+        slowest_iterations: int = option(
+            config.SLOWEST_ITERATIONS, ge=1, help="local iterations of the slowest device per round"
+        )
+        query_mode: Literal["blocking", "delayed-ack"] = option(
+            config.QUERY_MODE,
+            per_device=True,
+            help="wait for the state server's answers, or train on until READY arrives, and give the iteration in "
+            "flight up then (paper, section 4.2)",
+        )
+
+    options: Options
+    exclusive: ClassVar = {
+        "local_iterations": (
+            _FOR_THE_STATE_SERVER,
+            "it fixes the number of local iterations; nobody asks a state server then",
+        )
+    }
+    instead_of_state_server = "fix the number of local iterations with local_iterations"
+    roundwise = ModelAveraging.AVERAGING | {"epsilon", "slowest_iterations"}
+
+    def __init__(self, *values: Any, **settings: Any) -> None:
+        super().__init__(*values, **settings)
         self._coordination: Coordination | None = None
-        self._flight: tuple[Handle[Result], LandingOfModel] | None = None
-        self._samples, self._iterations = 0, 0  # since the last payload
         self._question: Handle[Decision] | None = None
         self._asked_after = 0  # local iterations at the newest question
         self._asked_at = 0.0
@@ -83,76 +74,55 @@ class ESync(Algorithm):
         self._last = 0.0  # seconds of the newest iteration
         self._complete = True
 
-    @property
-    def terms(self) -> dict[str, Any]:
-        """The global step's; see `Algorithm.terms`."""
-        return {"global learning rate": self.global_lr, "outer momentum": self.outer_momentum}
+    @classmethod
+    def check_flags(cls, options: Namespace, typed: Set[str]) -> None:
+        """See `Algorithm.check_flags`."""
+        super().check_flags(options, typed)
+        if options.overlap and "query_mode" in typed and options.query_mode == "blocking":
+            raise ValueError("--overlap never waits for the state server's answers, --query-mode blocking does")
 
-    def start(self, surroundings: Surroundings) -> None:
-        """Connect, begin with the common model, and tell the state server what is known of this device's speed."""
-        super().start(surroundings)
-        self.replica.keep_anchor()
-        if self._run_ahead:
-            self.replica.expect_landings()
-            self.device.wait_for(self.replica.settle)
-        rule = "outer_nesterov" if self.outer_momentum else "add_mean_update"
-        exchange = self._join(Service(rule, True, weighting=self._weighting, overlap=self._run_ahead > 0))
-        if self._fixed is None:
-            world = surroundings.world
-            self._coordination = world.coordination(self._address, exchange.rank, self._job, self._delayed)
+    @property
+    def asks_state_server(self) -> bool:
+        """See `Algorithm.asks_state_server`."""
+        return self.options.local_iterations is None
+
+    def _begin(self, exchange: Exchange) -> None:
+        """Take the common model over, and tell the state server what is known of this device's speed."""
+        options, world = self.options, self.surroundings.world
+        if self.asks_state_server:
+            delayed = options.query_mode == "delayed-ack" or options.overlap
+            self._coordination = world.coordination(options.state_server, exchange.rank, options.job, delayed)
             if exchange.rank == 0 and not exchange.replacement:
-                self._coordination.init(exchange.workers, self._epsilon, self._slowest_iterations)
-        self._begin(exchange)
+                epsilon = None if isinstance(options.epsilon, str) else options.epsilon
+                self._coordination.init(exchange.workers, epsilon, options.slowest_iterations)
+        super()._begin(exchange)
         if self._coordination is not None and self.result is not None and not self.result.finished:
             self._coordination.round = self._round_of_job()
             if exchange.replacement:
                 self._coordination.reset(self._round_of_job(), rejoin=True, members=self._members(self.result))
-            self._coordination.ask(0, surroundings.capability()).wait()
-
-    def step(self, batch_size: int) -> None:
-        """One local step; an exchange when the state server says READY.
-
-        Where its answers are not waited for, READY may have come while the gradients were computed: then they are left
-        unused. A worker that runs ahead uses them: nobody waits for it. Its exchange ends in a later step.
-        """
-        if self.exchange is not None:
-            self.exchange.heartbeat()
-        self.abandoned = not self._run_ahead and self._called()
-        if not self.abandoned:
-            self._iterate(batch_size)
-        if self._flight is not None:
-            self._land(*self._flight)
-        if self._flight is None and not self.finished and (self.abandoned or self._due()):
-            self.aggregate()
-
-    def _iterate(self, batch_size: int) -> None:
-        """End a local iteration."""
-        seconds = self._local_step(batch_size)
-        self.iterated(1, batch_size, seconds, seconds)
-        self.recorder.next_iteration()
+            self._coordination.ask(0, self.surroundings.capability()).wait()
 
     def undisturbed(self) -> tuple[float, float]:
-        """Those of a lease, or of a fixed number all but the last; see `Algorithm.undisturbed`."""
-        if self._flight is not None:
-            return super().undisturbed()  # the answer may come at any time
-        if self._coordination is None:
-            return (self._fixed or 1) - 1 - self._iterations, math.inf
+        """Those of a lease; see `Algorithm.undisturbed`."""
+        if self._flight is not None or self._coordination is None:
+            return super().undisturbed()
         return (math.inf if self._question is None else 0), self._free_until
 
     def iterated(self, count: int, batch_size: int, seconds: float, last: float) -> None:
         """See `Algorithm.iterated`."""
+        super().iterated(count, batch_size, seconds, last)
         self._unasked += count
         self._unasked_seconds += seconds
         self._last = last
-        self._samples += count * batch_size
-        self._iterations += count
-        self.local_iterations = count if self.exchanged else self.local_iterations + count
-        self.exchanged = False
+
+    def _gives_up(self) -> bool:
+        """READY may have come while the gradients were computed; a worker that runs ahead is not waited for."""
+        return not self._run_ahead and self._called()
 
     def _due(self) -> bool:
         """Whether to exchange after this iteration; asks if it is time to."""
         if self._coordination is None:
-            return self._iterations >= (self._fixed or 1)
+            return super()._due()
         with self.recorder.phase(CHECK_READY):
             if self._called():
                 return True
@@ -180,41 +150,13 @@ class ESync(Algorithm):
         return answer.ready
 
     def aggregate(self) -> None:
-        """Exchange the model updates of all workers; go on from their mean, or begin to run ahead of it."""
-        if self.exchange is None:
-            raise RuntimeError("the algorithm has not been started")
-        with self.recorder.phase(GLOBAL_UPDATE):
-            replica = self.replica
-            replica.open()
-            payload = Payload(replica.update(), replica.statistics, self._samples, self.global_lr, self.outer_momentum)
-            landing = replica.depart() if self._run_ahead else None
-            exchange = self.exchange.start(payload, replica if landing is None else landing)
-            result = exchange.wait() if landing is None else None
-            replica.close()
-        self._samples, self._iterations = 0, 0
+        """See `ModelAveraging.aggregate`."""
         self._unasked, self._unasked_seconds = 0, 0.0
-        if landing is not None:
-            self._flight = exchange, landing
-        if result is not None:
-            self._begin_round(result)
-
-    def _land(self, exchange: Handle[Result], landing: LandingOfModel) -> None:
-        """Take the common model over where it is there, or this worker is as far ahead as it may be."""
-        if not exchange.done() and self._iterations < self._run_ahead:
-            return
-        with self.recorder.phase(GLOBAL_UPDATE):
-            self.replica.open()
-            landing.iterations = self._iterations
-            result = exchange.wait()
-            if result.finished:
-                landing.discard()
-            self.replica.close()
-        self._flight = None
-        self._begin_round(result)
+        super().aggregate()
 
     def _begin_round(self, result: Result) -> None:
-        """An exchange is over. Where this worker has run ahead, some of its next iterations are done already."""
-        self._count(result)
+        """See `ModelAveraging._begin_round`."""
+        super()._begin_round(result)
         if self._coordination is not None and not result.finished:
             self._coordination.reset(self._round_of_job(), members=self._members(result))
 

@@ -15,7 +15,7 @@ class EveryIteration(Algorithm):
     """
 
     own_seconds = 0.0
-    server_sgd = True
+    sends = "gradients"
     exchange_phase = GLOBAL_AGGREGATE
 
     @abstractmethod

@@ -2,17 +2,18 @@
 
 from typing import Any
 
+from .registry import Style, register
 from .sparse_async import SparseAsync
 
 
+@register("gd-async", label="GD-async", summary="GD-Async", style=Style("#B2A800", (0, (2, 1)), "X"))
 class GDAsync(SparseAsync):
     """The largest accumulated gradients are sent, the rest is kept; no momentum."""
 
-    name = "gd-async"
     has_momentum = False
 
     def compressor(self, selection: Any, workers: int) -> Any:
-        """Gradient dropping."""
+        """Make gradient dropping."""
         from ..sparse.compressors import GradientDropping
 
-        return GradientDropping(selection, self._values)
+        return GradientDropping(selection, self.options.values)

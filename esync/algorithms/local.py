@@ -1,21 +1,25 @@
 """Sequential SGD on one device: what the distributed algorithms' accuracy is compared with."""
 
+from typing import Any
+
 from ..exchange import ExchangeError, Result
 from ..exchange.ledger import Ledger
 from ..exchange.resumption import choose
 from .base import Algorithm, Surroundings
+from .registry import Style, register
 
 #: Number of the job: there is no other worker whose parts could be mixed up with this one's.
 JOB = 1
 
 
+@register("local", label="Standalone", style=Style("#000000", ":", "v"))
 class Local(Algorithm):
     """A step of the local optimizer per iteration; nothing is exchanged. Every iteration counts as a round."""
 
-    name = "local"
+    sends = "nothing"
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *values: Any, **settings: Any) -> None:
+        super().__init__(*values, **settings)
         self._ledger = Ledger(1, True)
 
     def start(self, surroundings: Surroundings) -> None:

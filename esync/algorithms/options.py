@@ -11,7 +11,8 @@ From there come the flag `--staleness` with its check, default and help, the key
 
 import argparse
 import math
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
@@ -58,16 +59,23 @@ def option(
         le: most value.
         lt: value that it is below.
     """
-    facts = {
+    bounds = {name: bound for name, bound in (("ge", ge), ("gt", gt), ("le", le), ("lt", lt)) if bound is not None}
+    facts: dict[str, Any] = {
+        "help": help,
         "flag": None if shared else flag,
         "metavar": metavar,
         "per_device": per_device,
         "shared": shared,
         "fixed": fixed,
         "agreed_as": agreed_as,
+        **bounds,
     }
-    bounds = {name: bound for name, bound in (("ge", ge), ("gt", gt), ("le", le), ("lt", lt)) if bound is not None}
-    return Field(default, description=help, json_schema_extra={_KEY: facts}, **bounds)  # type: ignore[arg-type]
+    return Field(default, json_schema_extra={_KEY: facts}, **bounds)  # type: ignore[call-overload]
+
+
+def inherited(options: "type[Options]", name: str, default: Any) -> Any:
+    """Declare an option of another class anew, with the same meaning and another default."""
+    return option(default, **_facts(options.model_fields[name]))
 
 
 @dataclass(frozen=True)
@@ -115,6 +123,13 @@ class Described:
         return self.flags, str(_without_none(kind)), str(bounds), self.metavar, self.help
 
     @property
+    def default_text(self) -> str:
+        """The default as it stands in the help; "" where there is nothing to say about it."""
+        if self.default is None or self.default is False:
+            return ""
+        return " ".join(map(str, self.default)) if isinstance(self.default, tuple) else str(self.default)
+
+    @property
     def several(self) -> bool:
         """Whether the flag takes a list of values."""
         kind = _without_none(get_args(self.kind)[0])
@@ -134,36 +149,37 @@ class Described:
         kind = self.kind
         if self.several:
             kind, *bounds = get_args(kind)
-            kind = Annotated[(get_args(_without_none(kind))[0], *bounds, None)]  # type: ignore[valid-type]
+            kind = _annotated(get_args(_without_none(kind))[0], bounds)
         try:
             return TypeAdapter(kind, config=ConfigDict(allow_inf_nan=False)).validate_python(text)
         except ValidationError as error:
             raise argparse.ArgumentTypeError(_problem(error, kind, text)) from None
 
-    def add_to(self, add: Callable[..., Any], default: Any = None, hidden: bool = False) -> None:
+    def add_to(self, add: Callable[..., Any], remark: str | None = None) -> None:
         """Add the flag to a parser or a group of it.
 
         Args:
             add: its `add_argument`.
-            default: takes the place of the option's.
-            hidden: leave it out of the help.
+            remark: stands behind the help instead of the default, for a parser of several modes: there a flag that is
+                not given has no value.
         """
-        shown = self.default if default is None else default
-        words = "" if shown in (None, (), False, "") else f" (default: {_text(shown)})"
-        text = argparse.SUPPRESS if hidden else (self.help + words).replace("%", "%%")
-        common = {"dest": self.dest, "default": shown, "help": text}
+        words = (f"default: {self.default_text}" if self.default_text else "") if remark is None else remark
+        text = (f"{self.help} ({words})" if words else self.help).replace("%", "%%")
+        default = self.default if remark is None else argparse.SUPPRESS
+        common: dict[str, Any] = {"dest": self.dest, "default": default, "help": text}
         if self.switch:
             add(*self.flags, action="store_true", **common)
             return
-        choices = _choices(_without_none(get_args(self.kind)[0]))
-        nargs = {"nargs": "+"} if self.several else {}
-        add(*self.flags, type=self.read, metavar=self.metavar or _metavar(self.kind, choices), **nargs, **common)
+        if self.several:
+            common["nargs"] = "+"
+        metavar = self.metavar or _metavar(_choices(_without_none(get_args(self.kind)[0])))
+        add(*self.flags, type=self.read, metavar=metavar, **common)
 
 
 class Options(BaseModel):
     """The options of one algorithm; subclassed as `Options` in the algorithm's class."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
 
     #: Names of the options that may be given without their names, in this order; empty: as they are declared.
     POSITIONAL: ClassVar[tuple[str, ...]] = ()
@@ -211,25 +227,34 @@ class Options(BaseModel):
         return {each.agreed_as: values[each.name] for each in self.described() if each.fixed}
 
 
+def _facts(field: FieldInfo) -> dict[str, Any]:
+    """What `option` was given, without the default."""
+    extra: Any = field.json_schema_extra
+    return dict(extra[_KEY]) if isinstance(extra, dict) and _KEY in extra else {}
+
+
 def _describe(name: str, field: FieldInfo) -> Described:
-    extra = field.json_schema_extra
-    facts: dict[str, Any] = dict(extra[_KEY]) if isinstance(extra, dict) and _KEY in extra else {}  # type: ignore
+    facts = _facts(field)
     flag = facts.get("flag", "")
     derived = f"--{name.replace('_', '-')}"
     flags = () if flag is None else (derived,) if flag == "" else (flag,) if isinstance(flag, str) else tuple(flag)
-    default = None if field.default is PydanticUndefined else field.default
     return Described(
         name=name,
         flags=flags,
-        default=default,
-        help=field.description or "",
+        default=None if field.default is PydanticUndefined else field.default,
+        help=facts.get("help", ""),
         metavar=facts.get("metavar"),
         per_device=bool(facts.get("per_device")),
         shared=facts.get("shared"),
         fixed=bool(facts.get("fixed")),
         agreed_as=facts.get("agreed_as") or (flags[-1] if flags else name),
-        kind=Annotated[(field.annotation, *field.metadata, None)],  # type: ignore[valid-type]
+        kind=_annotated(field.annotation, field.metadata),
     )
+
+
+def _annotated(kind: Any, bounds: Iterable[Any]) -> Any:
+    """`Annotated[kind, *bounds, None]`: None, because there has to be something."""
+    return operator.getitem(Annotated, (kind, *bounds, None))
 
 
 def _without_none(kind: Any) -> Any:
@@ -244,12 +269,8 @@ def _choices(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if get_origin(kind) is Literal else ()
 
 
-def _metavar(kind: Any, choices: tuple[Any, ...]) -> str | None:
+def _metavar(choices: tuple[Any, ...]) -> str | None:
     return "{" + ",".join(map(str, choices)) + "}" if choices else None
-
-
-def _text(value: Any) -> str:
-    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def wanted(kind: Any) -> str:
@@ -257,7 +278,7 @@ def wanted(kind: Any) -> str:
     base, *bounds = get_args(kind) if get_origin(kind) is Annotated else (kind,)
     base = _without_none(base)
     if get_origin(base) in (Union, UnionType):
-        *first, last = (wanted(Annotated[(each, *bounds, None)]) for each in get_args(base))  # type: ignore[valid-type]
+        *first, last = (wanted(_annotated(each, bounds)) for each in get_args(base))
         return f"{', '.join(first)}, or {last}"
     if choices := _choices(base):
         return f"one of {', '.join(map(str, choices))}" if len(choices) > 1 else str(choices[0])
@@ -267,7 +288,7 @@ def wanted(kind: Any) -> str:
         return "a text" if base is str else f"a {getattr(base, '__name__', str(base))}"
     noun = "a whole number" if base is int else "a number"
     limits: dict[str, float] = {}
-    for bound in bounds:
+    for bound in [inner for each in bounds for inner in (each.metadata if isinstance(each, FieldInfo) else [each])]:
         for name in ("ge", "gt", "le", "lt"):
             if getattr(bound, name, None) is not None:
                 limits[name] = getattr(bound, name)

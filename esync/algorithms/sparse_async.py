@@ -1,7 +1,7 @@
 """What GD-async, DGC-async and DGS share: after every iteration a sparse step up, a sparse difference back."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -9,54 +9,63 @@ from .. import config
 from ..exchange import Payload, Service
 from ..measure import GLOBAL_AGGREGATE
 from ..sparse import check_finite
-from .base import Algorithm, Hyper, Surroundings
+from .base import Algorithm, Hyper, OwnStatisticsOptions, Surroundings
+from .options import option
 
 
 class SparseAsync(Algorithm):
     """Asynchronous SGD whose messages hold what is largest; the rest waits on the worker, or on the server.
 
     The step (learning rate, momentum, weight decay) is made on the worker, with its own hyper-parameters of the moment.
-
-    Args:
-        ratio: share of each tensor's values that is sent.
-        secondary_ratio: the same for what the server answers; 0: all that has changed.
-        values: "float32" or "float16", on the wire.
-        dense_below: tensors with fewer values are sent whole; 0: none is.
-        statistics: which batch-norm statistics rank 0 evaluates and exports: "mean" of those that all workers have sent
-            last (every SPARSE_STATISTICS_EVERY-th exchange carries them), or "rank0", its own, as published.
+    Of the batch-norm statistics every SPARSE_STATISTICS_EVERY-th exchange of a worker carries the latest.
     """
 
-    server_sgd = True
+    class Options(OwnStatisticsOptions):
+        """How sparse the messages are."""
+
+        POSITIONAL: ClassVar[tuple[str, ...]] = ("ratio", "secondary_ratio", "values", "dense_below", "statistics")
+        ratio: float = option(
+            config.SPARSE_RATIO,
+            gt=0,
+            le=1,
+            flag="--sparse-ratio",
+            per_device=True,
+            help="share of each tensor's values that a worker sends",
+        )
+        secondary_ratio: float = option(
+            config.SPARSE_SECONDARY_RATIO,
+            ge=0,
+            le=1,
+            help="the same for what a server answers; 0: all that has changed",
+        )
+        values: Literal["float32", "float16"] = option(
+            config.SPARSE_VALUES, flag="--sparse-values", help="type of the values on the wire"
+        )
+        dense_below: int = option(
+            config.SPARSE_DENSE_BELOW,
+            ge=0,
+            flag="--sparse-dense-below",
+            metavar="VALUES",
+            help="tensors with fewer values are sent whole, so that more than --sparse-ratio of a small network is "
+            "sent; 0: none is",
+        )
+
+    options: Options
     synchronous = False
     own_statistics = True
-    exchange_phase = GLOBAL_AGGREGATE
-    in_checkpoints = False
+    elastic = True
+    needs_gradients = True
     float32_only = True
+    exchange_phase = GLOBAL_AGGREGATE
+    held_back = "sparse messages"
 
-    def __init__(
-        self,
-        ratio: float = config.SPARSE_RATIO,
-        secondary_ratio: float = config.SPARSE_SECONDARY_RATIO,
-        values: str = config.SPARSE_VALUES,
-        dense_below: int = config.SPARSE_DENSE_BELOW,
-        statistics: str = config.STATISTICS,
-    ) -> None:
-        super().__init__(statistics)
+    def __init__(self, *values: Any, **settings: Any) -> None:
+        super().__init__(*values, **settings)
         self._sent = 0  # exchanges of this process
-        if not 0 < ratio <= 1:
-            raise ValueError(f"ratio is {ratio!r}, but should be above 0 and at most 1")
-        if not 0 <= secondary_ratio <= 1:
-            raise ValueError(f"secondary_ratio is {secondary_ratio!r}, but should be from 0 (off) to 1")
-        if values not in ("float32", "float16"):
-            raise ValueError(f"values is {values!r}, but should be 'float32' or 'float16'")
-        if dense_below < 0:
-            raise ValueError(f"dense_below is {dense_below!r}, but should be 0 (no tensor is sent whole) or more")
-        self.ratio, self._dense_below, self._values = ratio, dense_below, values
-        self._secondary_ratio = secondary_ratio
 
     @abstractmethod
     def compressor(self, selection: Any, workers: int) -> Any:
-        """Makes the worker's side of the method (`sparse.compressors`)."""
+        """Make the worker's side of the method (`sparse.compressors`)."""
 
     def momentum(self, hyper: Hyper) -> float:
         """The momentum of this moment."""
@@ -71,14 +80,14 @@ class SparseAsync(Algorithm):
         tensors = self.replica.weights.sizes
         options = {
             "tensors": tensors,
-            "secondary_ratio": self._secondary_ratio,
-            "dense_below": self._dense_below,
-            "values": self._values,
+            **self.options.model_dump(include={"secondary_ratio", "dense_below", "values"}),
         }
-        kept = not answers_new_values(self._secondary_ratio, self._values)  # the servers keep what each worker has
+        kept = not answers_new_values(
+            self.options.secondary_ratio, self.options.values
+        )  # the servers keep what each worker has
         exchange = self._join(Service("difference", synchronous=False, options=options, private=kept, sparse=True))
         self._begin(exchange)
-        selection = Selection(tensors, self.ratio, self._dense_below)
+        selection = Selection(tensors, self.options.ratio, self.options.dense_below)
         self._compressor = self.compressor(selection, exchange.workers)
         self._gradient = np.empty(self.replica.weights.size, np.float32)
 
@@ -119,26 +128,27 @@ class SparseAsync(Algorithm):
 
 
 class SparseAsyncWithMomentum(SparseAsync):
-    """With a momentum of its own, for an optimizer that has none; the other arguments as in `SparseAsync`."""
+    """With a momentum of its own, for an optimizer that has none."""
 
-    def __init__(
-        self,
-        ratio: float,
-        momentum: float,
-        secondary_ratio: float,
-        values: str,
-        dense_below: int,
-        statistics: str = config.STATISTICS,
-    ) -> None:
-        super().__init__(ratio, secondary_ratio, values, dense_below, statistics)
-        if not 0 <= momentum < 1:
-            raise ValueError(f"momentum is {momentum!r}, but should be 0 or more and below 1")
-        self._momentum = momentum
+    class Options(SparseAsync.Options):
+        """The momentum."""
+
+        POSITIONAL: ClassVar[tuple[str, ...]] = (
+            "ratio",
+            "momentum",
+            "secondary_ratio",
+            "values",
+            "dense_below",
+            "statistics",
+        )
+        momentum: float = option(0.0, ge=0, lt=1, shared="momentum", per_device=True)
+
+    options: Options
 
     def momentum(self, hyper: Hyper) -> float:
-        """The optimizer's, or the one given here."""
-        return hyper.momentum or self._momentum
+        """Return the optimizer's, or the one given as an option."""
+        return hyper.momentum or self.options.momentum
 
     def moving_without_gradient(self, momentum: float, weight_decay: float) -> list[str]:
         """See `Algorithm.moving_without_gradient`."""
-        return super().moving_without_gradient(momentum or self._momentum, weight_decay)
+        return super().moving_without_gradient(momentum or self.options.momentum, weight_decay)

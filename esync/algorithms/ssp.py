@@ -1,29 +1,33 @@
 """Stale synchronous parallel (Ho et al., NeurIPS 2013): asynchronous SGD in which nobody gets too far ahead."""
 
+from typing import ClassVar
+
 from .. import config
 from ..exchange import Service
 from .asgd import ASGD
+from .options import option
+from .registry import Style, register
 
 
+@register("ssp", label="SSP", style=Style("#44AA99", (0, (1, 1)), "d"))
 class SSP(ASGD):
     """ASGD, but a worker that is more than s iterations ahead of the slowest one waits for it.
 
     The waiting is the servers' affair: they use every gradient at once, and answer it when its worker may go on, with
     the weights as they are then. With s = 0 all iterations begin together; with a large s this is ASGD.
-
-    Args:
-        staleness: s, in iterations.
-        statistics: as in `ASGD`.
     """
 
-    name = "ssp"
+    class Options(ASGD.Options):
+        """How stale weights may be."""
 
-    def __init__(self, staleness: int = config.STALENESS, statistics: str = config.STATISTICS) -> None:
-        super().__init__(statistics)
-        if staleness < 0:
-            raise ValueError(f"staleness is {staleness}, but should be 0 or more")
-        self._staleness = staleness
+        POSITIONAL: ClassVar[tuple[str, ...]] = ("staleness", "statistics")
+        staleness: int = option(
+            config.STALENESS, ge=0, agreed_as="staleness", help="iterations that a worker may be ahead of the slowest"
+        )
+
+    options: Options
+    elastic = False
 
     def service(self) -> Service:
-        """One SGD step for every gradient, answered when its worker may go on."""
-        return Service(rule="sgd", synchronous=False, staleness=self._staleness)
+        """Ask for one SGD step for every gradient, answered when its worker may go on."""
+        return Service(rule="sgd", synchronous=False, staleness=self.options.staleness)

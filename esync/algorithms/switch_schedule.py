@@ -204,13 +204,13 @@ def parse_hyper(text: str) -> dict[str, float]:
 
 
 def parse_decay(text: str) -> tuple[tuple[float, float], ...]:
-    """Read SHARE:FACTOR,… (shares of the run's samples, ascending; factors of the first learning rate).
+    """Read SHARE:FACTOR,… (shares of the run's samples, ascending; factors of the first learning rate); "": none.
 
     Raises:
         ValueError: it is something else.
     """
     steps = []
-    for part in text.split(","):
+    for part in text.split(",") if text else ():
         share, _, factor = part.partition(":")
         try:
             steps.append((float(share), float(factor)))

@@ -1,23 +1,41 @@
 """Sync-Switch (Li, Mangoubi, Xu, Guo, ICDCS 2021): synchronous SGD first, asynchronous later, switched in place."""
 
 import logging
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+import os
+from argparse import Namespace
+from collections.abc import Sequence, Set
+from dataclasses import asdict, replace
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
 
 from .. import config
 from ..coordination import Watching
 from ..coordination.online import GREEDY
+from ..coordination.stragglers import Detection
 from ..exchange import Exchange, Payload, Service
 from ..exchange.ledger import Limits
 from ..exchange.resumption import Progress
+from .base import OwnStatisticsOptions
 from .every_iteration import EveryIteration
+from .options import option
 from .outlook import Outlook
-from .switch_schedule import Plan, Schedule, decayed
+from .registry import Style, register
+from .switch_schedule import HYPER_PARAMETERS, Plan, Schedule, decayed, parse_decay
 
 log = logging.getLogger(__name__)
 
 
+#: Option → the field of Detection that it sets.
+_DETECTION = {f"straggler_{name}": name for name in Detection.__dataclass_fields__}
+
+
+def _checked_decay(text: str) -> str:
+    parse_decay(text)
+    return text
+
+
+@register("sync-switch", label="Sync-Switch", style=Style("#D55E00", (0, (8, 2)), "P"))
 class SyncSwitch(EveryIteration):
     """BSP and ASP on the same servers; weights and momentum stay where they are at a switch.
 
@@ -36,22 +54,95 @@ class SyncSwitch(EveryIteration):
     does not scale what has been gathered. Weight decay is part of g, and is scaled by n with it. Where rounds go on
     without m workers, n − m takes the place of n.
 
-    Args:
-        schedule: what was asked for.
-        batch_size: of one worker: what a global step of ASP stands for.
-        decay: (share of the samples, factor of the learning rate), ascending.
-        watching: the online policy against stragglers, and when a worker is one; None: nothing is done about them.
-        state_server: host:port of the one that runs the policy; None: as the environment says.
-        job: name of this training there.
-        statistics: as in `ASGD`, for ASP; in BSP all workers have the mean.
+    In Python the options of a schedule and of a policy may also be given as objects: `schedule` (`Schedule`), `decay`
+    (pairs of a share of the samples and a factor) and `watching` (`Watching`; None: nothing is done about stragglers).
 
     Attributes:
         plan: once started.
     """
 
-    name = "sync-switch"
+    class Options(OwnStatisticsOptions):
+        """When it switches, what each segment trains with, and what is done about stragglers."""
+
+        switch_order: str = option(
+            config.SWITCH_ORDER, help="of the segments, 1 is synchronous, 0 asynchronous: 10, 101, …"
+        )
+        train_steps: tuple[Annotated[int, Field(ge=1)], ...] = option(
+            (), metavar="STEP", help="global step at which each segment ends"
+        )
+        bsp_share: float | None = option(
+            None,
+            ge=0,
+            le=1,
+            help=f"instead of --train-steps: synchronous share of --epochs, 0 to 1 (default: {config.BSP_SHARE})",
+        )
+        ckpt_frequency: tuple[Annotated[int, Field(ge=1)], ...] = option(
+            (), metavar="STEPS", help="evaluate every that many global steps"
+        )
+        hparams: tuple[str, ...] = option(
+            (),
+            metavar="NAME=NUMBER",
+            help=f"of each segment, joined by commas, from {', '.join(HYPER_PARAMETERS)}; - for none; the learning "
+            "rate is a worker's own, and multiplies the gradient summed over its batch",
+        )
+        lr_decay: Annotated[str, AfterValidator(_checked_decay)] = option(
+            "",
+            metavar="SHARE:FACTOR",
+            help="learning rate by the share of all samples that has been used: 0.5:0.1,0.75:0.01 (default: it stays)",
+        )
+        online_policy: Literal["none", "elastic", "greedy"] | None = option(
+            None,
+            help="while it is synchronous: go on without stragglers (elastic), asynchronously and with the planned "
+            "synchronous share afterwards (greedy), or wait for them (none); a reconstruction of the paper's policies "
+            f"(default: {config.ONLINE_POLICY} where there is a state server, which runs the policy)",
+        )
+        straggler_window: int = option(
+            config.STRAGGLER_WINDOW, ge=1, le=config.STRAGGLER_WINDOW_MOST, help="steps whose throughput is looked at"
+        )
+        straggler_stride: int = option(config.STRAGGLER_STRIDE, ge=1, help="steps from one look to the next")
+        straggler_raise_after: int = option(
+            config.STRAGGLER_RAISE_AFTER, ge=1, help="looks in a row after which a slow worker is a straggler"
+        )
+        straggler_clear_after: int = option(
+            config.STRAGGLER_CLEAR_AFTER, ge=1, help="looks in a row after which it is none any more"
+        )
+        straggler_sigmas: float = option(
+            config.STRAGGLER_SIGMAS, ge=0, help="standard deviations below the workers' mean throughput"
+        )
+        straggler_floor: float = option(
+            config.STRAGGLER_FLOOR, gt=0, le=1, help="share of the mean that its throughput is below, too"
+        )
+        batch_size: int = option(1, ge=1, shared="batch_size")
+        state_server: str | None = option(None, shared="state_server", per_device=True)
+        job: str = option(config.JOB, shared="job", per_device=True)
+
+        @model_validator(mode="after")
+        def _fits(self) -> "SyncSwitch.Options":
+            self.schedule  # noqa: B018 - its lists fit each other
+            return self
+
+        @property
+        def schedule(self) -> Schedule:
+            """The schedule that they describe; ValueError where its lists do not fit each other."""
+            return Schedule(self.switch_order, self.train_steps, self.bsp_share, self.ckpt_frequency, self.hparams)
+
+        @property
+        def watching(self) -> Watching | None:
+            """What the state server is to look for; None: nothing, or no state server is known."""
+            policy = self.online_policy
+            if policy is None:
+                known = self.state_server or os.environ.get("ESYNC_STATE_SERVER")
+                policy = config.ONLINE_POLICY if known else "none"  # type: ignore[assignment]
+            if policy is None or policy == "none":
+                return None
+            return Watching(policy, Detection(**{name: getattr(self, flag) for flag, name in _DETECTION.items()}))
+
+    options: Options
     own_statistics = True
     own_rates = False
+    switches = True
+    without_state_server = "nobody looks for stragglers"
+    instead_of_state_server = "do without a policy"
 
     def __init__(
         self,
@@ -59,26 +150,55 @@ class SyncSwitch(EveryIteration):
         batch_size: int = 1,
         decay: Sequence[tuple[float, float]] = (),
         watching: Watching | None = None,
-        state_server: str | None = None,
-        job: str = config.JOB,
-        statistics: str = config.STATISTICS,
+        *values: Any,
+        **settings: Any,
     ) -> None:
-        super().__init__(statistics)
-        self._watching, self._address, self._job = watching, state_server, job
+        if schedule is not None:
+            settings |= {"switch_order": schedule.order, **asdict(schedule)}
+            del settings["order"]
+        if decay:
+            settings["lr_decay"] = ",".join(f"{share!r}:{factor!r}" for share, factor in decay)
+        if watching is not None:
+            detection = asdict(watching.detection)
+            settings |= {flag: detection[name] for flag, name in _DETECTION.items()}
+            settings["online_policy"] = watching.policy
+        settings |= dict(zip(("state_server", "job", "statistics"), values, strict=False))
+        super().__init__(batch_size=batch_size, **settings)
+        options = self.options
+        self._schedule, self._decay, self._watching = options.schedule, parse_decay(options.lr_decay), options.watching
         self._outlook: Outlook | None = None
-        self._schedule = schedule or Schedule()
-        self._batch_size, self._decay = batch_size, tuple(decay)
         self.plan: Plan | None = None
         self.synchronous = self._schedule.begins_synchronous
+
+    @classmethod
+    def check_flags(cls, options: Namespace, typed: Set[str]) -> None:
+        """See `Algorithm.check_flags`; something has to say when to switch."""
+        super().check_flags(options, typed)
+        needless = typed & set(_DETECTION)
+        if needless and options.online_policy == "none":
+            raise ValueError(f"--{min(needless).replace('_', '-')} makes no sense with --online-policy none")
+        if not options.train_steps and not options.epochs:
+            raise ValueError(f"--mode {cls.name} needs --train-steps, or --epochs of which --bsp-share is synchronous")
+
+    @property
+    def asks_state_server(self) -> bool:
+        """See `Algorithm.asks_state_server`."""
+        return self._watching is not None
+
+    @property
+    def checkpoint_terms(self) -> dict[str, Any]:
+        """See `Algorithm.checkpoint_terms`."""
+        return self.terms
 
     @property
     def terms(self) -> dict[str, Any]:
         """What a plan is made of; see `Algorithm.terms`."""
         return {
-            "batch size": self._batch_size,
+            "batch size": self.options.batch_size,
             "schedule": str(self._schedule),
             "decay of the learning rate": str(self._decay),
             "online policy": str(self._watching),
+            "evaluated statistics": self.options.statistics,
         }
 
     @property
@@ -106,13 +226,13 @@ class SyncSwitch(EveryIteration):
     def _limits(self, exchange: Exchange) -> Limits:
         """The schedule's end ends the run, too."""
         limits = self.surroundings.limits
-        self.plan = self._schedule.plan(exchange.workers, self._batch_size, limits.samples)
+        self.plan = self._schedule.plan(exchange.workers, self.options.batch_size, limits.samples)
         return replace(limits, samples=min(limits.samples, self.plan.samples))
 
     def _begin(self, exchange: Exchange) -> None:
         if self._watching is not None:
             world = self.surroundings.world
-            coordination = world.coordination(self._address, exchange.rank, self._job, delayed=True)
+            coordination = world.coordination(self.options.state_server, exchange.rank, self.options.job, delayed=True)
             if exchange.rank == 0 and not exchange.replacement:
                 coordination.init(exchange.workers, None, watching=self._watching)
             self._outlook = Outlook(coordination)

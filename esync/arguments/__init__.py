@@ -1,104 +1,135 @@
 """The command line of a worker, which servers and schedulers understand too; every flag is checked here.
 
-A group of flags is a module of this package with three things (see `modes.Group`): in which modes its flags make sense,
-the flags, and what must fit together.
+The mode and the options of its algorithm are in `mode`. A group of the flags that all modes have is a module of this
+package with three things (see `Group`): with which algorithms its flags make sense, the flags, and what must fit
+together.
 """
 
 import argparse
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence, Set
+from typing import Protocol
 
 from .. import __version__
+from ..algorithms.registry import names
 from ..files import expanded
-from . import (
-    checkpoints,
-    cluster,
-    collectives,
-    compression,
-    coordination,
-    data,
-    delay,
-    device,
-    logs,
-    means,
-    overlap,
-    sparse,
-    stragglers,
-    switching,
-    training,
-)
-from .coordination import FOR_THE_STATE_SERVER
-from .modes import MEANS, MODES, NETWORKS, OWN_STATISTICS, SPARSE, UPDATES, Group
-from .stragglers import watching
-from .switching import switch_schedule
+from . import checkpoints, cluster, collectives, coordination, data, device, logs, mode, training
+from .mode import Condition, algorithm_of, choose_algorithm, effective, given_state_server, modes_with
+from .training import NETWORKS
 from .values import count
 
 __all__ = [
-    "FOR_THE_STATE_SERVER",
-    "MEANS",
-    "MODES",
-    "MODES_OF",
     "NETWORKS",
-    "OWN_STATISTICS",
-    "SPARSE",
-    "UPDATES",
+    "algorithm_of",
     "build_parser",
+    "choose_algorithm",
     "count",
+    "effective",
     "expand_paths",
     "given",
+    "given_state_server",
+    "modes_of",
+    "modes_with",
     "parse",
-    "switch_schedule",
-    "watching",
+    "read",
 ]
 
+
+class Group(Protocol):
+    """One group of flags that all modes have; a module of this package is one."""
+
+    #: Flags (by the names of their values) that make sense with some algorithms only, and the condition.
+    SUITS: Mapping[str, Condition]
+
+    def add_to(self, parser: argparse.ArgumentParser) -> None:
+        """Add the flags."""
+
+    def check(self, options: argparse.Namespace, typed: Set[str]) -> None:
+        """Check what no flag tells alone; `typed` names the values that were really given. Raises ValueError."""
+
+
 #: In the order of --help.
-GROUPS: tuple[Group, ...] = (
-    training,
-    data,
-    device,
-    logs,
-    checkpoints,
-    coordination,
-    means,
-    overlap,
-    delay,
-    switching,
-    stragglers,
-    sparse,
-    compression,
-    collectives,
-    cluster,
-)
-#: Flags that make sense in some modes only; given in another one they are an error.
-MODES_OF: dict[str, tuple[str, ...]] = {name: modes for group in GROUPS for name, modes in group.MODES_OF.items()}
+GROUPS: tuple[Group, ...] = (training, data, device, logs, checkpoints, coordination, collectives, cluster)
+
+
+def modes_of(name: str) -> tuple[str, ...] | None:
+    """The modes in which a flag makes sense; None: all of them. `name` is its value's."""
+    if name == mode.COMPENSATED:
+        return mode.COMPENSABLE
+    for group in GROUPS:
+        if name in group.SUITS:
+            return names(group.SUITS[name])
+    return modes_with(name) or None
 
 
 def build_parser(
-    program: str, description: str, kind: type[argparse.ArgumentParser] = argparse.ArgumentParser
+    program: str,
+    description: str,
+    words: Sequence[str] | None = None,
+    kind: type[argparse.ArgumentParser] = argparse.ArgumentParser,
 ) -> argparse.ArgumentParser:
-    """The parser, an object of class `kind`; defaults come from config.py."""
+    """Return the parser, an object of class `kind`; defaults come from config.py.
+
+    Args:
+        program: its name.
+        description: what it does.
+        words: the command line, whose mode decides on the flags; None: the flags of all modes, without defaults.
+        kind: class of the parser.
+    """
     parser = kind(
-        prog=program, description=description, usage="%(prog)s [flags]   (--help lists them)", allow_abbrev=False
+        prog=program,
+        description=description,
+        usage="%(prog)s [flags]   (--help lists them; with --mode MODE those of one mode)",
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    for group in GROUPS:
-        group.add_to(parser)
+    algorithm = None
+    if words is not None:
+        chosen, typed = mode.first_stage(kind, program, words)
+        if typed or not {"-h", "--help"} & set(words):
+            algorithm = algorithm_of(chosen.mode, bool(chosen.use_dcasgd))
+    try:
+        mode.add_to(parser, algorithm)
+        for group in GROUPS:
+            group.add_to(parser)
+    except argparse.ArgumentError as error:
+        owner = f"{algorithm.__module__}.{algorithm.__qualname__}" if algorithm is not None else "an algorithm"
+        parser.error(f"an option of {owner} has a flag that every mode has: {error}; give it another flag")
     return parser
 
 
 def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Parse and check what one flag alone cannot tell; a mistake ends the program with exit code 2."""
+    """Parse and check what one flag alone cannot tell; a mistake ends the program with exit code 2.
+
+    The result has, beside the flags' values, the class of the `algorithm` and the names of the flags that were `given`.
+    """
     typed = given(parser, arguments)
     options = parser.parse_args(arguments)
-    for name, modes in MODES_OF.items():
-        if name in typed and options.mode not in modes:
-            flag = f"--{name.replace('_', '-')}"
-            parser.error(f"{flag} makes no sense with --mode {options.mode}; it is for {' and '.join(modes)}")
+    options.algorithm = algorithm_of(options.mode, bool(options.use_dcasgd))
+    options.given = frozenset(typed)
     try:
+        mode.check(options, typed, options.algorithm)
+        for group in GROUPS:
+            for name, suits in group.SUITS.items():
+                if name in typed and not suits(options.algorithm):
+                    raise ValueError(mode.refuse(f"--{name.replace('_', '-')}", options.mode, names(suits)))
+        choose_algorithm(options)
         for group in GROUPS:
             group.check(options, typed)
     except ValueError as error:
         parser.error(str(error))
     return options
+
+
+def read(
+    program: str,
+    description: str,
+    words: Sequence[str] | None = None,
+    kind: type[argparse.ArgumentParser] = argparse.ArgumentParser,
+) -> argparse.Namespace:
+    """Parse and check a command line, the process's own where none is given; see `build_parser` and `parse`."""
+    typed = sys.argv[1:] if words is None else words
+    return parse(build_parser(program, description, typed, kind), typed)
 
 
 def expand_paths(options: argparse.Namespace) -> None:
@@ -117,7 +148,8 @@ def expand_paths(options: argparse.Namespace) -> None:
 
 def given(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> set[str]:
     """The names of the flags that were really typed."""
-    names = [action.dest for action in parser._actions]
+    # A flag whose default is suppressed has no value unless it is typed.
+    names = [action.dest for action in parser._actions if action.default is not argparse.SUPPRESS]
     namespace = argparse.Namespace(**dict.fromkeys(names, argparse.SUPPRESS))
     parsed, _ = parser.parse_known_args(arguments, namespace)
     return {name for name, value in vars(parsed).items() if value is not argparse.SUPPRESS}

@@ -1,18 +1,15 @@
 """Flags of the checkpoints."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from .. import config
-from .modes import DENSE
+from .mode import Condition, choose_algorithm
 from .values import count
 
-MODES_OF: Mapping[str, tuple[str, ...]] = {
-    "checkpoint_dir": DENSE,
-    "checkpoint_every": DENSE,
-    "keep_checkpoints": DENSE,
-    "resume": DENSE,
-}
+SUITS: Mapping[str, Condition] = dict.fromkeys(
+    ("checkpoint_dir", "checkpoint_every", "keep_checkpoints", "resume"), lambda algorithm: not algorithm.held_back
+)
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -36,8 +33,13 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     add("--no-export", action="store_true", help="do not write the final model")
 
 
-def check(options: argparse.Namespace, typed: set[str]) -> None:
-    """Nothing of it without a folder."""
+def check(options: argparse.Namespace, typed: Set[str]) -> None:
+    """Nothing of it without a folder, or where workers keep what they have not sent."""
+    held_back = choose_algorithm(options).held_back
+    if held_back and options.checkpoint_dir:
+        raise ValueError(
+            f"{held_back} keeps no checkpoints (--checkpoint-dir): what its workers have not sent yet would be lost"
+        )
     needless = typed & {"checkpoint_every", "keep_checkpoints", "resume"}
     if needless and not options.checkpoint_dir:
         raise ValueError(f"--{min(needless).replace('_', '-')} needs --checkpoint-dir")

@@ -1,15 +1,13 @@
 """Flags of the cluster: how long to wait for whom, and what to do without those who are gone."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from .. import config
-from .modes import MEANS, SPARSE
+from .mode import Condition
 from .values import positive
 
-MODES_OF: Mapping[str, tuple[str, ...]] = {
-    "elastic": (*MEANS, "sync", "async", *SPARSE),
-}
+SUITS: Mapping[str, Condition] = {"elastic": lambda algorithm: algorithm.elastic}
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +27,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     add("--round-timeout", type=positive, default=config.ROUND_TIMEOUT, help="seconds (default: %(default)s)")
 
 
-def check(options: argparse.Namespace, typed: set[str]) -> None:
+def check(options: argparse.Namespace, typed: Set[str]) -> None:
     """Leases are for elastic clusters."""
     needless = typed & {"lease", "redistribute"}
     if needless and not options.elastic:

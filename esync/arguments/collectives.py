@@ -1,21 +1,24 @@
 """Flags of the exchange without a server."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from .. import config
+from ..algorithms.registry import names
 from ..collectives import COLLECTIVES
-from .modes import MEANS
+from .mode import Condition, choose_algorithm
 
-MODES_OF: Mapping[str, tuple[str, ...]] = {}
+SUITS: Mapping[str, Condition] = {}
 
-#: Modes in which all workers exchange together, so that no server is needed.
-SERVERLESS = (*MEANS, "sync")
+
+def _serverless() -> str:
+    """The modes in which all workers exchange together, so that no server is needed."""
+    return ", ".join(names(lambda algorithm: algorithm.serverless))
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
-    group = parser.add_argument_group("collectives (modes " + ", ".join(SERVERLESS) + ")")
+    group = parser.add_argument_group(f"collectives (modes {_serverless()})")
     group.add_argument(
         "--collective",
         choices=COLLECTIVES,
@@ -25,16 +28,16 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check(options: argparse.Namespace, typed: set[str]) -> None:
+def check(options: argparse.Namespace, typed: Set[str]) -> None:
     """What needs a server is refused."""
     if options.collective == "ps":
         return
-    if options.mode not in SERVERLESS:
+    if not options.algorithm.serverless:
         raise ValueError(
             f"--collective {options.collective} has no server, which --mode {options.mode} needs; it is for "
-            f"{', '.join(SERVERLESS)}"
+            f"{_serverless()}"
         )
-    if options.compression != config.COMPRESSION:
+    if choose_algorithm(options).compression:
         raise ValueError(f"--collective {options.collective} has no server, which --compression needs")
     if options.elastic:
         raise ValueError(

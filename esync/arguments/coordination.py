@@ -1,28 +1,26 @@
-"""Flags of the questions to the state server."""
+"""Flags of the state server: where it is, and what this training is called there."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from .. import config
-from .modes import UPDATES
-from .values import count, epsilon, job, port
+from ..algorithms import Algorithm
+from ..algorithms.registry import names, options_of
+from .mode import Condition
+from .values import job, port
 
-MODES_OF: Mapping[str, tuple[str, ...]] = {
-    "state_server_ip": ("esync", "sync-switch"),
-    "state_server_port": ("esync", "sync-switch"),
-    "local_iterations": UPDATES,
-    "epsilon": ("esync",),
-    "slowest_iterations": ("esync",),
-    "query_mode": ("esync",),
-}
 
-#: Flags for the state server, which is not asked where the number of local iterations is fixed.
-FOR_THE_STATE_SERVER = frozenset(MODES_OF) - {"local_iterations"}
+def _may_ask(algorithm: type[Algorithm]) -> bool:
+    """Whether the algorithm itself asks a state server, at least with some options."""
+    return any(each.shared == "state_server" for each in options_of(algorithm))
+
+
+SUITS: Mapping[str, Condition] = {"state_server_ip": _may_ask, "state_server_port": _may_ask}
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
-    coordination = parser.add_argument_group("coordination (modes esync and sync-switch)")
+    coordination = parser.add_argument_group(f"state server (modes {' and '.join(names(_may_ask))})")
     add = coordination.add_argument
     add("-ip", "--state-server-ip", default=config.STATE_SERVER_IP, help="address of the state server")
     add(
@@ -39,34 +37,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         help="name of this training on the state server; all modes report there where ESYNC_STATE_SERVER names it "
         "(default: %(default)s)",
     )
-    add(
-        "--query-mode",
-        choices=config.QUERY_MODES,
-        default=config.QUERY_MODE,
-        help="wait for the state server's answers, or train on until READY arrives (default: %(default)s)",
-    )
-    add(
-        "--epsilon",
-        type=epsilon,
-        default=config.EPSILON,
-        help="seconds that guard READY, or auto: what iterations and questions fluctuate by (default: %(default)s)",
-    )
-    add(
-        "--slowest-iterations",
-        type=count,
-        default=config.SLOWEST_ITERATIONS,
-        help="local iterations of the slowest device per round (default: %(default)s)",
-    )
-    add(
-        "--local-iterations",
-        type=count,
-        help="that many in every round, without a state server "
-        f"(default of modes local-sgd and diloco: {config.LOCAL_ITERATIONS}; of mode dylu, whose fastest worker does "
-        f"them: {config.DYLU_LOCAL_ITERATIONS})",
-    )
 
 
-def check(options: argparse.Namespace, typed: set[str]) -> None:
-    """Who asks nobody needs no address."""
-    if "local_iterations" in typed and typed & FOR_THE_STATE_SERVER:
-        raise ValueError("--local-iterations fixes the number of local iterations; nobody asks a state server then")
+def check(options: argparse.Namespace, typed: Set[str]) -> None:
+    """Nothing here depends on another flag."""

@@ -1,14 +1,15 @@
 """Flags of the data: which, from where, and who trains on what."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from .. import config
 from ..data.partitions import GRAMMAR, parse_partition
 from ..data.registry import REGISTRY
+from .mode import Condition
 from .values import checked
 
-MODES_OF: Mapping[str, tuple[str, ...]] = {}
+SUITS: Mapping[str, Condition] = {}
 
 
 def partition(text: str) -> str:
@@ -31,7 +32,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     add("-s", "--split-by-class", type=int, choices=(0, 1), default=0, help="1: the same as --partition class")
 
 
-def check(options: argparse.Namespace, typed: set[str]) -> None:
+def check(options: argparse.Namespace, typed: Set[str]) -> None:
     """Two flags say the same; afterwards `partition` alone does."""
     if options.split_by_class and options.partition not in (None, "class"):
         raise ValueError(f"--split-by-class 1 and --partition {options.partition} contradict each other")

@@ -1,12 +1,13 @@
 """Flags of the evaluation and the logs."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from .. import config
+from .mode import Condition
 from .values import count
 
-MODES_OF: Mapping[str, tuple[str, ...]] = {}
+SUITS: Mapping[str, Condition] = {}
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +32,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     add("--quiet", action="store_true", help="no progress lines")
 
 
-def check(options: argparse.Namespace, typed: set[str]) -> None:
+def check(options: argparse.Namespace, typed: Set[str]) -> None:
     """What an evaluation is for needs one."""
     if options.no_evaluation and typed & {"target_accuracy", "eval_duration", "test_images"}:
         raise ValueError("--no-evaluation contradicts --target-accuracy, --eval-duration and --test-images")

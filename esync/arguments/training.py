@@ -1,25 +1,53 @@
-"""Flags of the training itself: algorithm, network, optimizer, learning rates, and when it ends."""
+"""Flags of the training itself: network, optimizer, learning rates, and when it ends."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from .. import config
-from .modes import MODES, NETWORKS, UPDATES
+from ..algorithms import REGISTRY
+from ..algorithms.registry import names, options_of
+from .mode import Condition
 from .values import accuracy, count, index, not_negative, positive
 
-MODES_OF: Mapping[str, tuple[str, ...]] = {
-    "momentum": tuple(mode for mode in MODES if mode != "gd-async"),
-    "learning_rate": tuple(mode for mode in MODES if mode not in UPDATES),
-    "local_lr": UPDATES,
-    "global_lr": UPDATES,
+#: Names in models.MODELS; kept here so that a server needs no model to read its command line.
+NETWORKS = (
+    "alexnet",
+    "resnet18-v1",
+    "resnet50-v1",
+    "resnet50-v2",
+    "mobilenet-v1",
+    "mobilenet-v2",
+    "inception-v3",
+    "lenet",
+    "mlp",
+    "cifar-resnet20-v1",
+    "cifar-resnet32-v1",
+    "cifar-resnet56-v1",
+    "cifar-resnet110-v1",
+)
+
+SUITS: Mapping[str, Condition] = {
+    "momentum": lambda algorithm: algorithm.has_momentum,
+    "learning_rate": lambda algorithm: algorithm.sends != "updates",
+    "local_lr": lambda algorithm: algorithm.sends == "updates",
 }
+
+
+def _momenta() -> str:
+    """The modes whose momentum has a default of its own."""
+    own = {
+        name: each.default
+        for name, algorithm in REGISTRY.items()
+        for each in options_of(algorithm)
+        if each.shared == "momentum"
+    }
+    return "".join(f"; mode {name}: {default}" for name, default in own.items())
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
     training = parser.add_argument_group("training")
     add = training.add_argument
-    add("-m", "--mode", choices=MODES, default=config.MODE, help="algorithm (default: %(default)s)")
     add("-n", "--network", choices=NETWORKS, default=config.NETWORK, help="network (default: %(default)s)")
     add("--no-hybridize", action="store_true", help="run the network imperatively (slower, easier to debug)")
     add(
@@ -39,7 +67,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--momentum",
         type=not_negative,
         default=None,
-        help=f"of the optimizer (default: {config.MOMENTUM}; modes dgs and dgc-async: {config.DGS_MOMENTUM})",
+        help=f"of the optimizer (default: {config.MOMENTUM}{_momenta()})",
     )
     add(
         "--weight-decay",
@@ -60,23 +88,15 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--learning-rate",
         type=positive,
         default=config.LEARNING_RATE,
-        help=f"all modes but {', '.join(UPDATES)}; sync-switch takes it times the number of workers while it is "
-        "synchronous (default: %(default)s)",
+        help=f"all modes but {', '.join(names(SUITS['local_lr']))}; sync-switch takes it times the number of workers "
+        "while it is synchronous (default: %(default)s)",
     )
     add(
         "-ll",
         "--local-lr",
         type=positive,
         default=config.LEARNING_RATE_LOCAL,
-        help=f"modes {', '.join(UPDATES)}: of the local optimizer (default: %(default)s)",
-    )
-    add(
-        "-gl",
-        "--global-lr",
-        type=positive,
-        default=config.LEARNING_RATE_GLOBAL,
-        help=f"the same modes: scales the mean model update (default: %(default)s; modes diloco and dylu: "
-        f"{config.DILOCO_GLOBAL_LR})",
+        help=f"modes {', '.join(names(SUITS['local_lr']))}: of the local optimizer (default: %(default)s)",
     )
 
     end = parser.add_argument_group("end of the run", "Any of them ends it cleanly, on all workers.")
@@ -87,5 +107,5 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     add("--target-accuracy", type=accuracy, help="test accuracy")
 
 
-def check(options: argparse.Namespace, typed: set[str]) -> None:
+def check(options: argparse.Namespace, typed: Set[str]) -> None:
     """Nothing here depends on another flag."""

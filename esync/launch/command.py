@@ -43,7 +43,9 @@ TOKEN_NEEDED = f"""\
 
 def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     """The options of launch, and the worker's flags that were typed."""
-    parser = arguments.build_parser(PROGRAM, "Start a whole cluster, as a description says; end it, whatever happens.")
+    parser = flags.parser_of_all(
+        PROGRAM, "Start a whole cluster, as a description says; end it, whatever happens.", words
+    )
     parser.usage = f"{PROGRAM} FILE [flags of launch] [flags of the worker, worth more than FILE]"
     parser.add_argument(
         "file", type=expanded, metavar="FILE", help="description of the cluster, for instance clusters/demo.yaml"
@@ -68,7 +70,7 @@ def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, dict[str, Any
     given = arguments.given(parser, words)
     if "max_restarts" in given and options.max_restarts and options.collective != "ps":
         parser.error(f"--collective {options.collective} has no server, which --max-restarts needs")
-    typed = given & set(flags.DEFAULTS) - {"quiet"}
+    typed = given & set(flags.known()) - {"quiet"}
     return options, {name: getattr(options, name) for name in sorted(typed)}
 
 

@@ -87,10 +87,14 @@ def _train(section: object) -> dict[str, Any]:
     """Check every flag with the worker's own parser."""
     if not isinstance(section, dict):
         raise error("expected a mapping of the worker's flags, with underscores")
+    try:
+        flags.algorithm_of(section)  # it may be another package's, whose flags are known afterwards
+    except flags.FlagError as problem:
+        raise error(str(problem).removeprefix("mode: "), "mode") from None
     checked = {}
     for key, value in section.items():
-        if key not in flags.DEFAULTS:
-            raise unknown(key, flags.DEFAULTS)
+        if key not in flags.known():
+            raise unknown(key, flags.known())
         try:
             checked[key] = flags.check(key, value)
         except flags.FlagError as problem:

@@ -4,11 +4,16 @@ Settings come from the section `train` of a description and from launch's comman
 """
 
 import argparse
+import contextlib
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from .. import arguments, config
-from .yaml_text import shown
+from ..algorithms import REGISTRY, Algorithm
+from ..arguments.mode import first_stage
+from ..files import expanded
+from .yaml_text import DescriptionError, load, shown
 
 Settings = dict[str, Any]
 
@@ -25,11 +30,11 @@ CHOSEN_BY_LAUNCH = {
 REPLACES = {
     "partition": {"split_by_class"},
     "split_by_class": {"partition"},
-    "local_iterations": arguments.FOR_THE_STATE_SERVER,
     "no_evaluation": {"target_accuracy", "eval_duration", "test_images"},
     "resume": {"overwrite"},
     "overwrite": {"resume"},
 }
+PROGRAM = "python -m esync.worker"
 
 
 class FlagError(ValueError):
@@ -43,14 +48,47 @@ class _Parser(argparse.ArgumentParser):
         raise FlagError(message)
 
 
-_PARSER = arguments.build_parser("python -m esync.worker", "", _Parser)
+@functools.lru_cache(maxsize=8)
+def _every(modes: tuple[str, ...]) -> tuple[argparse.ArgumentParser, Mapping[str, argparse.Action]]:
+    """The parser that knows the flags of all modes, and those by the names of their values."""
+    parser = arguments.build_parser(PROGRAM, "", None, _Parser)
+    return parser, {
+        action.dest: action for action in parser._actions if action.dest not in ("help", "version", argparse.SUPPRESS)
+    }
 
-#: Every flag by its long name with underscores → its default.
-DEFAULTS: Settings = vars(_PARSER.parse_args([]))
+
+def parser_of_all(program: str, description: str, words: Sequence[str]) -> argparse.ArgumentParser:
+    """Return a parser of the flags of all modes, those of the chosen one included where it is another package's.
+
+    Args:
+        program: its name.
+        description: what it does.
+        words: the command line; where it names no mode, the description of the cluster does.
+    """
+    with contextlib.suppress(FlagError, DescriptionError):  # told when it is parsed, or the file is read
+        _, typed = first_stage(_Parser, program, words)
+        if not typed:
+            for word in words:
+                if word.endswith((".yaml", ".yml")):
+                    content, _ = load(expanded(word))
+                    train = content.get("train") if isinstance(content, dict) else None
+                    algorithm_of(train if isinstance(train, dict) else {})
+    return arguments.build_parser(program, description)
 
 
-#: Flags that take several values.
-LISTS = {action.dest for action in _PARSER._actions if action.nargs == "+"}
+def known() -> Mapping[str, argparse.Action]:
+    """Every flag of every mode that is known by now, by its long name with underscores."""
+    return _every(tuple(REGISTRY))[1]
+
+
+def is_switch(name: str) -> bool:
+    """Whether a flag stands alone, without a value."""
+    return known()[name].nargs == 0
+
+
+def takes_several(name: str) -> bool:
+    """Whether a flag takes several values."""
+    return known()[name].nargs == "+"
 
 
 def flag(name: str) -> str:
@@ -66,16 +104,17 @@ def check(name: str, value: object) -> Any:
     """
     if name in CHOSEN_BY_LAUNCH:
         raise FlagError(f"launch chooses it by itself: {CHOSEN_BY_LAUNCH[name]} says it")
-    if isinstance(DEFAULTS[name], bool):
+    if is_switch(name):
         if not isinstance(value, bool):
             raise FlagError(f"{shown(value)} should be true or false")
         return value
-    values = value if name in LISTS and isinstance(value, list) else [value]
+    several = takes_several(name)
+    values = value if several and isinstance(value, list) else [value]
     if not values or not all(isinstance(each, str | int | float) for each in values):
-        raise FlagError(f"expected {'a list of values' if name in LISTS else 'one value'}, not {shown(value)}")
-    words = [f"{flag(name)}={value}"] if name not in LISTS else [flag(name), *map(str, values)]
+        raise FlagError(f"expected {'a list of values' if several else 'one value'}, not {shown(value)}")
+    words = [flag(name), *map(str, values)] if several else [f"{flag(name)}={value}"]
     try:
-        return getattr(_PARSER.parse_args(words), name)
+        return getattr(_every(tuple(REGISTRY))[0].parse_args(words), name)
     except FlagError as error:
         _, _, reason = str(error).partition(": ")  # in front of it stands the flag, which the caller names
         raise FlagError(reason or str(error)) from None
@@ -92,11 +131,31 @@ def merge(described: Mapping[str, Any], typed: Mapping[str, Any]) -> Settings:
             raise FlagError(f"{flag(name)}: launch chooses it by itself: {CHOSEN_BY_LAUNCH[name]} says it")
     replaced = set().union(*(REPLACES.get(name, set()) for name in typed))
     settings = {name: value for name, value in described.items() if name not in replaced} | dict(typed)
-    mode = settings.get("mode", config.MODE)
-    other = {name for name, modes in arguments.MODES_OF.items() if mode not in modes}
-    if not settings.get("use_dcasgd"):
-        other |= arguments.delay.SETTINGS
-    return {name: value for name, value in settings.items() if name in typed or name not in other}
+    algorithm = algorithm_of(settings)
+    replaced = set().union(*(others for name, (others, _) in algorithm.exclusive.items() if name in typed))
+    return {
+        name: value
+        for name, value in settings.items()
+        if name in typed or (name not in replaced and _suits(name, algorithm))
+    }
+
+
+def algorithm_of(settings: Mapping[str, Any]) -> type[Algorithm]:
+    """Return the class that the settings choose.
+
+    Raises:
+        FlagError: there is no such mode.
+    """
+    try:
+        return arguments.algorithm_of(settings.get("mode", config.MODE), bool(settings.get("use_dcasgd")))
+    except ValueError as error:
+        raise FlagError(f"mode: {error}") from None
+
+
+def _suits(name: str, algorithm: type[Algorithm]) -> bool:
+    """Whether a flag makes sense with an algorithm."""
+    modes = arguments.modes_of(name)
+    return modes is None or algorithm.name in modes
 
 
 def to_arguments(settings: Mapping[str, Any]) -> list[str]:
@@ -105,10 +164,8 @@ def to_arguments(settings: Mapping[str, Any]) -> list[str]:
     for name, value in settings.items():
         if value is True:
             words.append(flag(name))
-        elif name in LISTS and value:
-            words += [flag(name), *map(str, value)]
-        elif name == "lr_decay":  # a tuple of pairs, as the parser has read it
-            words += [flag(name), ",".join(f"{share:g}:{factor:g}" for share, factor in value)] if value else []
+        elif takes_several(name):
+            words += [flag(name), *map(str, value)] if value else []
         elif value is not None and value is not False:
             words += [flag(name), str(value)]
     return words
@@ -120,4 +177,4 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     Raises:
         FlagError: it would refuse it.
     """
-    return arguments.parse(_PARSER, words)
+    return arguments.read(PROGRAM, "", words, _Parser)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import config
+from ..algorithms.registry import NON_IID
+from ..arguments import choose_algorithm
 from ..collectives.process_manager import READY
 from ..files import expanded
 from ..progress import VARIABLE as PROGRESS_VARIABLE
@@ -56,12 +58,13 @@ def plan(
         raise DescriptionError(f"train: {error}") from None
     workers: Sequence[Worker] = description.workers
     remarks, services, cluster = [], [], {}
-    if options.mode == "local":
+    exchanges = options.algorithm.sends != "nothing"
+    if not exchanges:
         if len(workers) > 1:
-            remarks.append("mode local trains on one device: the first worker of the description")
+            remarks.append(f"mode {options.mode} trains on one device: the first worker of the description")
         workers = workers[:1]
     ground = Ground(hosts, here, there or {}, [worker.host for worker in workers])
-    if options.mode != "local":
+    if exchanges:
         if options.collective == "ps":
             cluster = _cluster(description, ground)
             services = _services(description, ground, cluster, settings)
@@ -70,13 +73,13 @@ def plan(
             services = [_process_manager(description, ground, cluster)]
             if description.servers:
                 remarks.append(f"no parameter servers: the workers exchange by {options.collective}")
-        if options.mode == "sync-switch" and options.online_policy is None and description.state_server is None:
-            remarks.append("no state_server in the description: nobody looks for stragglers")
-        elif _asks_state_server(options):
-            address = _state_server_address(description, ground, options.mode)
+        if _asks_state_server(options, description):
+            address = _state_server_address(description, ground, options)
             services.append(_state_server(description, ground, address, mode_folder(options)))
             remarks.append("dashboard: http://{state_server_ip}:{state_server_port}/dashboard/".format(**address))
             settings |= address
+        elif description.state_server is None and options.algorithm.without_state_server:
+            remarks.append(f"no state_server in the description: {options.algorithm.without_state_server}")
     folder = mode_folder(options)
     specs = _workers(workers, ground, cluster, {**settings, "log_dir": folder})
     return Plan((*services, *specs), options, folder, tuple(remarks))
@@ -89,10 +92,10 @@ def ports_needed(description: Description) -> int:
 
 def mode_folder(options: argparse.Namespace) -> Path:
     """Where the logs of this algorithm on this network and kind of data belong: {log_dir}/{network}/{mode}."""
-    name = "dcasgd" if options.mode == "async" and options.use_dcasgd else options.mode
+    name = options.algorithm.name
     skewed = options.partition == "class" or options.partition.startswith("dirichlet")
-    if skewed and name != "local":  # one worker has all the data
-        name += "-niid"
+    if skewed and options.algorithm.sends != "nothing":  # else one worker has all the data
+        name += NON_IID
     return Path(options.log_dir) / options.network / name
 
 
@@ -145,20 +148,20 @@ def _services(
     return specs
 
 
-def _asks_state_server(options: argparse.Namespace) -> bool:
-    """Whether the workers will need one."""
-    if options.mode == "esync":
-        return options.local_iterations is None
-    return bool(options.mode == "sync-switch" and options.online_policy != "none")
+def _asks_state_server(options: argparse.Namespace, description: Description) -> bool:
+    """Whether the workers will need one, knowing where it is if the description has one."""
+    known = "known" if description.state_server is not None else ""
+    return choose_algorithm(argparse.Namespace(**{**vars(options), "state_server_ip": known})).asks_state_server
 
 
-def _state_server_address(description: Description, ground: Ground, mode: str) -> flags.Settings:
+def _state_server_address(description: Description, ground: Ground, options: argparse.Namespace) -> flags.Settings:
     """The workers' flags that say where the state server is."""
     section = description.state_server
     if section is None:
-        other = "fix the number of local iterations with local_iterations" if mode == "esync" else "do without a policy"
+        other = options.algorithm.instead_of_state_server or "choose another mode"
         raise DescriptionError(
-            f"state_server: it is missing, and mode {mode} asks it; add state_server: {{host: localhost}}, or {other}"
+            f"state_server: it is missing, and mode {options.mode} asks it; add state_server: {{host: localhost}}, or "
+            f"{other}"
         )
     port = _port(ground, section, int(config.STATE_SERVER_PORT))
     return {"state_server_ip": ground.address(section.host), "state_server_port": port}

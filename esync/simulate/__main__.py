@@ -23,7 +23,7 @@ PROGRAM = "python -m esync.simulate"
 
 def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, Job]:
     """The options, and the job that they describe."""
-    parser = arguments.build_parser(PROGRAM, "Train on a modelled cluster, in virtual time.")
+    parser = flags.parser_of_all(PROGRAM, "Train on a modelled cluster, in virtual time.", words)
     parser.usage = f"{PROGRAM} FILE [--numerics none] [--json FILE] [--sweep KEY=A,B,C] [flags of the worker]"
     add = parser.add_argument_group("simulation").add_argument
     parser.add_argument("file", type=expanded, metavar="FILE", help="description of the cluster: clusters/paper.yaml")
@@ -51,7 +51,7 @@ def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, Job]:
     )
     add("--jobs", type=arguments.count, default=None, help="simulations at a time of a sweep (default: the cores)")
     options = parser.parse_args(words)
-    typed = arguments.given(parser, words) & set(flags.DEFAULTS) - {"quiet"}
+    typed = arguments.given(parser, words) & set(flags.known()) - {"quiet"}
     job = Job(
         file=options.file,
         numerics=options.numerics,

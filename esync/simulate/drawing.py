@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .. import config
 from .cluster import ClusterModel
 from .coordination import StateServerModel
 from .devices import DeviceModel, Pause
@@ -104,7 +103,7 @@ def draw(mode: str, seed: int, crashes: bool = True) -> Schedule:
         buckets=int(random.integers(1, 4)),
         leases=bool(random.random() < 0.7),
         local_iterations=int(random.integers(1, 4)) if mode == "esync" and random.random() < 0.2 else None,
-        query_mode=str(random.choice(config.QUERY_MODES)),
+        query_mode=str(random.choice(["blocking", "delayed-ack"])),
         run_ahead=int(random.integers(1, 8)) if mode == "esync" and random.random() < 0.3 else 0,
         staleness=int(random.integers(0, 4)) if mode == "ssp" else 0,
     )

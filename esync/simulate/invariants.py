@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..algorithms import ASGD, DCASGD, SSGD, SSP, Algorithm, ESync
+from ..algorithms import SSP, Algorithm, ESync, make
 from ..exchange.ledger import Limits
 from ..launch import flags
 from .drawing import Schedule
@@ -218,4 +218,4 @@ def _algorithm(schedule: Schedule) -> Algorithm:
         )
     if schedule.mode == "ssp":
         return SSP(schedule.staleness)
-    return {"sync": SSGD, "async": ASGD, "dcasgd": DCASGD}[schedule.mode]()
+    return make(schedule.mode)

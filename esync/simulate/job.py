@@ -91,13 +91,14 @@ def run(job: Job) -> Done:
     for name in ("elastic", "redistribute"):
         if getattr(options, name, False):
             raise DescriptionError(f"{job.file}: train: {flags.flag(name)} is not modelled yet; leave it out")
-    ends = options.rounds, options.epochs, options.max_time, options.target_accuracy, options.train_steps
+    ends = [options.rounds, options.epochs, options.max_time, options.target_accuracy]
+    ends.append(getattr(options, "train_steps", None))
     if not any(ends):
         raise DescriptionError(f"{job.file}: train: nothing ends this run; give --rounds, --epochs or --max-time")
     try:
-        if options.online_policy is None and description.state_server is not None:
-            options.online_policy = config.ONLINE_POLICY  # as launch, whose workers know where the state server is
-        cluster = model(description, job.file.parent, only_first=options.mode == "local")
+        if description.state_server is not None:  # as launch, whose workers know where the state server is
+            options.state_server_ip = description.state_server.host
+        cluster = model(description, job.file.parent, only_first=options.algorithm.sends == "nothing")
     except DescriptionError as error:
         raise DescriptionError(f"{job.file}: {error}") from None
     if options.collective != "ps" and any(worker.crashes for worker in cluster.workers):

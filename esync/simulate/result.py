@@ -50,8 +50,8 @@ def result(simulation: Simulation | RoundwiseSimulation, description: str) -> di
 
 
 def _share(simulation: Simulation | RoundwiseSimulation) -> dict[str, Any]:
-    """Of mode sync-switch: the share of the samples that was used synchronously."""
-    if simulation.options.mode != "sync-switch" or not isinstance(simulation, Simulation):
+    """The share of the samples that was used synchronously, where a run switches between the two ways of training."""
+    if not simulation.options.algorithm.switches or not isinstance(simulation, Simulation):
         return {}
     samples = simulation.samples
     return {"bsp_share_done": simulation.samples_together / samples if samples else None}

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from .. import config
-from ..arguments import SPARSE
-from ..assembly import choose_algorithm, make_curves, make_limits, run_facts
+from ..arguments import choose_algorithm
+from ..assembly import make_curves, make_limits, run_facts
 from ..errors import ExpectedError
 from ..exchange.ledger import Ledger
 from ..progress import Reporter
@@ -57,7 +57,7 @@ class Timing:
     evaluates = False
 
     def __init__(self, options: argparse.Namespace, samples: int) -> None:
-        if options.mode in SPARSE:
+        if options.algorithm.needs_gradients:
             raise ExpectedError(
                 f"--numerics none computes no gradients, so mode {options.mode} has nothing to choose from; use "
                 "--numerics real"

@@ -64,14 +64,14 @@ def grid(job: Job, sweeps: Sequence[str]) -> list[tuple[dict[str, Any], Job]]:
             raise DescriptionError(f"--sweep {text!r}: there is a comma too many: a value is empty")
     _check_keys(job, list(axes))
     for key, texts in axes.items():
-        if key not in flags.DEFAULTS and len(set(texts)) > 1:
+        if key not in flags.known() and len(set(texts)) > 1:
             _check_effect(job, key, [yaml_value(text) for text in texts])
     jobs = []
     for point in itertools.product(*axes.values()):
         chosen = dict(zip(axes, point, strict=True))
         typed, changes = dict(job.typed), dict(job.changes)
         for key, value in chosen.items():
-            if key in flags.DEFAULTS:
+            if key in flags.known():
                 try:
                     typed[key] = flags.check(key, yaml_value(value) if value in ("true", "false") else value)
                 except flags.FlagError as error:
@@ -147,23 +147,23 @@ def _attempt(job: Job) -> Done | Failed:
 def _key(name: str) -> str:
     """A flag by its name with underscores, and a place in the description as it was given."""
     flag = name.removeprefix("--").replace("-", "_")
-    return flag if flag in flags.DEFAULTS else name
+    return flag if flag in flags.known() else name
 
 
 def _check_keys(job: Job, keys: Sequence[str]) -> None:
     """Refuse what is neither a flag nor a place in the description, and what a flag is worth more than."""
     for key in keys:
-        if "." not in key and key not in flags.DEFAULTS and key not in Description.model_fields:
+        if "." not in key and key not in flags.known() and key not in Description.model_fields:
             raise DescriptionError(
                 f"--sweep {key}: it is neither a flag of the worker nor a place in the description, such as "
-                f"network.bandwidth{meant(key.replace('-', '_'), [*flags.DEFAULTS, *Description.model_fields])}"
+                f"network.bandwidth{meant(key.replace('-', '_'), [*flags.known(), *Description.model_fields])}"
             )
         if key.startswith("train."):
             flag = _key(key.removeprefix("train."))
             if flag in job.typed or flag in keys:
                 raise DescriptionError(f"--sweep {key}: it has no effect beside {flags.flag(flag)}; sweep {flag}")
     try:
-        check_places(job.file, [key for key in keys if key not in flags.DEFAULTS])
+        check_places(job.file, [key for key in keys if key not in flags.known()])
     except NoSuchPlaceError as error:
         raise DescriptionError(f"--sweep {error}") from None
 

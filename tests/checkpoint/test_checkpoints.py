@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 import esync
-from esync.arguments import build_parser, parse
+from esync.arguments import read
 from esync.assembly import make_trainer
 from esync.checkpoint import CheckpointError
 from esync.checkpoint.store import Store, _sealed
@@ -222,7 +222,7 @@ def test_only_rank_0_brings_the_books_back(tmp_path):
 def by_flags(directory: Path, optimizer: str, *words: str) -> esync.Trainer:
     """What the worker program makes of its flags, in mode local and after an iteration; a checkpoint every round."""
     net = make_net()
-    options = parse(build_parser("worker", ""), ["-m", "local", "-b", "8", "--optimizer", optimizer, *words])
+    options = read("worker", "", ["-m", "local", "-b", "8", "--optimizer", optimizer, *words])
     checkpoints = esync.Checkpoints(directory, every=1, resume=options.resume)
     trainer = make_trainer(net, options, RealWorld(), 100, checkpoints)
     trainer.start()
@@ -257,7 +257,7 @@ def test_a_former_versions_weight_decay_is_mentioned(tmp_path, caplog, decay, sa
 def test_a_former_versions_delay_compensation_goes_on_as_it_was_or_not_at_all(tmp_path):
     def offered(*words: str) -> str:
         """What is wrong with the checkpoint for a worker with these flags; none: one is written."""
-        options = parse(build_parser("worker", ""), ["-m", "async", "-dcasgd", "1", "-b", "8", *words])
+        options = read("worker", "", ["-m", "async", "-dcasgd", "1", "-b", "8", *words])
         checkpoints = esync.Checkpoints(tmp_path, resume=bool(words))
         trainer = make_trainer(make_net(), options, World(), 100, checkpoints)
         checkpoints.bind(trainer, trainer._agreement)

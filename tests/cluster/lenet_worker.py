@@ -86,7 +86,7 @@ def main(plan: Plan) -> None:
     """Do it."""
     import esync
     from esync.algorithms import ALGORITHMS
-    from esync.arguments import build_parser, parse
+    from esync.arguments import read
     from esync.assembly import make_trainer
     from esync.engine import mx
     from esync.models import build
@@ -95,9 +95,7 @@ def main(plan: Plan) -> None:
     # Every worker begins with weights of its own: rank 0's have to win.
     net = build("lenet", 10, mx.cpu(), seed=plan.rank)
     if plan.flags:
-        trainer = make_trainer(
-            net, parse(build_parser("worker", ""), plan.flags), RealWorld(), len(dataset().train_labels)
-        )
+        trainer = make_trainer(net, read("worker", "", plan.flags), RealWorld(), len(dataset().train_labels))
     else:
         algorithm = ALGORITHMS[plan.algorithm](**plan.options)
         trainer = esync.Trainer(net.collect_params(), "sgd", plan.optimizer, algorithm=algorithm)

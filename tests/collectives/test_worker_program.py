@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from esync.arguments import build_parser, parse
+from esync.arguments import read
 from esync.environment import EnvironmentProblemError
 from esync.exchange.collective_start import check_start
 
@@ -22,7 +22,7 @@ DATA = Path(__file__).parents[2] / "data"
 )
 def test_what_needs_a_server_is_refused_by_name(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as error:
-        parse(build_parser("worker", ""), [*words.split(), "--collective", "ring"])
+        read("worker", "", [*words.split(), "--collective", "ring"])
     assert error.value.code == 2
     assert re.search("--collective ring has no server, which --(mode|elastic|compression)", capsys.readouterr().err)
 

@@ -34,7 +34,7 @@ def make(
 def options_of(spec: ProcessSpec) -> Any:
     """What a worker makes of its command line."""
     assert spec.command[1:3] == ("-m", "esync.worker")
-    return arguments.parse(arguments.build_parser("worker", ""), spec.command[3:])
+    return arguments.read("worker", "", spec.command[3:])
 
 
 def test_a_job_with_a_collective_has_a_process_manager_instead_of_servers():
@@ -175,7 +175,11 @@ def test_typed_flags_win_and_other_modes_settings_are_left_out(typed, expected, 
     [
         ({}, {"mode": "sync", "local_lr": 0.1}, "--local-lr makes no sense with --mode sync"),
         ({}, {"gpu": 0}, "--gpu: launch chooses it by itself: the device of each worker says it"),
-        ({}, {"dcasgd_lambda": 0.1, "mode": "async"}, "--dcasgd-lambda-on need --use-dcasgd 1"),
+        (
+            {},
+            {"dcasgd_lambda": 0.1, "mode": "async"},
+            "--dcasgd-lambda makes no sense with --mode async; it is for dcasgd ",
+        ),
         ({"state_server": None}, {}, "state_server: it is missing, and mode esync asks it"),
         (
             {"scheduler": {"host": "far"}},

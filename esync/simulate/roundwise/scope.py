@@ -2,27 +2,23 @@
 
 import argparse
 
+from ...algorithms.registry import all_flags, options_of
 from ...launch import flags
 from ..cluster import ClusterModel
 
-MODES = ("esync", "local-sgd", "diloco", "sync")
-
-#: Flags that this simulation takes into account, and those that change no times. A flag that is not among them has to
-#: have its default, so that one which is added some day is not ignored here.
+#: Flags of all modes that this simulation takes into account, and those that change no times. One that is not among
+#: them has to have its default, so that a flag which is added some day is not ignored here. What it makes of an
+#: algorithm's own options, the algorithm says (`roundwise`).
 REGARDED = frozenset(
-    {
-        *("mode", "network", "batch_size", "seed", "rounds", "epochs", "max_time", "dataset"),
-        *("epsilon", "slowest_iterations", "local_iterations"),
-    }
+    {*("mode", "network", "batch_size", "seed", "rounds", "epochs", "max_time", "dataset"), "use_dcasgd"}
 )
 WITHOUT_EFFECT = frozenset(
     {
-        *("no_hybridize", "optimizer", "momentum", "weight_decay", "learning_rate", "local_lr", "global_lr"),
-        *("outer_momentum", "weighting", "data_dir", "partition", "split_by_class", "gpu", "cpu", "step_time"),
+        *("no_hybridize", "optimizer", "momentum", "weight_decay", "learning_rate", "local_lr"),
+        *("data_dir", "partition", "split_by_class", "gpu", "cpu", "step_time"),
         *("target_accuracy", "eval_duration", "test_images", "no_evaluation", "log_dir", "overwrite", "quiet"),
         *("checkpoint_dir", "checkpoint_every", "keep_checkpoints", "resume", "no_export"),
         *("state_server_ip", "state_server_port", "job", "start_timeout", "round_timeout", "lease"),
-        *("run_ahead", "online_policy"),  # only with --overlap, only in mode sync-switch
     }
 )
 
@@ -33,10 +29,15 @@ class EntangledError(Exception):
 
 def covers(cluster: ClusterModel, options: argparse.Namespace) -> bool:
     """Whether this job can be simulated round by round (it may still turn out to be entangled)."""
-    if options.mode not in MODES:
+    heeded = options.algorithm.__dict__.get("roundwise")
+    if heeded is None:
         return False
-    others = flags.DEFAULTS.keys() - REGARDED - WITHOUT_EFFECT
-    if any(getattr(options, name) != flags.DEFAULTS[name] for name in others):
+    own = {each.dest: each for each in options_of(options.algorithm) if each.flags}
+    if any(getattr(options, name) != each.default for name, each in own.items() if each.name not in heeded):
+        return False
+    others = flags.known().keys() - REGARDED - WITHOUT_EFFECT - all_flags().keys()
+    defaults = vars(flags.parse(["--mode", options.mode]))
+    if any(getattr(options, name) != defaults[name] for name in others):
         return False
     if any(worker.crashes or worker.device.spells for worker in cluster.workers):
         return False

@@ -8,7 +8,8 @@ from functools import lru_cache
 from typing import Any
 
 from ... import config
-from ...assembly import asks_state_server, make_limits
+from ...arguments import choose_algorithm
+from ...assembly import make_limits
 from ...exchange.layout import Layout
 from ...exchange.ledger import Ledger
 from ..cluster import ClusterModel
@@ -79,7 +80,7 @@ class RoundwiseSimulation:
         self.network = Traffic()
         # The servers' books, in which all workers together are one: they commit together.
         self._ledger = Ledger(1, True, make_limits(options, numerics.samples))
-        self._asks = asks_state_server(options)
+        self._asks = choose_algorithm(options).asks_state_server
         self.now, self.round = 0.0, 0
 
     @property
@@ -146,7 +147,7 @@ class RoundwiseSimulation:
         """What the workers do in a round, which each begins when it has the model; in the order of their exchanges."""
         if self._asks:
             return self.state_server.run(self.round + 1, arrivals)
-        iterations = 1 if self.options.mode == "sync" else self.options.local_iterations
+        iterations = getattr(self.options, "local_iterations", 1)
         for arrived, worker in arrivals:
             worker.compute(iterations, arrived)
         return [worker for _, worker in arrivals]

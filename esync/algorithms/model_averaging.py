@@ -1,0 +1,194 @@
+"""What ESync, local SGD and DiLoCo share: local iterations, then an exchange of which all take the mean update."""
+
+import math
+from typing import Any, ClassVar, Literal
+
+from pydantic import model_validator
+
+from .. import config
+from ..compression import Compression
+from ..exchange import Payload, Result, Service
+from ..handles import Handle
+from ..measure import GLOBAL_UPDATE
+from .base import Algorithm, CompressionOptions, LandingOfModel, Surroundings
+from .options import option
+
+
+class ModelAveraging(Algorithm):
+    """Local iterations on every worker, then w ← w + ε·mean(Δ), perhaps with momentum.
+
+    An exchange is due after a fixed number of local iterations; a subclass may say otherwise (`_due`).
+    """
+
+    class Options(CompressionOptions):
+        """How many local iterations, and what is made of the updates."""
+
+        POSITIONAL: ClassVar[tuple[str, ...]] = (
+            "local_iterations",
+            "global_lr",
+            "outer_momentum",
+            "weighting",
+            "compression",
+            "run_ahead",
+        )
+        local_iterations: int | None = option(
+            config.LOCAL_ITERATIONS,
+            ge=1,
+            per_device=True,
+            help="that many in every round of a worker (mode dylu: of the fastest worker), without a state server",
+        )
+        global_lr: float = option(
+            config.LEARNING_RATE_GLOBAL,
+            gt=0,
+            flag=("-gl", "--global-lr"),
+            agreed_as="global learning rate",
+            help="ε, scales a model update",
+        )
+        outer_momentum: float = option(
+            config.OUTER_MOMENTUM,
+            ge=0,
+            lt=1,
+            agreed_as="outer momentum",
+            help="of Nesterov's momentum on the model updates; 0: none",
+        )
+        weighting: Literal["uniform", "samples", "normalized"] = option(
+            config.WEIGHTING,
+            agreed_as="weighting",
+            help="how much each worker counts: all the same, by its samples, or each update divided by what was "
+            "computed for it (FedNova)",
+        )
+        overlap: bool = option(
+            False, per_device=True, help="go on with local iterations while an exchange is under way"
+        )
+        run_ahead: int = option(
+            config.RUN_AHEAD,
+            ge=1,
+            per_device=True,
+            help="with --overlap: at most so many local iterations in one exchange, then wait",
+        )
+
+        @model_validator(mode="before")
+        @classmethod
+        def _overlap_by_run_ahead(cls, values: Any) -> Any:
+            """In Python, `run_ahead` alone says whether there is an overlap; 0: none."""
+            if not isinstance(values, dict) or "run_ahead" not in values:
+                return values
+            rest = {name: value for name, value in values.items() if name != "run_ahead"}
+            if values["run_ahead"] == 0 and not values.get("overlap"):
+                return rest
+            if values.get("overlap", True):
+                return {**values, "overlap": True}
+            raise ValueError("--run-ahead needs --overlap")
+
+    options: Options
+    sends = "updates"
+    elastic = True
+    serverless = True
+    exchange_phase = GLOBAL_UPDATE
+
+    #: Options whose effect on times is known round by round; see `Algorithm.roundwise`.
+    AVERAGING = frozenset({"local_iterations", "global_lr", "outer_momentum", "weighting", "run_ahead"})
+
+    def __init__(self, *values: Any, **settings: Any) -> None:
+        super().__init__(*values, **settings)
+        options = self.options
+        self.compression = Compression.parse(options.compression)
+        ahead = options.run_ahead if options.overlap else 0
+        # At the next exchange the one before has to be over.
+        self._run_ahead = ahead if options.local_iterations is None else min(ahead, options.local_iterations)
+        self.held_back = f"--compression {self.compression}" if self.compression else "--overlap" if ahead else ""
+        self._flight: tuple[Handle[Result], LandingOfModel] | None = None
+        self._samples, self._iterations = 0, 0  # since the last payload
+
+    @property
+    def checkpoint_terms(self) -> dict[str, Any]:
+        """See `Algorithm.checkpoint_terms`."""
+        options, terms = self.options, dict[str, Any]()
+        if options.outer_momentum:
+            terms["outer momentum"] = options.outer_momentum
+        if options.weighting != config.WEIGHTING:
+            terms["weighting"] = options.weighting
+        return terms
+
+    def start(self, surroundings: Surroundings) -> None:
+        """Connect, and begin with the common model."""
+        super().start(surroundings)
+        self.replica.keep_anchor()
+        if self._run_ahead:
+            self.replica.expect_landings()
+            self.device.wait_for(self.replica.settle)
+        rule = "outer_nesterov" if self.options.outer_momentum else "add_mean_update"
+        service = Service(rule, True, weighting=self.options.weighting, overlap=self._run_ahead > 0)
+        self._begin(self._join(service))
+
+    def step(self, batch_size: int) -> None:
+        """One local step; an exchange where one is due. That of a worker which runs ahead ends in a later step."""
+        if self.exchange is not None:
+            self.exchange.heartbeat()
+        self.abandoned = self._gives_up()
+        if not self.abandoned:
+            seconds = self._local_step(batch_size)
+            self.iterated(1, batch_size, seconds, seconds)
+            self.recorder.next_iteration()
+        if self._flight is not None:
+            self._land(*self._flight)
+        if self._flight is None and not self.finished and (self.abandoned or self._due()):
+            self.aggregate()
+
+    def undisturbed(self) -> tuple[float, float]:
+        """All but the last of a round; see `Algorithm.undisturbed`."""
+        if self._flight is not None:
+            return super().undisturbed()  # the answer may come at any time
+        return (self.options.local_iterations or 1) - 1 - self._iterations, math.inf
+
+    def iterated(self, count: int, batch_size: int, seconds: float, last: float) -> None:
+        """See `Algorithm.iterated`."""
+        self._samples += count * batch_size
+        self._iterations += count
+        self.local_iterations = count if self.exchanged else self.local_iterations + count
+        self.exchanged = False
+
+    def _gives_up(self) -> bool:
+        """Whether the gradients of the iteration that has just ended are left unused, because the others wait."""
+        return False
+
+    def _due(self) -> bool:
+        """Whether to exchange after this iteration."""
+        return self._iterations >= (self.options.local_iterations or 1)
+
+    def aggregate(self) -> None:
+        """Exchange the model updates of all workers; go on from their mean, or begin to run ahead of it."""
+        if self.exchange is None:
+            raise RuntimeError("the algorithm has not been started")
+        options, replica = self.options, self.replica
+        with self.recorder.phase(GLOBAL_UPDATE):
+            replica.open()
+            update, statistics = replica.update(), replica.statistics
+            payload = Payload(update, statistics, self._samples, options.global_lr, options.outer_momentum)
+            landing = replica.depart() if self._run_ahead else None
+            exchange = self.exchange.start(payload, replica if landing is None else landing)
+            result = exchange.wait() if landing is None else None
+            replica.close()
+        self._samples, self._iterations = 0, 0
+        if landing is not None:
+            self._flight = exchange, landing
+        if result is not None:
+            self._begin_round(result)
+
+    def _land(self, exchange: Handle[Result], landing: LandingOfModel) -> None:
+        """Take the common model over where it is there, or this worker is as far ahead as it may be."""
+        if not exchange.done() and self._iterations < self._run_ahead:
+            return
+        with self.recorder.phase(GLOBAL_UPDATE):
+            self.replica.open()
+            landing.iterations = self._iterations
+            result = exchange.wait()
+            if result.finished:
+                landing.discard()
+            self.replica.close()
+        self._flight = None
+        self._begin_round(result)
+
+    def _begin_round(self, result: Result) -> None:
+        """An exchange is over. Where this worker has run ahead, some of its next iterations are done already."""
+        self._count(result)

@@ -1,0 +1,200 @@
+"""The mode, its flags, and the algorithm that they describe.
+
+Flags are read in two stages: first the mode, then the options of its algorithm beside the flags of all modes. So a
+flag's default, check and help are its algorithm's, and a flag of another mode is refused by name.
+"""
+
+import argparse
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Any
+
+from .. import config
+from ..algorithms import REGISTRY, Algorithm, find
+from ..algorithms.options import Described
+from ..algorithms.registry import names, options_of
+from .values import checked
+
+#: The published way to ask for DC-ASGD: the flag that is added to …
+COMPENSATED = "use_dcasgd"
+#: … this mode, which then means that one.
+COMPENSATES = {"async": "dcasgd"}
+#: The modes with which the flag makes sense.
+COMPENSABLE = (*COMPENSATES, *COMPENSATES.values())
+
+Condition = Callable[[type[Algorithm]], Any]
+
+
+def algorithm_of(mode: str, compensated: bool = False) -> type[Algorithm]:
+    """Return the class that a mode means, with or without `--use-dcasgd 1`.
+
+    Raises:
+        ValueError: there is no such mode.
+    """
+    return find(COMPENSATES.get(mode, mode) if compensated else mode)
+
+
+def _mode(text: str) -> str:
+    """Return the text itself where it is a mode; ValueError otherwise."""
+    find(text)
+    return text
+
+
+def first_stage(kind: type[ArgumentParser], program: str, words: Sequence[str]) -> tuple[Namespace, bool]:
+    """Read the mode alone from a command line; also whether it was given."""
+    parser = kind(prog=program, usage=f"{program} [flags]   (--help lists them)", add_help=False, allow_abbrev=False)
+    _add_mode(parser.add_argument, typed_only=True)
+    for short in ("-d", "-dd"):  # argparse would take them for -dcasgd, cut short
+        parser.add_argument(short, dest=argparse.SUPPRESS)
+    found, _ = parser.parse_known_args(words)
+    given = hasattr(found, "mode")
+    return Namespace(**{"mode": config.MODE, COMPENSATED: 0, **vars(found)}), given
+
+
+def _add_mode(add: Callable[..., Any], typed_only: bool = False) -> None:
+    add(
+        "-m",
+        "--mode",
+        type=checked(_mode),
+        default=argparse.SUPPRESS if typed_only else config.MODE,
+        metavar="MODE",
+        help=f"algorithm: {', '.join(REGISTRY)} (default: {config.MODE})",
+    )
+    add(
+        "-dcasgd",
+        "--use-dcasgd",
+        type=int,
+        choices=(0, 1),
+        default=argparse.SUPPRESS if typed_only else 0,
+        help=f"1: DC-ASGD, the same as --mode {COMPENSATES['async']} (mode async)",
+    )
+
+
+def add_to(parser: ArgumentParser, algorithm: type[Algorithm] | None) -> None:
+    """Add the mode and its options.
+
+    Args:
+        parser: to which they are added.
+        algorithm: whose options are meant; None: those of all modes, whose values have no defaults then.
+    """
+    mode = parser.add_argument_group("algorithm")
+    _add_mode(mode.add_argument)
+    if algorithm is not None:
+        own = {flag for each in options_of(algorithm) for flag in each.flags}
+        for each in options_of(algorithm):
+            if each.flags:
+                each.add_to(mode.add_argument)
+        for other in _flags_of_all():
+            if not own & set(other.flags):
+                parser.add_argument(
+                    *other.flags,
+                    dest=other.dest,
+                    action=_OfOtherModes,
+                    default=argparse.SUPPRESS,
+                    nargs="*",
+                    help=argparse.SUPPRESS,
+                )
+        return
+    for name, each_algorithm in REGISTRY.items():
+        group = parser.add_argument_group(f"mode {name}: {each_algorithm.label}")
+        for each in _flags_of_all():
+            users = modes_with(each.dest)
+            if users[0] == name:
+                each.add_to(group.add_argument, remark=_remark(each.dest, users))
+
+
+def _flags_of_all() -> list[Described]:
+    """The options with flags of all modes, those that several share once."""
+    found: dict[str, Described] = {}
+    for algorithm in REGISTRY.values():
+        for each in options_of(algorithm):
+            if each.flags:
+                found.setdefault(each.dest, each)
+    return list(found.values())
+
+
+def modes_with(dest: str) -> tuple[str, ...]:
+    """The modes that have a flag."""
+    return names(lambda algorithm: any(each.flags and each.dest == dest for each in options_of(algorithm)))
+
+
+def _remark(dest: str, users: Sequence[str]) -> str:
+    """Which modes a flag is for, and its defaults there."""
+    by_default: dict[str, list[str]] = {}
+    for name, algorithm in REGISTRY.items():
+        for each in options_of(algorithm):
+            if each.flags and each.dest == dest and each.default_text:
+                by_default.setdefault(each.default_text, []).append(name)
+    if [list(users)] == list(by_default.values()):
+        texts = [f"default: {next(iter(by_default))}"]
+    else:
+        texts = [f"default of {', '.join(modes)}: {text}" for text, modes in by_default.items()]
+    modes = "" if len(users) == 1 else f"modes {', '.join(users)}"
+    return "; ".join(filter(None, [modes, *texts]))
+
+
+class _OfOtherModes(argparse.Action):
+    """A flag that makes no sense in this mode."""
+
+    def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, flag: str | None = None) -> None:
+        """Note that it was given: which mode this is, is known at the end only."""
+        setattr(namespace, self.dest, values)
+
+
+def refuse(flag: str, mode: str, modes: Sequence[str]) -> str:
+    """Say that a flag makes no sense in a mode, and in which it does."""
+    shown = [f"{each} (or async with --use-dcasgd 1)" if each in COMPENSATES.values() else each for each in modes]
+    return f"{flag} makes no sense with --mode {mode}; it is for {' and '.join(shown)}"
+
+
+def check(options: Namespace, typed: Set[str], algorithm: type[Algorithm]) -> None:
+    """Refuse flags of other modes, and flags of this one that do not fit each other."""
+    if COMPENSATED in typed and options.mode not in COMPENSABLE:
+        raise ValueError(refuse("--use-dcasgd", options.mode, tuple(COMPENSATES)))
+    own = {each.dest for each in options_of(algorithm) if each.flags}
+    for each in _flags_of_all():
+        if each.dest in typed and each.dest not in own:
+            raise ValueError(refuse(each.flag, options.mode, modes_with(each.dest)))
+    algorithm.check_flags(options, typed)
+
+
+def choose_algorithm(options: Namespace) -> Algorithm:
+    """Make the algorithm that the flags describe.
+
+    Raises:
+        ValueError: they describe none.
+    """
+    shared = {
+        "batch_size": options.batch_size,
+        "job": options.job,
+        "momentum": options.momentum,
+        "state_server": given_state_server(options),
+    }
+    settings: dict[str, Any] = {}
+    for each in options_of(options.algorithm):
+        if each.shared:
+            if shared[each.shared] is not None:
+                settings[each.name] = shared[each.shared]
+        elif each.flags and (each.switch or getattr(options, each.dest) != each.default or each.dest in options.given):
+            settings[each.name] = getattr(options, each.dest)
+    return options.algorithm(**settings)
+
+
+def given_state_server(options: Namespace) -> str | None:
+    """Return the state server's address where the flags say it."""
+    return f"{options.state_server_ip}:{options.state_server_port}" if options.state_server_ip else None
+
+
+def effective(options: Namespace) -> Mapping[str, Any]:
+    """The value of every flag, by its name with underscores, as JSON can hold it."""
+    hidden = {"algorithm", "given"}
+    values = {name: value for name, value in vars(options).items() if name not in hidden}
+    return {name: value if _plain(value) else _text(value) for name, value in sorted(values.items())}
+
+
+def _plain(value: Any) -> bool:
+    return value is None or isinstance(value, str | int | float | bool)
+
+
+def _text(value: Any) -> Any:
+    return [each if _plain(each) else str(each) for each in value] if isinstance(value, list | tuple) else str(value)
