@@ -18,8 +18,10 @@ import sys
 from typing import Any
 
 from . import config
-from .algorithms import Algorithm, find
+from .algorithms import Algorithm, World, find
+from .checkpoint import Checkpoints
 from .errors import ExpectedError
+from .exchange.ledger import Limits
 from .trainer import Trainer
 
 #: The published names of the modes, and this project's.
@@ -69,7 +71,7 @@ class GradientSGD(Trainer):
             names), master, port, no_distributed (train alone). What is missing has its default.
         ratio: share of the values that is sent.
         secondary_ratio: the same for the server's answers; 0: all that has changed.
-        options: more of esync.Trainer's keyword arguments.
+        limits, agreement, world, checkpoints, gradient_scale: as in esync.Trainer.
 
     Raises:
         UnsuitableArgumentsError: args cannot be used.
@@ -85,7 +87,12 @@ class GradientSGD(Trainer):
         args: Any = None,
         ratio: float = config.SPARSE_RATIO,
         secondary_ratio: float = config.SPARSE_SECONDARY_RATIO,
-        **options: Any,
+        *,
+        limits: Limits | None = None,
+        agreement: dict[str, Any] | None = None,
+        world: World | None = None,
+        checkpoints: Checkpoints | None = None,
+        gradient_scale: float = 1.0,
     ) -> None:
         mode = getattr(args, "mode", "gradient_sgd")
         mode = MODES.get(mode, mode)
@@ -95,7 +102,17 @@ class GradientSGD(Trainer):
         settings = {"learning_rate": lr, "wd": weight_decay, "momentum": momentum if algorithm.has_momentum else 0.0}
         if algorithm.sends != "nothing":
             os.environ.update(_environment(args))
-        super().__init__(params, "sgd", settings, algorithm=algorithm, **options)
+        super().__init__(
+            params,
+            "sgd",
+            settings,
+            algorithm=algorithm,
+            limits=limits,
+            agreement=agreement,
+            world=world,
+            checkpoints=checkpoints,
+            gradient_scale=gradient_scale,
+        )
 
 
 def _algorithm(mode: str, **values: float) -> Algorithm:

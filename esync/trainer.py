@@ -14,13 +14,12 @@ from .algorithms import Algorithm, Hyper, NoPast, Surroundings, World, make
 from .checkpoint import Checkpoints
 from .engine import mx
 from .exchange.ledger import Limits
+from .gluon_trainer import GluonTrainer
 from .hostsgd import SGD
 from .masters import Masters
 from .replica import Replica
 from .standing import Standing
 from .world import RealWorld
-
-GluonTrainer: Any = mx.gluon.Trainer
 
 #: What SGD on the server understands; anything else in a user's optimizer would be ignored there, so it is refused.
 SERVER_SGD_OPTIONS = {"learning_rate", "momentum", "wd", "lr_scheduler", "rescale_grad"}
@@ -79,8 +78,6 @@ class Trainer(Standing, GluonTrainer):
     Raises:
         ValueError: an argument, a parameter or an option of the optimizer cannot be used; named in the message.
     """
-
-    _scale: float  # multiplies gradients; gluon.Trainer and automatic mixed precision set it
 
     def __init__(
         self,

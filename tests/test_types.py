@@ -1,5 +1,7 @@
 """What a type checker finds in a user's file: mypy, with the package as its build installs it."""
 
+import ast
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -7,18 +9,26 @@ from pathlib import Path
 import pytest
 
 import esync
+from esync import gluon_trainer
+from esync.engine import mx
+from esync.gradient_sgd import GradientSGD
 
 from . import child
+from .small_net import make_net
 
 ROOT = Path(__file__).parents[1]
 
 WRONG = """\
 import esync
 from esync.engine import mx
+from esync.gradient_sgd import GradientSGD
 
 net = mx.gluon.nn.Dense(1)
 trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm="local")
+trainer.stepp(3)  # "Trainer" has no attribute "stepp"
 trainer.step("three")  # Argument 1 to "step" of "Trainer" has incompatible type "str"; expected "int"
+trainer.set_learning_rate("high")  # Argument 1 to "set_learning_rate" of "GluonTrainer" has incompatible type "str"
+trainer.learning_rate = 0.1  # Property "learning_rate" defined in "GluonTrainer" is read-only
 trainer.algorithm.rounds  # "Algorithm" has no attribute "rounds"
 esync.Trainer(net.collect_params(), "sgd", algoritm="local")  # Unexpected keyword argument "algoritm" for "Trainer"
 esync.Trainer(net.collect_params(), "sgd", limits=3)  # Argument "limits" to "Trainer" has incompatible type "int"
@@ -30,6 +40,8 @@ esync.reseed(trainer)  # Missing positional argument "seed" in call to "reseed"
 esync.algorithms.ESyncc  # Module has no attribute "ESyncc"
 esync.data.loadd  # Module has no attribute "loadd"
 esync.world.RealWorld(collectiv="ring")  # Unexpected keyword argument "collectiv" for "RealWorld"
+published = GradientSGD(net.collect_params(), lr=0.1, limit=3)  # Unexpected keyword argument "limit" for "GradientSGD"
+published.stepp(3)  # "GradientSGD" has no attribute "stepp"
 """
 
 RIGHT = """\
@@ -38,6 +50,7 @@ from esync.engine import mx
 from typing_extensions import assert_type
 
 trainer = esync.Trainer(mx.gluon.nn.Dense(1).collect_params(), "sgd")
+assert_type(trainer.learning_rate, float)
 assert_type(trainer.rank, int)
 assert_type(trainer.members, tuple[int, ...])
 assert_type(trainer.step(64, ignore_stale_grad=True), None)
@@ -101,6 +114,33 @@ def test_mistakes_in_a_users_file_are_errors(installed, tmp_path):
 @pytest.mark.parametrize("name", CLEAN)
 def test_a_right_file_is_clean(installed, tmp_path, name):
     assert check(installed, tmp_path, CLEAN[name]) == ["Success: no issues found in 1 source file"]
+
+
+def test_the_declared_trainer_is_gluons():
+    tree = ast.parse(inspect.getsource(gluon_trainer))
+    declared = next(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    methods = {node.name: node.args for node in declared.body if isinstance(node, ast.FunctionDef)}
+    gluon = mx.gluon.Trainer
+    assert {name for name in vars(gluon) if not name.startswith("_")} == set(methods) - {"__init__"}
+    for name, arguments in methods.items():
+        real = getattr(gluon, name)
+        if not isinstance(real, property):
+            parameters = inspect.signature(real).parameters
+            assert [argument.arg for argument in arguments.args] == list(parameters)
+            defaults = [each.default for each in parameters.values() if each.default is not inspect.Parameter.empty]
+            assert [ast.literal_eval(default) for default in arguments.defaults] == defaults
+    attributes = {node.target.id for node in declared.body if isinstance(node, ast.AnnAssign)}
+    assert attributes <= set(vars(gluon(make_net().collect_params(), "sgd")))
+
+
+def test_gradient_sgd_takes_the_trainers_keywords():
+    def keywords(cls: type) -> dict[str, inspect.Parameter]:
+        parameters = inspect.signature(cls).parameters.items()
+        return {name: each for name, each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
+
+    assert keywords(GradientSGD) == {
+        name: each for name, each in keywords(esync.Trainer).items() if name != "algorithm"
+    }
 
 
 def test_dir_lists_what_is_public():

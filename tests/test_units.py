@@ -135,7 +135,7 @@ def test_on_the_sum_lambda_acts_batch_size_times_as_strongly():
 
 
 def test_what_lambda_is_relative_to_is_checked():
-    with pytest.raises(ValueError, match="'median'.*mean, sum"):
+    with pytest.raises(ValueError, match=r"'median'.*mean, sum"):
         DCASGD(on="median")
 
 

@@ -1,0 +1,28 @@
+"""The published names of DGS, over esync.Trainer."""
+
+import argparse
+
+import esync
+from esync.gradient_sgd import GradientSGD
+
+from .small_net import BATCH, backward, make_net
+
+
+def test_it_hands_over_what_it_is_given(tmp_path):
+    net = make_net()
+    checkpoints = esync.Checkpoints(tmp_path)
+    trainer = GradientSGD(
+        net.collect_params(),
+        lr=0.25,
+        args=argparse.Namespace(mode="sgd"),
+        limits=esync.Limits(rounds=2),
+        checkpoints=checkpoints,
+        gradient_scale=2.0,
+    )
+    assert (trainer.learning_rate, trainer.gradient_scale) == (0.25, 2.0)
+    assert trainer.checkpoints is checkpoints
+    for number in range(2):
+        assert not trainer.finished
+        backward(net, number)
+        trainer.step(BATCH)
+    assert trainer.finished
