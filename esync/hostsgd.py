@@ -12,12 +12,9 @@ from typing import Any
 import numpy as np
 
 from .engine import mx
-from .memory import host_view, is_plain
+from .memory import BLOCK, host_view, is_plain
 
 GluonSGD: Any = mx.optimizer.SGD
-
-#: Values of one block.
-BLOCK = 32_768
 
 
 class SGD(GluonSGD):

@@ -8,6 +8,9 @@ import numpy as np
 
 from .engine import mx
 
+#: Values of a block that stays in the processor's cache while it is worked on.
+BLOCK = 32_768
+
 
 def host_view(array: Any) -> np.ndarray:
     """A NumPy view, without a copy, of a float32 NDArray in host memory; it has the array's shape.

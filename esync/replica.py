@@ -16,7 +16,8 @@ from .engine import mx
 from .errors import ExpectedError
 from .exchange import Source
 from .landing import Flat, Landing
-from .memory import host_view, is_plain
+from .memory import BLOCK, host_view, is_plain
+from .modelview import Hook, ModelView
 from .sparse import Sparse
 
 
@@ -81,6 +82,28 @@ class FlatArrays:
         for at, view in self.pieces(start, start + values.size):
             np.copyto(view, values[at - start : at - start + view.size])
 
+    def times(self, factor: float) -> np.ndarray:
+        """A copy of all values, multiplied by a factor."""
+        copy = np.empty(self.size, np.float32)
+        Scaled(self, factor).read(0, self.size, copy)
+        return copy
+
+    def change(self, values: np.ndarray, factor: float) -> None:
+        """Take over what has been changed in the array that `times` has returned.
+
+        What has not been changed keeps every bit, which a multiplication and a division would not leave it.
+        """
+        multiplier = np.float32(factor)
+        scratch, changed = np.empty(BLOCK, np.float32), np.empty(BLOCK, bool)
+        for start in range(0, self.size, BLOCK):
+            for at, view in self.pieces(start, min(start + BLOCK, self.size)):
+                new, different = values[at : at + view.size], changed[: view.size]
+                now = np.multiply(view, multiplier, out=scratch[: view.size], dtype=np.float32)
+                if np.not_equal(now, new, out=different).any():
+                    self._written = True
+                    with np.errstate(over="ignore"):  # infinite in float16, as a gradient that has overflowed
+                        np.divide(new, multiplier, out=view, where=different, casting="same_kind")
+
     def add(self, indices: np.ndarray, values: np.ndarray) -> None:
         """Add a sparse vector: ascending indices, and float32 values."""
         for view, places, part in self._places(indices, values):
@@ -135,6 +158,8 @@ class Replica:
         parameters: initialized Gluon parameters, of one device, whose shapes are known.
         local_step: does a local optimizer step; called with the batch size.
         master: the float32 copy of a parameter that the local optimizer works on, see `masters`; None: there is none.
+        scale: what the gradients that backward leaves are to be multiplied by, besides 1/(batch size), to be those of
+            the mean loss.
 
     Attributes:
         weights: the trained values, grad_req other than "null"; their float32 copies where there are any.
@@ -149,6 +174,7 @@ class Replica:
         parameters: Sequence[Any],
         local_step: Callable[[int], None],
         master: Callable[[Any], Any] = lambda parameter: None,
+        scale: Callable[[], float] = lambda: 1.0,
     ) -> None:
         for parameter in parameters:
             _check(parameter)
@@ -156,7 +182,7 @@ class Replica:
         untrained = [p for p in parameters if p.grad_req == "null"]
         if not self._trained:
             raise UnsuitableParametersError("no parameter of this network is trained (every grad_req is 'null')")
-        self._master = master
+        self._master, self._scale = master, scale
         self.weights = FlatArrays(self._exchanged)
         self.gradients = FlatArrays(lambda: [p.grad() for p in self._trained])
         self.statistics = FlatArrays(lambda: [p.data() for p in untrained])
@@ -249,6 +275,20 @@ class Replica:
                     mx.nd.cast(copy, dtype=parameter.dtype, out=parameter.data())
         self.statistics.close()
         self.gradients.close()
+
+    def lend(self, hook: Hook, batch_size: int | None = None, fixed_weights: bool = False) -> None:
+        """Call a hook with a view of this model, and take over what it has changed; the replica is closed.
+
+        Args:
+            hook: called with a `ModelView`.
+            batch_size: samples of the batch whose gradients are there; None: the view has no gradient.
+            fixed_weights: the hook may not change the weights.
+        """
+        self._wait()
+        view = ModelView(self, batch_size, self._scale() / (batch_size or 1), fixed_weights)
+        hook(view)
+        view.write_back()
+        self.close()
 
     def gradient(self, factor: float) -> Scaled:
         """The gradient that backward left (a sum over the batch), times a factor."""

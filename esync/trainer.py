@@ -138,7 +138,7 @@ class Trainer(Standing, GluonTrainer):
         """
         if self._started:
             return
-        self.replica = Replica(self._params, self._local_step, self._master)
+        self.replica = Replica(self._params, self._local_step, self._master, lambda: self._scale / self.gradient_scale)
         shapes = [list(parameter.shape) for parameter in self._params]
         agreement = {
             "algorithm": self.algorithm.name,
@@ -216,7 +216,7 @@ class Trainer(Standing, GluonTrainer):
 
         It measures what this device can do before the first round (paper, Algorithm 1, RUN-BATCH-DATA-TEST). Weights,
         statistics and the optimizer's state are put back. The first trial of a process also pays for building the
-        graph; the last trial counts.
+        graph; the last trial counts. Hooks of the algorithm are not called: what they cost is first seen in the run.
         """
         Replica(self._params, self._local_step)  # refuses parameters without a shape, whose values could not be kept
         kept = [(parameter, parameter.data().copy()) for parameter in self._params]

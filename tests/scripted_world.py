@@ -13,6 +13,7 @@ from esync.exchange.ledger import Limits
 from esync.exchange.resumption import Offers
 from esync.handles import Completed
 from esync.measure import Recorder
+from esync.sparse import Sparse
 
 
 class Array:
@@ -83,6 +84,14 @@ class Replica:
             self.anchor[start : start + len(values)] = values
 
 
+def _dense(step: Sparse, count: int) -> list[float]:
+    """All values of a sparse vector."""
+    out = np.zeros(count, np.float32)
+    indices, values = step
+    out[indices] = values
+    return out.tolist()
+
+
 @dataclass
 class Sent:
     """What was in a payload."""
@@ -131,7 +140,7 @@ class ScriptedExchange(Exchange):
         statistics = None if payload.statistics is None else all_of(payload.statistics, self.sizes[1])
         self.sent.append(
             Sent(
-                all_of(payload.values, self.sizes[0]),
+                all_of(payload.values, self.sizes[0]) if payload.step is None else _dense(payload.step, self.sizes[0]),
                 statistics,
                 payload.samples,
                 payload.learning_rate,

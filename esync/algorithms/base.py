@@ -21,6 +21,7 @@ from ..exchange import NO_OFFERS, Exchange, Model, Result, Service, Source
 from ..exchange.ledger import Limits
 from ..exchange.resumption import Offers, Progress
 from ..measure import COMPUTE, LOCAL_UPDATE, Recorder
+from ..modelview import Hook, ModelView
 from .options import Options as AnyOptions
 from .options import option
 from .registry import Style
@@ -70,6 +71,12 @@ class ReplicaOfModel(Model, Protocol):
 
     def local_step(self, batch_size: int) -> None:
         """One step of the local optimizer."""
+
+    def lend(self, hook: Hook, batch_size: int | None = None, fixed_weights: bool = False) -> None:
+        """Call a hook with a view of the model, which has a gradient where there is a batch; take over its changes.
+
+        Where nothing is computed the hook is not called.
+        """
 
 
 class World(Protocol):
@@ -352,6 +359,49 @@ class Algorithm(ABC):
             self.exchange.heartbeat()
         self.exchanged, self.abandoned = False, True
 
+    def before_local_step(self, model: ModelView) -> None:  # noqa: B027 - to be overridden where it is of use
+        """Change the gradients of a batch, or the weights, before the gradients are used; does nothing by default.
+
+        Called once for every batch, when its gradients are there: before the step of the local optimizer, or before
+        they are sent, densely or sparsely. It is not called for gradients that are left unused, because an exchange is
+        due or because they have overflowed, in a trial (`Trainer.trial`), nor by the simulator without numerics. Its
+        time is part of the iteration's, as the phase "local update".
+
+        Args:
+            model: this worker's weights, the mean gradient of the batch, and more; valid during the call.
+        """
+
+    def after_exchange(self, model: ModelView) -> None:  # noqa: B027
+        """Look at the common model, or change it, at the end of an exchange; does nothing by default.
+
+        Called when the common model has been taken over, the last one of a run included; with iterations that have gone
+        on during the exchange, once they have been added to it. The common model that a run begins with is not the end
+        of an exchange. Weights that are changed here count as progress of this worker, for its next update. It is not
+        called by the simulator without numerics.
+
+        Args:
+            model: as in `before_local_step`, without a gradient.
+        """
+
+    def state(self) -> dict[str, Any]:
+        """Return what this worker must remember beyond its options when a run is resumed; nothing by default.
+
+        Called once after `start`, and for every checkpoint.
+
+        Returns:
+            Names → what JSON can hold, tuples, and NumPy arrays, also within lists and dicts. Where it is empty,
+            nothing is written.
+        """
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go back to what `state` has returned; called after `start` and before the first step of a resumed run.
+
+        Raises:
+            ValueError: that is not possible; the message says why.
+        """
+        raise ValueError("it has no state that could be restored")
+
     def moving_without_gradient(self, momentum: float, weight_decay: float) -> list[str]:
         """Name what moves a weight whose gradient is zero, where the step is not the local optimizer's.
 
@@ -372,8 +422,15 @@ class Algorithm(ABC):
         """So many local iterations have ended that took so many seconds together, the last of them `last`."""
         raise NotImplementedError(f"mode {self.name} takes one iteration at a time")
 
+    def _prepare_gradient(self, batch_size: int) -> None:
+        """Let `before_local_step` see the gradients, where the algorithm has one; the replica is closed."""
+        if type(self).before_local_step is not Algorithm.before_local_step:
+            with self.recorder.phase(LOCAL_UPDATE):
+                self.replica.lend(self.before_local_step, batch_size, self.float32_only)
+
     def _local_step(self, batch_size: int) -> float:
         """Let the local optimizer use the gradients; the seconds that the device needed for the iteration."""
+        self._prepare_gradient(batch_size)
         with self.recorder.phase(LOCAL_UPDATE):
             self.replica.local_step(batch_size)
         return self._end_iteration()
@@ -445,7 +502,10 @@ class Algorithm(ABC):
         return {"statistics": replica.statistics if averaged else None, "mean_wanted": self.synchronous or leads}
 
     def _count(self, result: Result) -> None:
-        """An exchange is over."""
+        """An exchange is over, and the replica is closed."""
         self.result = result
         self.round = result.round if self.synchronous else self.round + result.used
         self.exchanged = result.used
+        if type(self).after_exchange is not Algorithm.after_exchange:
+            with self.recorder.phase(self.exchange_phase):
+                self.replica.lend(self.after_exchange, fixed_weights=self.float32_only)

@@ -32,6 +32,7 @@ class EveryIteration(Algorithm):
         """Send the gradient, take the new model."""
         if self.exchange is None:
             raise RuntimeError("the algorithm has not been started")
+        self._prepare_gradient(batch_size)
         seconds = self._end_iteration()
         with self.recorder.phase(GLOBAL_AGGREGATE):
             replica = self.replica

@@ -95,6 +95,7 @@ class SparseAsync(Algorithm):
         """Send the largest of what has been gathered, add what comes back to the weights."""
         if self.exchange is None:
             raise RuntimeError("the algorithm has not been started")
+        self._prepare_gradient(batch_size)
         self._end_iteration()
         hyper = self.surroundings.hyper()
         with self.recorder.phase(GLOBAL_AGGREGATE):

@@ -1,8 +1,8 @@
 """esync.Checkpoints: writes a worker's part of every checkpoint, and goes back to one at the start.
 
-Rank 0 writes the model and what the servers' rule remembers (momentum); every worker writes its own optimizer's state
-and whatever else it keeps track of, its place in the stream of batches for instance. In synchronous modes all workers
-do that after the same round, before the next one can begin. See docs/checkpoints.md.
+Rank 0 writes the model and what the servers' rule remembers (momentum); every worker writes the states of its
+optimizer and its algorithm, and whatever else it keeps track of, its place in the stream of batches for instance. In
+synchronous modes all workers do that after the same round, before the next one can begin. See docs/checkpoints.md.
 """
 
 import logging
@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from .. import __version__, config
+from ..algorithms.base import Algorithm
+from ..engine import mx
 from ..exchange import Result
 from ..exchange.resumption import Books, Offer, Offers, Progress
 from ..files import expanded
 from .contents import MODEL_FILE, SERVER_FILE, load_arrays, load_model, load_state, save_arrays, save_model
 from .errors import CheckpointError
 from .store import Part, Store, Writer
-from .trees import OptimizerState
+from .trees import NotStorableError, OptimizerState, decode, encode
 
 if TYPE_CHECKING:
     from ..trainer import Trainer
@@ -73,6 +75,8 @@ class Checkpoints:
         self.newest: Part | None = None
         self._tracked: dict[str, Tracked] = {}
         self._found: dict[str, Any] = {}  # states of what has not been tracked yet
+        self._algorithm_state: tuple[int, dict[str, Any]] | None = None  # as found, with the round of its part
+        self._goes_on = False
         self._before: list[Callable[[], None]] = []
         self._parts: list[Part] = []
         self._job, self._ordinal, self._seen = 0, 0, 0
@@ -137,6 +141,8 @@ class Checkpoints:
             "gradient_scale": trainer.gradient_scale,
             "tracked": {name: item.state() for name, item in self._tracked.items()},
         }
+        if state := self._state_of_algorithm(arrays):
+            facts["algorithm_state"] = state
         writers: dict[str, Writer] = {}
         if arrays:
             writers[f"worker-{trainer.rank}.npz"] = lambda path: save_arrays(path, arrays)
@@ -157,7 +163,17 @@ class Checkpoints:
     # --- for esync.Trainer and its algorithm ------------------------------------------------------------------------
 
     def bind(self, trainer: "Trainer", agreement: dict[str, Any]) -> None:
-        """Take care of this trainer from now on; `agreement` is what a checkpoint must have in common with it."""
+        """Take care of this trainer from now on; `agreement` is what a checkpoint must have in common with it.
+
+        Raises:
+            CheckpointError: its algorithm's state could be written but not restored, or the other way round.
+        """
+        kind = type(trainer.algorithm)
+        if (kind.state is Algorithm.state) != (kind.restore is Algorithm.restore):
+            raise CheckpointError(
+                f"algorithm {trainer.algorithm.name!r} has only one of the methods state and restore: a run can go on "
+                "from a checkpoint only with both"
+            )
         self._trainer = trainer
         self._agreement = {**agreement, "optimizer": type(trainer._optimizer).__name__.lower()}
         self._optimizer = OptimizerState(trainer)
@@ -184,6 +200,7 @@ class Checkpoints:
     def settle(self, rank: int, job: int, resume_at: int, replacement: bool) -> Progress | None:
         """See `algorithms.base.Past`."""
         self._job = job
+        self._goes_on = replacement or resume_at >= 0
         if replacement:
             self.take_over(resume_at)
             return None
@@ -214,9 +231,9 @@ class Checkpoints:
     def take_over(self, resume_at: int) -> bool:
         """For a replacement in a running job: the dead worker's newest part of this run, where there is one.
 
-        The local optimizer's state and what is tracked go back to it; the model and the round are the job's. Parts up
-        to `resume_at`, where the job itself has gone on from, are of this run whoever wrote them. Returns whether there
-        was one.
+        The states of the local optimizer and of the algorithm, and what is tracked, go back to it; the model and the
+        round are the job's. Parts up to `resume_at`, where the job itself has gone on from, are of this run whoever
+        wrote them. Returns whether there was one.
         """
         try:
             self._store.prepare()
@@ -233,16 +250,49 @@ class Checkpoints:
         return True
 
     def begun(self) -> None:
-        """The trainer has the common model: count rounds from here."""
-        result = self._trainer.algorithm.result
-        self._seen = result.round if result is not None else 0
+        """The trainer has the common model: count rounds from here, and give the algorithm its state back.
+
+        Raises:
+            CheckpointError: the algorithm cannot go back to that state, or has one that cannot be stored.
+        """
+        algorithm = self._trainer.algorithm
+        self._seen = algorithm.result.round if algorithm.result is not None else 0
+        fresh = self._state_of_algorithm({})  # what cannot be stored is noticed now, not at the first checkpoint
+        if self._algorithm_state is not None:
+            round_, state = self._algorithm_state
+            try:
+                algorithm.restore(state)
+            except (ValueError, KeyError) as error:
+                raise CheckpointError(
+                    f"the checkpoint of round {round_} has a state that does not fit algorithm {algorithm.name!r}: "
+                    f"{f'there is no {error}' if isinstance(error, KeyError) else error}"
+                ) from error
+            self._algorithm_state = None
+        elif fresh and self._goes_on:
+            log.warning(
+                "there is no state of algorithm %r to go on from: on this worker it begins anew", algorithm.name
+            )
 
     # --- helpers ----------------------------------------------------------------------------------------------------
 
+    def _state_of_algorithm(self, arrays: dict[str, np.ndarray]) -> Any:
+        """As JSON; None where there is none. Arrays are put into `arrays`."""
+        algorithm = self._trainer.algorithm
+        try:
+            state = algorithm.state()
+            if type(state) is not dict:
+                raise NotStorableError(f"state() should return a dict, but has returned {type(state).__name__}")
+            return encode(state, arrays) if state else None
+        except NotStorableError as error:
+            raise CheckpointError(f"the state of algorithm {algorithm.name!r}: {error}") from None
+
     def _go_back(self, part: Part) -> None:
-        self._optimizer.load(part.facts["optimizer"], load_arrays(part, f"worker-{self._store.rank}.npz"))
+        arrays = load_arrays(part, f"worker-{self._store.rank}.npz")
+        self._optimizer.load(part.facts["optimizer"], arrays)
         self._ordinal = int(part.facts["ordinal"])
         self._found = dict(part.facts["tracked"])
+        if "algorithm_state" in part.facts:
+            self._algorithm_state = part.round, decode(part.facts["algorithm_state"], arrays, mx.cpu())
 
     def _result(self) -> Result:
         """How the last exchange went."""

@@ -1,4 +1,6 @@
-"""An optimizer's state as JSON and arrays, and back; no pickle, which would run whatever somebody has put into it.
+"""The state of an optimizer, or of an algorithm, as JSON and arrays, and back.
+
+There is no pickle in it, which would run whatever somebody has put there.
 
 Gluon's optimizers keep their state in nested tuples, lists and dicts of NDArrays and numbers, some of it in the
 updater, some (counters, Nadam's schedule, a learning rate scheduler) in objects' attributes.
@@ -28,6 +30,8 @@ def encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
         return value
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, np.ndarray) and value.dtype.hasobject:
+        raise NotStorableError("an array of Python objects cannot be put into a checkpoint")
     if isinstance(value, (np.ndarray, mx.nd.NDArray)):
         name = f"array-{len(arrays)}"
         arrays[name] = value if isinstance(value, np.ndarray) else value.asnumpy()

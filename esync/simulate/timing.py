@@ -1,7 +1,8 @@
 """Numerics none: the same algorithms and the same loop, but no gradients; only times, waits and bytes come out of it.
 
 Needs no MXNet. The model has one weight, which is exchanged like any other; what goes over the modelled wire is as
-large as the network that it stands for.
+large as the network that it stands for. The algorithms' hooks (`Algorithm.before_local_step`, `after_exchange`) are not
+called, and what they cost is not modelled.
 """
 
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from ..algorithms import Algorithm, Hyper, Surroundings
 from ..exchange.ledger import Limits
 from ..measure import COMPUTE, Recorder
+from ..modelview import Hook
 from ..sparse import Sparse
 from ..standing import Standing
 from .world import NoRecorder, SimulatedWorld
@@ -96,6 +98,9 @@ class TimedReplica:
 
     def local_step(self, batch_size: int) -> None:
         """Nothing is learnt."""
+
+    def lend(self, hook: Hook, batch_size: int | None = None, fixed_weights: bool = False) -> None:
+        """Nothing is computed that a hook could see: it is not called."""
 
     def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
         """Nothing is kept."""
