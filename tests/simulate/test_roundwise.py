@@ -5,6 +5,8 @@ import random
 
 import pytest
 
+from esync.algorithms import REGISTRY
+from esync.algorithms.registry import all_flags
 from esync.launch import flags
 from esync.simulate.cluster import ClusterModel
 from esync.simulate.coordination import StateServerModel
@@ -188,8 +190,27 @@ def test_workers_and_servers_that_are_not_simulated_round_by_round():
     )
 
 
+@pytest.mark.parametrize("mode", ["esync", "local-sgd", "diloco"])
+@pytest.mark.parametrize(
+    "word", ["--local-iterations=3", "--global-lr=0.5", "--outer-momentum=0.5", "--weighting=samples"]
+)
+def test_options_of_averaging_are_simulated_round_by_round(mode, word):
+    assert scope.covers(cluster(0.1, 0.2), options(f"--mode={mode}", word))
+
+
+@pytest.mark.parametrize("words", [["--epsilon=0.3"], ["--slowest-iterations=2"], ["--mode=sync"]])
+def test_what_else_is_simulated_round_by_round(words):
+    assert scope.covers(cluster(0.1, 0.2), options(*words))
+
+
 def test_the_flags_that_are_named_exist():
-    assert flags.DEFAULTS.keys() >= scope.REGARDED | scope.WITHOUT_EFFECT
+    common = flags.known().keys() - all_flags().keys()
+    assert common >= scope.REGARDED | scope.WITHOUT_EFFECT
+
+
+@pytest.mark.parametrize("algorithm", [each for each in REGISTRY.values() if each.roundwise is not None])
+def test_the_options_that_an_algorithm_names_exist(algorithm):
+    assert set(algorithm.Options.model_fields) >= algorithm.roundwise
 
 
 @pytest.mark.parametrize("entangled", [True, False])
