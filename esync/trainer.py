@@ -39,27 +39,28 @@ class Trainer(Standing, GluonTrainer):
     workers is taken here; `kvstore`, `compression_params` and `update_on_kvstore` stay as they are, None, because the
     exchange is this project's own; and weights begin as rank 0's on all workers.
 
-    Where the optimizer runs depends on the algorithm. "esync", "local-sgd", "diloco", "dylu" and "local" take any
-    Gluon optimizer, run it on the worker and keep its state across exchanges ("ftrl" and "ftml", whose state determines
-    the weights, are for "local" only). With `multi_precision`, what is exchanged is the optimizer's float32 copies of
-    float16 weights. "gd-async", "dgc-async" and "dgs" take "sgd" with the same options, and do its step on the worker,
-    sparsely. "sync", "async", "ssp", "dcasgd" and "sync-switch" send gradients to servers that do SGD: they take the
-    optimizer "sgd" with learning_rate, momentum, wd and lr_scheduler, all of them carried along with every gradient,
-    so that set_learning_rate and schedules reach the server.
+    Where the optimizer runs depends on what the algorithm sends (`Algorithm.sends`). One that sends updates ("esync",
+    "local-sgd", …), or nothing ("local"), takes any Gluon optimizer, runs it on the worker and keeps its state across
+    exchanges ("ftrl" and "ftml", whose state determines the weights, are for "local" only). With `multi_precision`,
+    what is exchanged is the optimizer's float32 copies of float16 weights. One that sends gradients ("sync", "async",
+    …) leaves the step to servers that do SGD: it takes the optimizer "sgd" with learning_rate, momentum, wd and
+    lr_scheduler, all of them carried along with every gradient, so that set_learning_rate and schedules reach the
+    server. The sparse ones ("dgs", …) take the same options, and do the step on the worker, sparsely.
 
-    In "sync" and "sync-switch" one step is taken with the mean of all workers' gradients, so all workers must have
-    the same learning rate, momentum and wd. They are compared at the start and in every round; where they differ, the
-    run ends on all workers with JobAbortedError, which names ranks and values. A schedule (lr_scheduler) counts rounds
-    there, so that it also is the same on a worker that takes over the slot of a dead one; set_learning_rate must be
-    called on all workers after the same round. In the other modes these settings are each worker's own; where they
-    differ at the start, all workers log it. What they must have in common can be said with `agreement`.
+    Where one step is taken with the mean of all workers' gradients ("sync" and "sync-switch", `Algorithm.own_rates`
+    is False), all workers must have the same learning rate, momentum and wd. They are compared at the start and in
+    every round; where they differ, the run ends on all workers with JobAbortedError, which names ranks and values. A
+    schedule (lr_scheduler) counts rounds there, so that it also is the same on a worker that takes over the slot of a
+    dead one; set_learning_rate must be called on all workers after the same round. With other algorithms these
+    settings are each worker's own; where they differ at the start, all workers log it. What they must have in common
+    can be said with `agreement`.
 
     Args:
         params: net.collect_params(), or a dict or list of parameters, on one device.
         optimizer: name or mx.optimizer.Optimizer.
         optimizer_params: keyword arguments of the optimizer, where it is a name.
-        algorithm: a name in `esync.algorithms.ALGORITHMS` ("esync", "sync", "local", …), or an object from there with
-            its options.
+        algorithm: a mode's name ("esync", "sync", "local", …), `package.module:Class`, `file.py:Class`, or an object
+            with its options, such as `esync.algorithms.SSP(staleness=2)`.
         limits: what ends the run, for all workers; `finished` tells.
         agreement: more that must be the same on all workers, name → value (a string or a number); differences are
             reported by name at the start.
