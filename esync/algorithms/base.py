@@ -195,8 +195,9 @@ class CompressionOptions(AnyOptions):
 class Algorithm(ABC):
     """One worker's side of an algorithm. A subclass is all that there is to know about it.
 
-    Its options are the fields of its nested class `Options`; values are given to the constructor by name, or in the
-    order in which they are declared. See docs/adding_an_algorithm.md.
+    Its options are the fields of its nested class `Options`. The constructor takes their values by name or in their
+    order, `SSP(staleness=2)`, or an object of that class, `SSP(SSP.Options(staleness=2))`, which type checkers see
+    through. See docs/adding_an_algorithm.md.
 
     Attributes:
         name, label, style, summary: see `registry.register`.

@@ -136,6 +136,14 @@ class Described:
         return get_origin(kind) is tuple and bool(get_args(kind)[1:]) and get_args(kind)[1] is Ellipsis
 
     @property
+    def item(self) -> Any:
+        """The type of one value of a list; of the value itself where the flag takes one."""
+        if not self.several:
+            return self.kind
+        kind, *bounds = get_args(self.kind)
+        return _annotated(get_args(_without_none(kind))[0], bounds)
+
+    @property
     def switch(self) -> bool:
         """Whether the flag stands alone, without a value."""
         return get_args(self.kind)[0] is bool
@@ -146,10 +154,7 @@ class Described:
         Raises:
             argparse.ArgumentTypeError: it stands for none; the message says what was expected.
         """
-        kind = self.kind
-        if self.several:
-            kind, *bounds = get_args(kind)
-            kind = _annotated(get_args(_without_none(kind))[0], bounds)
+        kind = self.item
         try:
             return TypeAdapter(kind, config=ConfigDict(allow_inf_nan=False)).validate_python(text)
         except ValidationError as error:
@@ -186,12 +191,14 @@ class Options(BaseModel):
 
     @classmethod
     def of(cls: type[_OptionsT], *values: Any, **settings: Any) -> _OptionsT:
-        """Make them from values in the order of `POSITIONAL`, and from values by name.
+        """Make them from values in the order of `POSITIONAL`, and from values by name; or take them as they are.
 
         Raises:
             TypeError: there is no such option, or it is given twice.
             ValueError: a value cannot be used; the message names it and says what was expected.
         """
+        if len(values) == 1 and isinstance(values[0], cls) and not settings:
+            return values[0]
         names = cls.POSITIONAL or tuple(cls.model_fields)
         owner = cls.__qualname__.rpartition(".")[0] or cls.__name__
         if len(values) > len(names):
@@ -284,6 +291,8 @@ def wanted(kind: Any) -> str:
         return f"one of {', '.join(map(str, choices))}" if len(choices) > 1 else str(choices[0])
     if base is bool:
         return "true or false"
+    if get_origin(base) is tuple:
+        return f"a list of values, each {wanted(get_args(base)[0])}"
     if base not in (int, float):
         return "a text" if base is str else f"a {getattr(base, '__name__', str(base))}"
     noun = "a whole number" if base is int else "a number"
@@ -324,6 +333,6 @@ def _all_problems(cls: type[Options], error: ValidationError) -> str:
         if each["type"] == "value_error" or name not in fields:
             texts[name] = str(each["ctx"]["error"]) if "error" in each.get("ctx", {}) else each["msg"]
         elif name not in texts:
-            problem = f"{name} is {each['input']!r}, but should be {wanted(fields[name].kind)}"
-            texts[name] = problem
+            kind = fields[name].item if fields[name].several and len(each["loc"]) > 1 else fields[name].kind
+            texts[name] = f"{name} is {each['input']!r}, but should be {wanted(kind)}"
     return "; ".join(texts.values())

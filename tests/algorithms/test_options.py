@@ -1,0 +1,315 @@
+import argparse
+import sys
+from typing import Annotated, Literal
+
+import pytest
+from pydantic import AfterValidator, Field, ValidationError
+
+from esync import config
+from esync.algorithms import ALGORITHMS, DCASGD, DGS, SSGD, SSP, DiLoCo, DyLU, ESync, LocalSGD, SyncSwitch
+from esync.algorithms.base import OwnStatisticsOptions
+from esync.algorithms.options import Options, inherited, option
+from esync.algorithms.registry import REGISTRY, Style, options_of, register
+from esync.arguments import choose_algorithm, effective, read
+
+
+def shouted(text: str) -> str:
+    if text.islower():
+        raise ValueError(f"{text!r} should be shouted")
+    return text
+
+
+class Many(Options):
+    """One of each kind."""
+
+    count: int = option(3, ge=1, help="how many")
+    rate: float = option(0.5, gt=0, lt=1, flag=("-r", "--rate-of-it"), help="how fast")
+    kind: Literal["one", "two"] = option("one", help="which")
+    wait: Annotated[float, Field(ge=0)] | Literal["auto"] = option("auto", help="how long")
+    on: bool = option(False, help="whether")
+    steps: tuple[Annotated[int, Field(ge=1)], ...] = option((), metavar="STEP", help="when")
+    word: Annotated[str, AfterValidator(shouted)] = option("A", help="what")
+    limit: int | None = option(None, ge=0, help="at most")
+    inner: int = option(7, flag=None)
+    batch: int = option(1, shared="batch_size")
+    own: float = option(1.0, per_device=True, help="mine")
+    kept: float = option(2.0, fixed=True, agreed_as="what is kept", help="kept")
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("program", allow_abbrev=False)
+    for each in Many.described():
+        if each.flags:
+            each.add_to(parser.add_argument)
+    return parser
+
+
+def test_every_kind_of_option_is_a_flag_with_its_default():
+    found = vars(parser().parse_args([]))
+    assert found == {
+        **{"count": 3, "rate_of_it": 0.5, "kind": "one", "wait": "auto", "on": False, "steps": (), "word": "A"},
+        **{"limit": None, "own": 1.0, "kept": 2.0},
+    }
+
+
+def test_flags_give_values_of_the_fields_types():
+    words = ["--count", "2", "-r", "0.25", "--kind", "two", "--wait", "1.5", "--on"]
+    words += ["--steps", "1", "20", "--word", "B", "--limit", "0"]
+    found = parser().parse_args(words)
+    values = (found.count, found.rate_of_it, found.kind, found.wait, found.on, found.steps, found.word, found.limit)
+    assert values == (2, 0.25, "two", 1.5, True, [1, 20], "B", 0)
+    assert Many(steps=found.steps).steps == (1, 20)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--count 0", "argument --count: '0' should be a whole number of 1 or more"),
+        ("--count 1.5", "'1.5' should be a whole number of 1 or more"),
+        ("-r 1", "argument -r/--rate-of-it: '1' should be a number above 0, below 1"),
+        ("-r nan", "'nan' should be a number above 0, below 1"),
+        ("-r inf", "'inf' should be a number above 0, below 1"),
+        ("--kind three", "'three' should be one of one, two"),
+        ("--wait soon", "'soon' should be a number of 0 or more, or auto"),
+        ("--wait -1", "'-1' should be a number of 0 or more, or auto"),
+        ("--steps 3 0", "argument --steps: '0' should be a whole number of 1 or more"),
+        ("--word quiet", "argument --word: 'quiet' should be shouted"),
+        ("--limit none", "'none' should be a whole number of 0 or more"),
+        ("--inner 3", "unrecognized arguments"),
+        ("--batch 3", "unrecognized arguments"),
+    ],
+)
+def test_a_bad_value_is_named_with_what_was_expected(words, message, capsys):
+    with pytest.raises(SystemExit):
+        parser().parse_args(words.split())
+    assert message in capsys.readouterr().err
+
+
+def test_the_help_tells_defaults_also_where_they_are_0():
+    class Quiet(Options):
+        level: float = option(0.0, help="100% loud")
+
+    parser = argparse.ArgumentParser("program")
+    for each in Quiet.described():
+        each.add_to(parser.add_argument)
+    assert "100% loud (default: 0.0)" in parser.format_help()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"count": 0}, "count is 0, but should be a whole number of 1 or more"),
+        ({"count": "many"}, "count is 'many', but should be a whole number of 1 or more"),
+        ({"rate": float("nan")}, "rate is nan, but should be a number above 0, below 1"),
+        ({"kind": "three"}, "kind is 'three', but should be one of one, two"),
+        ({"wait": -1}, "wait is -1, but should be a number of 0 or more, or auto"),
+        ({"steps": (1, 0)}, "steps is 0, but should be a whole number of 1 or more"),
+        ({"steps": 3}, "steps is 3, but should be a list of values, each a whole number of 1 or more"),
+        ({"word": "quiet"}, "'quiet' should be shouted"),
+        ({"count": 0, "kind": 3}, "count is 0.*; kind is 3"),
+    ],
+)
+def test_in_python_a_bad_value_is_named_too(settings, message):
+    with pytest.raises(ValueError, match=message) as error:
+        Many.of(**settings)
+    assert not isinstance(error.value, ValidationError)
+
+
+def test_in_python_what_is_no_option_is_named():
+    with pytest.raises(TypeError, match="SSP has no option 'stale'; it has statistics, staleness"):
+        SSP(stale=3)
+    with pytest.raises(TypeError, match="SSP was given staleness twice"):
+        SSP(3, staleness=2)
+    with pytest.raises(TypeError, match="SSP takes 2 options, but was given 3: staleness, statistics"):
+        SSP(1, "mean", 3)
+
+
+def test_options_can_be_given_as_an_object():
+    options = SSP.Options(staleness=5)
+    assert SSP(options).options is options
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (lambda: ESync(0.9, 8), {"global_lr": 0.9, "local_iterations": 8}),
+        (lambda: LocalSGD(4, 0.5, 0.1, "samples"), {"local_iterations": 4, "global_lr": 0.5, "weighting": "samples"}),
+        (lambda: DyLU(5, 0.6, 0.2), {"local_iterations": 5, "global_lr": 0.6, "outer_momentum": 0.2}),
+        (lambda: DCASGD(0.1, True, "sum", "rank0"), {"strength": 0.1, "adaptive": True, "statistics": "rank0"}),
+        (lambda: DGS(0.1, 0.3, 0.2), {"ratio": 0.1, "momentum": 0.3, "secondary_ratio": 0.2}),
+        (lambda: ESync(run_ahead=3), {"run_ahead": 3, "overlap": True}),
+        (lambda: ESync(run_ahead=0), {"overlap": False}),
+    ],
+)
+def test_constructors_take_what_they_took(made, expected):
+    options = made().options.model_dump()
+    assert {name: options[name] for name in expected} == expected
+
+
+def test_a_wrong_default_in_the_configuration_is_named():
+    class Wrong(Options):
+        count: int = option(0, ge=1)
+
+    with pytest.raises(ValueError, match="count is 0, but should be a whole number of 1 or more"):
+        Wrong.of()
+
+
+def test_an_inherited_option_keeps_its_meaning():
+    class Fewer(Many):
+        count: int = inherited(Many, "count", 2)
+
+    before, after = (next(each for each in kind.described() if each.name == "count") for kind in (Many, Fewer))
+    assert after.meaning == before.meaning
+    assert (before.default, after.default) == (3, 2)
+    with pytest.raises(ValueError, match="1 or more"):
+        Fewer.of(count=0)
+
+
+def test_what_workers_and_checkpoints_must_agree_on():
+    options = Many()
+    assert options.agreed == {
+        **{"--count": 3, "--rate-of-it": 0.5, "--kind": "one", "--wait": "auto", "--on": False, "--steps": []},
+        **{"--word": "A", "--limit": None, "inner": 7, "batch": 1, "what is kept": 2.0},
+    }
+    assert options.fixed == {"what is kept": 2.0}
+
+
+def test_diloco_is_local_sgd_with_other_defaults():
+    assert DiLoCo().options.model_dump() == {
+        **LocalSGD().options.model_dump(),
+        "global_lr": config.DILOCO_GLOBAL_LR,
+        "outer_momentum": config.DILOCO_OUTER_MOMENTUM,
+    }
+
+
+# --- the registry ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def registry():
+    before = dict(REGISTRY)
+    yield REGISTRY
+    REGISTRY.clear()
+    REGISTRY.update(before)
+
+
+def test_a_registered_class_has_what_figures_and_folders_need(registry):
+    @register("my-own.1", label="My own (α)")
+    class Own(SSGD):
+        pass
+
+    assert registry["my-own.1"] is Own
+    assert (Own.name, Own.label, Own.summary) == ("my-own.1", "My own (α)", "My-own")
+    assert isinstance(Own.style, Style)
+    assert SSGD.name == "sync"
+
+
+@pytest.mark.parametrize("name", ["", "Upper", "with space", "../x", "-x", ".x", "x-niid", "x" * 65, "x/y", "é"])
+def test_a_name_that_names_no_folder_is_refused(name):
+    with pytest.raises(ValueError, match="should be of lower-case letters"):
+        register(name)
+
+
+def test_a_name_that_is_taken_is_refused(registry):
+    with pytest.raises(ValueError, match=r"Own cannot be called 'sync', as esync\.algorithms\.ssgd\.SSGD is"):
+
+        @register("sync")
+        class Own(SSGD):
+            pass
+
+    assert registry["sync"] is SSGD
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda: option(3, ge=0, agreed_as="staleness", help="something else"),
+        lambda: option(3, ge=1, help="iterations that a worker may be ahead of the slowest"),
+    ],
+)
+def test_two_algorithms_share_a_flag_only_with_equal_type_and_meaning(registry, changed):
+    class Own(SSGD):
+        class Options(SSGD.Options):
+            staleness: int = changed()
+
+    with pytest.raises(ValueError, match="Own has a flag --staleness of another type or meaning than SSP"):
+        register("own")(Own)
+    assert "own" not in registry
+
+
+def test_a_flag_may_be_shared_with_another_default(registry):
+    @register("own")
+    class Own(SSGD):
+        class Options(SSGD.Options):
+            staleness: int = inherited(SSP.Options, "staleness", 9)
+
+    assert read("worker", "", ["-m", "own"]).staleness == 9
+    assert read("worker", "", ["-m", "ssp"]).staleness == config.STALENESS
+
+
+def test_an_algorithm_that_is_registered_is_a_mode_with_its_flags(registry, capsys):
+    @register("own", label="Own")
+    class Own(SSGD):
+        class Options(SSGD.Options):
+            gain: float = option(0.5, ge=0, help="of it")
+            batch: int = option(1, shared="batch_size")
+            twice: bool = option(False, help="do it twice")
+
+    options = read("worker", "", ["-m", "own", "--gain", "2", "-b", "16", "--twice"])
+    algorithm = choose_algorithm(options)
+    assert isinstance(algorithm, Own)
+    assert algorithm.options.model_dump() == {"compression": "none", "gain": 2.0, "batch": 16, "twice": True}
+    assert effective(options)["gain"] == 2.0
+    with pytest.raises(SystemExit):
+        read("worker", "", ["-m", "sync", "--gain", "2"])
+    assert "--gain makes no sense with --mode sync; it is for own" in capsys.readouterr().err
+
+
+def test_a_flag_of_all_modes_cannot_be_an_options(registry, capsys):
+    @register("own")
+    class Own(SSGD):
+        class Options(SSGD.Options):
+            seed: int = option(0, help="mine")
+
+    with pytest.raises(SystemExit):
+        read("worker", "", ["-m", "own"])
+    message = capsys.readouterr().err
+    assert "Own" in message
+    assert "--seed" in message
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_flags_describe_the_same_algorithm_as_python(name):
+    needed = ["--epochs", "1"] if name == "sync-switch" else []
+    algorithm = choose_algorithm(read("worker", "", ["--mode", name, *needed]))
+    expected = ALGORITHMS[name]().options.model_dump()
+    assert {**algorithm.options.model_dump(), "batch_size": 1} == {**expected, "batch_size": 1}
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_every_option_of_a_built_in_has_help(name):
+    for each in options_of(ALGORITHMS[name]):
+        assert each.help or not each.flags, each.name
+
+
+def test_own_statistics_and_the_option_go_together():
+    for algorithm in ALGORITHMS.values():
+        assert algorithm.own_statistics == issubclass(algorithm.Options, OwnStatisticsOptions), algorithm.name
+
+
+def test_sync_switch_takes_objects_or_flat_options():
+    from esync.algorithms import Schedule
+
+    by_object = SyncSwitch(Schedule("10", [5, 9], hparams=["momentum=0.5", "-"]), 4, [(0.5, 0.1)])
+    flat = SyncSwitch(
+        switch_order="10", train_steps=(5, 9), hparams=("momentum=0.5", "-"), batch_size=4, lr_decay="0.5:0.1"
+    )
+    assert by_object.options == flat.options
+    assert by_object.terms == flat.terms
+
+
+def test_the_registry_needs_no_mxnet():
+    import subprocess
+
+    program = "import sys; sys.modules['mxnet'] = None; from esync.arguments import read; read('w', '', ['-m', 'dgs'])"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
