@@ -20,6 +20,14 @@ _AlgorithmT = TypeVar("_AlgorithmT", bound="type[Algorithm]")
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 #: Behind a folder's name where the workers' shares of the data differ in their distribution.
 NON_IID = "-niid"
+#: Stem of a summary's file: visible, and no path.
+_STEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+#: Characters of a label that a figure has room for.
+LABEL_LENGTH = 60
+#: Folder of the figures, beside those of the algorithms' logs.
+FIGURES = "figures"
+#: Stems of other files that workers and log tools write.
+_OTHER_FILES = ("run", "speedup")
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,28 @@ SPARE_STYLES = tuple(
     )
 )
 
+
+def spare_style(name: str) -> Style:
+    """Return the style of an algorithm that brings none."""
+    return SPARE_STYLES[sum(name.encode(errors="replace")) % len(SPARE_STYLES)]
+
+
+def is_label(text: str) -> bool:
+    """Whether figures and tables can show a text as a label."""
+    return bool(text) and text == text.strip() and len(text) <= LABEL_LENGTH and text.isprintable()
+
+
+def is_stem(text: str) -> bool:
+    """Whether a text can be the stem of a summary's file."""
+    return bool(_STEM.fullmatch(text)) and text.lower() not in _OTHER_FILES
+
+
+def stem_of(*texts: str) -> str:
+    """Return the stem of a summary's file that is made of the first text that has letters for it."""
+    stems = (re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:64].strip("-._") for text in texts)
+    return next(filter(is_stem, stems), "summary")
+
+
 #: Name → class, in the order of tables and figures.
 REGISTRY: "dict[str, type[Algorithm]]" = {}
 
@@ -61,18 +91,27 @@ def register(
 
     Args:
         name: the value of `--mode`, and the name of the folder of its logs: lower-case letters, digits, ".", "_", "-".
-        label: what figures and tables call it; the name, where not given.
+        label: what figures and tables call it, in up to LABEL_LENGTH characters; the name, where not given.
         style: how it looks in figures; chosen by the name, where not given.
         summary: stem of the file that summarize writes; the label with hyphens, where not given.
 
     Raises:
-        ValueError: the name cannot be used or is another class's, or an option has the flag of another algorithm's
-            option with another meaning.
+        ValueError: the name, the label or the summary cannot be used, the name is another class's, or an option has
+            the flag of another algorithm's option with another meaning.
     """
-    if not NAME.fullmatch(name) or name.endswith(NON_IID):
+    if not NAME.fullmatch(name) or name.endswith(NON_IID) or name == FIGURES:
         raise ValueError(
-            f"an algorithm's name is {name!r}, but should be of lower-case letters, digits, '.', '_' and '-', and not "
-            f"end in {NON_IID!r}: it names a folder, too"
+            f"an algorithm's name is {name!r}, but should be of lower-case letters, digits, '.', '_' and '-', neither "
+            f"end in {NON_IID!r} nor be {FIGURES!r}: it names a folder, too"
+        )
+    if label is not None and not is_label(label):
+        raise ValueError(
+            f"the label of {name!r} is {label!r}, but should be one line of up to {LABEL_LENGTH} printable characters"
+        )
+    if summary is not None and not is_stem(summary):
+        raise ValueError(
+            f"the summary of {name!r} is {summary!r}, but should be a file's name without its ending: up to 64 "
+            f"letters, digits, '.', '_' and '-', and none of {', '.join(_OTHER_FILES)}"
         )
 
     def enter(algorithm: _AlgorithmT) -> _AlgorithmT:
@@ -84,8 +123,8 @@ def register(
             )
         algorithm.name = name
         algorithm.label = label or name
-        algorithm.style = style or SPARE_STYLES[sum(name.encode()) % len(SPARE_STYLES)]
-        algorithm.summary = summary or re.sub(r"[^A-Za-z0-9._-]+", "-", algorithm.label).strip("-.") or name
+        algorithm.style = style or spare_style(name)
+        algorithm.summary = summary or stem_of(algorithm.label, name)
         _check_flags(algorithm)
         REGISTRY[name] = algorithm
         return algorithm

@@ -1,0 +1,57 @@
+"""What an algorithm may be called: its name and its summary are files' names, its label is shown."""
+
+import pytest
+
+from esync.algorithms import ASGD
+from esync.algorithms.registry import REGISTRY, is_label, is_stem, register, stem_of
+
+
+class Mine(ASGD):
+    """Nothing of its own."""
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"name": "Mine"}, "name is 'Mine'"),
+        ({"name": "../mine"}, "name is '../mine'"),
+        ({"name": ".mine"}, "name is '.mine'"),
+        ({"name": "m" * 65}, "name is 'mmm"),
+        ({"name": "mine-niid"}, "nor be 'figures'"),
+        ({"name": "figures"}, "name is 'figures'"),
+        ({"label": ""}, "label of 'mine' is ''"),
+        ({"label": "two\nlines"}, r"label of 'mine' is 'two\\nlines'"),
+        ({"label": "x" * 61}, "one line of up to 60 printable characters"),
+        ({"summary": "../Mine"}, "summary of 'mine' is '../Mine'"),
+        ({"summary": ".Mine"}, "summary of 'mine' is '.Mine'"),
+        ({"summary": "Run"}, "none of run, speedup"),
+    ],
+)
+def test_what_cannot_be_shown_or_be_a_file_is_refused(settings: dict, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        register(**{"name": "mine"} | settings)
+    assert "mine" not in REGISTRY
+
+
+@pytest.mark.parametrize(
+    ("texts", "stem"),
+    [
+        (("Local SGD", "x"), "Local-SGD"),
+        (("Dr. Ä & B", "x"), "Dr.-B"),
+        (("…", "mine"), "mine"),
+        (("_x_", "y"), "x"),
+        (("Run", "run"), "summary"),
+        (("../../x",), "x"),
+        (("x" * 300,), "x" * 64),
+        (("…",), "summary"),
+    ],
+)
+def test_the_stem_of_a_summary_is_made_of_the_label_or_else_the_name(texts: tuple[str, ...], stem: str) -> None:
+    assert stem_of(*texts) == stem
+    assert is_stem(stem)
+
+
+def test_what_the_classes_say_themselves_can_be_shown_and_stored() -> None:
+    for algorithm in REGISTRY.values():
+        assert is_label(algorithm.label)
+        assert is_stem(algorithm.summary)
