@@ -6,7 +6,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from logs_tools.modes import Mode
+from logs_tools.facts import facts_of
+from logs_tools.modes import STANDALONE, Mode, mode_of
 from logs_tools.rounds import BadRound, Round, read_round
 from logs_tools.summary_file import DeviceSummary, Summary, SummaryError, load_run_info, save_summary
 from logs_tools.tree import RUN_FILE, DeviceFolder, Skipped, find_devices, missing_ranges
@@ -14,7 +15,7 @@ from logs_tools.tree import RUN_FILE, DeviceFolder, Skipped, find_devices, missi
 
 @dataclass
 class ModeReport:
-    """What was read of one mode, and what was not."""
+    """What was read of one mode, and what was not; `path` is where its summary lies."""
 
     mode: Mode
     path: Path
@@ -58,23 +59,24 @@ def _device_facts(device: DeviceSummary) -> dict[str, Any]:
 
 
 def summarize_mode(
-    network_folder: Path, mode: Mode, model_bytes: int | None, on_files: Callable[[int, int], None]
+    network_folder: Path, folder: str, model_bytes: int | None, on_files: Callable[[int, int], None]
 ) -> ModeReport:
     """Read all rounds of a mode and write its summary, if there is at least one round.
 
     Args:
         network_folder: {base}/{network}.
-        mode: which mode.
+        folder: name of the mode's folder.
         model_bytes: size of the model for logs without bytes; None leaves their traffic unknown.
         on_files: called with (files done, files in all) while reading.
     """
+    mode = mode_of(folder)
     report = ModeReport(mode, mode.summary_path(network_folder))
-    folders, report.skipped = find_devices(network_folder / mode.folder)
-    files = sum(len(folder.round_files) for folder in folders)
+    devices, report.skipped = find_devices(network_folder / folder)
+    files = sum(len(device.round_files) for device in devices)
     done = 0
-    for folder in folders:
+    for device in devices:
         rounds = []
-        for number, path in folder.round_files:
+        for number, path in device.round_files:
             try:
                 rounds.append(read_round(path, number))
             except BadRound as bad:
@@ -82,8 +84,12 @@ def summarize_mode(
             done += 1
             if done % 100 == 0 or done == files:
                 on_files(done, files)
-        _add_device(report, folder, rounds, model_bytes)
+        _add_device(report, device, rounds, model_bytes)
     if report.summary:
+        said, problems = facts_of(report.summary)
+        report.warnings.extend(problems)
+        report.mode = mode_of(folder, said)
+        report.path = report.mode.summary_path(network_folder)
         save_summary(report.summary, report.path)
     return report
 
@@ -115,7 +121,7 @@ def _add_device(report: ModeReport, folder: DeviceFolder, rounds: list[Round], m
         device.overruns = device.run.overruns or 0
         device.iterations = device.run.iterations or device.iterations
     size = (device.run and device.run.model_bytes) or model_bytes
-    if not device.bytes_sent_list and report.mode.folder != "local":
+    if not device.bytes_sent_list and report.mode.name != STANDALONE:
         if size:
             device.estimate_bytes(size)
         else:

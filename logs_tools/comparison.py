@@ -5,7 +5,7 @@ from typing import Any
 
 from esync import config
 from logs_tools import metrics
-from logs_tools.modes import BASELINE, Mode
+from logs_tools.modes import BASELINE, BASELINE_LABEL, Mode
 from logs_tools.summary_file import DeviceSummary, Summary
 
 
@@ -170,17 +170,17 @@ class Speedup:
 
 def speedup(run: RunFigures, runs: list[RunFigures]) -> Speedup:
     """Compare a run's time to the target with that of SSGD (paper, section 5)."""
-    baseline = next((r for r in runs if r.mode.method == BASELINE and r.mode.iid == run.mode.iid), None)
+    baseline = next((r for r in runs if r.mode.name == BASELINE and r.mode.iid == run.mode.iid), None)
     if baseline is None:
-        return Speedup(None, f"no {BASELINE} run")
+        return Speedup(None, f"no {BASELINE_LABEL} run")
     if run.invalid:
         return Speedup(None, "invalid")
     if run.time_to_target is None:
         return Speedup(None, "not reached")
     if baseline.invalid:
-        return Speedup(None, f"{BASELINE} invalid")
+        return Speedup(None, f"{BASELINE_LABEL} invalid")
     if baseline.time_to_target is None:
-        return Speedup(None, f"{BASELINE} not reached")
+        return Speedup(None, f"{BASELINE_LABEL} not reached")
     return Speedup(metrics.speedup(baseline.time_to_target, run.time_to_target))
 
 
@@ -188,6 +188,7 @@ def as_json(run: RunFigures, runs: list[RunFigures]) -> dict[str, Any]:
     """Return the figures of one run for speedup.json."""
     compared = speedup(run, runs)
     return {
+        "name": run.mode.name,
         "method": run.mode.method,
         "iid": run.mode.iid,
         "valid": run.invalid is None,

@@ -1,6 +1,7 @@
 """The five figures: each function takes the runs and returns a Matplotlib figure; `save` writes it."""
 
 import io
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,8 +14,7 @@ from matplotlib.patches import Patch
 
 from esync.files import write_whole
 from logs_tools.comparison import DeviceFigures, RunFigures
-from logs_tools.modes import STANDALONE
-from logs_tools.style import COLOURS, FORMATS, LEGEND, LINES, MARKERS, NON_IID_HATCH, STYLE, colour, label, pale
+from logs_tools.style import FORMATS, LEGEND, NON_IID_HATCH, STYLE, TICK_WIDTH, TITLE_WIDTH, colour, label, pale
 
 MARKED_POINTS = 60  # a curve of at most that many evaluations shows each of them
 BAR = 0.38  # width of a bar; a method's place is 1 wide
@@ -33,19 +33,19 @@ def accuracy(network: str, runs: Sequence[RunFigures], standalone: RunFigures | 
                 [time / seconds for time in run.times],
                 run.accuracies,
                 color=colour(run),
-                linestyle=LINES[run.mode.method],
+                linestyle=run.mode.style.line,
                 linewidth=1.8,
-                marker=MARKERS[run.mode.method] if len(run.times) <= MARKED_POINTS else None,
+                marker=run.mode.style.marker if len(run.times) <= MARKED_POINTS else None,
                 markersize=4,
                 label=label(run.mode.method, run),
             )
         if standalone and standalone.final_accuracy is not None:
             axes.axhline(
                 standalone.final_accuracy,
-                color=COLOURS[STANDALONE],
-                linestyle=LINES[STANDALONE],
+                color=standalone.mode.style.color,
+                linestyle=standalone.mode.style.line,
                 linewidth=1.6,
-                label=label(f"{STANDALONE}, final ({standalone.final_accuracy:.3f})", standalone),
+                label=label(f"{standalone.mode.method}, final ({standalone.final_accuracy:.3f})", standalone),
             )
         axes.axhline(target, color="#777777", linewidth=0.9, label=f"target {target:g}")
         axes.set(
@@ -155,13 +155,13 @@ def _bars_size(runs: Sequence[RunFigures]) -> tuple[float, float]:
 
 def _positions(axes: Axes, runs: Sequence[RunFigures]) -> list[tuple[RunFigures, float]]:
     """Give each method a place on the x axis, and its runs on i.i.d. and other data a bar each around it."""
-    methods = list(dict.fromkeys(run.mode.method for run in runs))
-    axes.set_xticks(range(len(methods)), methods)
+    methods = {run.mode.name: textwrap.fill(run.mode.method, TICK_WIDTH) for run in runs}
+    axes.set_xticks(range(len(methods)), list(methods.values()))
     axes.set_xlim(-0.6, len(methods) - 0.4)
     axes.grid(axis="x", visible=False)
     placed = []
-    for index, method in enumerate(methods):
-        own = [run for run in runs if run.mode.method == method]
+    for index, name in enumerate(methods):
+        own = [run for run in runs if run.mode.name == name]
         placed += [(run, index + (place - (len(own) - 1) / 2) * (BAR + 0.06)) for place, run in enumerate(own)]
     return placed
 
@@ -216,7 +216,7 @@ def _ratio_panel(axes: Axes, run: RunFigures, devices: list[str]) -> None:
             axes.barh(place, device.computing_ratio, 0.7, color=colour(run))
         if device.published_computing_ratio is not None:
             axes.plot(device.published_computing_ratio, place, "|", color="black", markersize=9, markeredgewidth=2)
-    axes.set_title(label(run.mode.label, run, "\n"), fontsize=11)
+    axes.set_title(label(run.mode.label, run, "\n", TITLE_WIDTH), fontsize=11)
     axes.set(xlim=(0, 1), ylim=(len(devices) - 0.4, -0.6))
     axes.set_xlabel("share of total time", fontsize=10)
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "", "0.5", "", "1"])

@@ -1,10 +1,19 @@
-"""The modes that the log tools know: their folders, the names of their summaries, and who they are in a figure."""
+"""The modes whose logs are there: their folders, the names of their summaries, and who they are in a figure.
+
+Who an algorithm is, its runs say (`logs_tools.facts`). Of logs that do not, because they are older, the built-in
+algorithms are known by the names of their folders; anything else goes by its folder's name.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
 
-BASELINE = "SSGD"  # what a speedup is measured against
-STANDALONE = "Standalone"  # sequential SGD on one device
+from esync.algorithms.registry import LABEL_LENGTH, NON_IID, REGISTRY, Style, spare_style, stem_of
+from esync.printable import printable
+from logs_tools.facts import Facts
+
+BASELINE = "sync"  # name of the algorithm that a speedup is measured against
+STANDALONE = "local"  # name of sequential SGD on one device
+BASELINE_LABEL = REGISTRY[BASELINE].label
 
 
 @dataclass(frozen=True)
@@ -12,16 +21,31 @@ class Mode:
     """One way of training whose logs lie in a folder of their own.
 
     Attributes:
-        folder: name of the folder below the network's folder; also the value of `--mode`.
+        folder: name of the folder below the network's folder.
         summary: stem of the summary file inside that folder.
         method: the algorithm, as legends and tables name it.
-        iid: whether every worker's share of the data has the same distribution.
+        style: how the algorithm looks in figures.
     """
 
     folder: str
     summary: str
     method: str
-    iid: bool = True
+    style: Style
+
+    @property
+    def name(self) -> str:
+        """The algorithm's name in folders: the same for both kinds of data, and no other algorithm's."""
+        return self.folder.removesuffix(NON_IID) or self.folder
+
+    @property
+    def iid(self) -> bool:
+        """Whether every worker's share of the data has the same distribution."""
+        return self.name == self.folder
+
+    @property
+    def built_in(self) -> bool:
+        """Whether it is one of the project's own algorithms."""
+        return self.name in REGISTRY
 
     @property
     def label(self) -> str:
@@ -32,34 +56,33 @@ class Mode:
         """Where the summary of this mode lies."""
         return network_folder / self.folder / f"{self.summary}.json"
 
+    def place(self) -> tuple[int, int, str]:
+        """Key for sorting: i.i.d. data first; built-in algorithms in their order, then the others; local at the end."""
+        known = list(REGISTRY)
+        kind = 2 if self.name == STANDALONE else int(not self.iid)
+        return kind, known.index(self.name) if self.built_in else len(known), self.folder
 
-#: In the order in which tables and figures show them. The file names are those of the published implementation.
-MODES: tuple[Mode, ...] = (
-    Mode("esync", "ESync", "ESync"),
-    Mode("local-sgd", "Local-SGD", "Local SGD"),
-    Mode("diloco", "DiLoCo", "DiLoCo"),
-    Mode("dylu", "DyLU", "DyLU"),
-    Mode("sync", "Sync", BASELINE),
-    Mode("async", "Async", "ASGD"),
-    Mode("ssp", "SSP", "SSP"),
-    Mode("dcasgd", "DCASGD", "DC-ASGD"),
-    Mode("sync-switch", "Sync-Switch", "Sync-Switch"),
-    Mode("gd-async", "GD-Async", "GD-async"),
-    Mode("dgc-async", "DGC-Async", "DGC-async"),
-    Mode("dgs", "DGS", "DGS"),
-    Mode("esync-niid", "ESync-Non-IID", "ESync", iid=False),
-    Mode("local-sgd-niid", "Local-SGD-Non-IID", "Local SGD", iid=False),
-    Mode("diloco-niid", "DiLoCo-Non-IID", "DiLoCo", iid=False),
-    Mode("dylu-niid", "DyLU-Non-IID", "DyLU", iid=False),
-    Mode("ssp-niid", "SSP-Non-IID", "SSP", iid=False),
-    Mode("sync-niid", "Sync-Non-IID", BASELINE, iid=False),
-    Mode("async-niid", "Async-Non-IID", "ASGD", iid=False),
-    Mode("dcasgd-niid", "DCASGD-Non-IID", "DC-ASGD", iid=False),
-    Mode("sync-switch-niid", "Sync-Switch-Non-IID", "Sync-Switch", iid=False),
-    Mode("gd-async-niid", "GD-Async-Non-IID", "GD-async", iid=False),
-    Mode("dgc-async-niid", "DGC-Async-Non-IID", "DGC-async", iid=False),
-    Mode("dgs-niid", "DGS-Non-IID", "DGS", iid=False),
-    Mode("local", STANDALONE, STANDALONE),
+
+def mode_of(folder: str, said: Facts = Facts()) -> Mode:  # noqa: B008 - frozen
+    """Return the mode whose logs lie in a folder of this name, as its runs say or else as the folder's name tells.
+
+    The summaries of built-in algorithms have the published names, whatever the runs say.
+    """
+    name = folder.removesuffix(NON_IID) or folder
+    known = REGISTRY.get(name)
+    if known:
+        stem, method, style = known.summary, known.label, known.style
+    else:
+        stem = said.summary or stem_of(name)
+        method = printable(name if len(name) <= LABEL_LENGTH else f"{name[: LABEL_LENGTH - 1]}…")
+        style = spare_style(name)
+    return Mode(folder, stem if name == folder else f"{stem}-Non-IID", said.label or method, style)
+
+
+#: Folders of the built-in algorithms, in the order in which tables and figures show them.
+FOLDERS: tuple[str, ...] = tuple(
+    sorted(
+        (name + suffix for name in REGISTRY for suffix in ("", NON_IID) if name + suffix != STANDALONE + NON_IID),
+        key=lambda folder: mode_of(folder).place(),
+    )
 )
-
-BY_FOLDER: dict[str, Mode] = {mode.folder: mode for mode in MODES}

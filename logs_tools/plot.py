@@ -2,8 +2,8 @@
 
     python logs_tools/plot.py -b logs -n resnet18-v1
 
-Reads the {base}/{network}/{mode}/NAME.json that `summarize` wrote, whichever are there, and writes accuracy over time
-(i.i.d. and non-i.i.d.), throughput, traffic and computing time ratio as PNG and PDF, and speedup.txt and
+Reads the {base}/{network}/{mode}/NAME.json that `summarize` wrote, of whatever algorithms, and writes accuracy over
+time (i.i.d. and non-i.i.d.), throughput, traffic and computing time ratio as PNG and PDF, and speedup.txt and
 speedup.json, into {base}/{network}/figures.
 """
 
@@ -21,12 +21,14 @@ from matplotlib.figure import Figure
 from rich.progress import track
 
 from esync import config
+from esync.algorithms.registry import FIGURES
 from esync.files import expanded, write_whole
 from logs_tools import figures, terminal
-from logs_tools.comparison import RunFigures, as_json, run_figures
-from logs_tools.modes import BASELINE, BY_FOLDER, MODES, STANDALONE
-from logs_tools.summary_file import SummaryError, load_summary
+from logs_tools.comparison import RunFigures, as_json
+from logs_tools.load import load_runs
+from logs_tools.modes import BASELINE_LABEL, STANDALONE
 from logs_tools.tables import comparison_text
+from logs_tools.tree import SPEEDUP_FILE
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -61,13 +63,13 @@ def run(options: argparse.Namespace) -> int:
         OSError: a result cannot be written.
     """
     network_folder = options.base_dir / options.network
-    runs, problems = _load_runs(network_folder, options.target)
+    runs, problems = load_runs(network_folder, options.target)
     for problem in problems:
         terminal.complain(problem)
     if not runs:
         terminal.complain(f"nothing to draw: no summary of a mode in {network_folder}; run summarize first")
         return 1
-    out = options.out or network_folder / "figures"
+    out = options.out or network_folder / FIGURES
     drawings = _drawings(options.network, runs, options.target)
     drawn: list[Path] = []
     shown = track(
@@ -79,55 +81,36 @@ def run(options: argparse.Namespace) -> int:
     comparison = {
         "network": options.network,
         "target": options.target,
-        "baseline": BASELINE,
-        "runs": {one.mode.summary: as_json(one, runs) for one in runs},
+        "baseline": BASELINE_LABEL,
+        "runs": {key: as_json(one, runs) for key, one in zip(_keys(runs), runs, strict=True)},
     }
     write_whole(out / "speedup.txt", text.encode())
-    write_whole(out / "speedup.json", _json(comparison))
+    write_whole(out / SPEEDUP_FILE, _json(comparison))
     if options.json:
         whole = comparison | {"figures": [str(path) for path in drawn], "problems": problems}
         write_whole(options.json, _json(whole))
     print(text)
-    print(f"{', '.join(drawings) or 'no figure'}, speedup.txt and speedup.json in {out}")
+    print(f"{', '.join(drawings) or 'no figure'}, speedup.txt and {SPEEDUP_FILE} in {out}")
     return 0
+
+
+def _keys(runs: list[RunFigures]) -> list[str]:
+    """Return the stem of each run's summary, with its folder behind it where an earlier run has the same one."""
+    keys: list[str] = []
+    for run in runs:
+        stem = run.mode.summary
+        keys.append(f"{stem} ({run.mode.folder})" if stem in keys else stem)
+    return keys
 
 
 def _json(value: object) -> bytes:
     return json.dumps(value, indent=2, allow_nan=False).encode() + b"\n"
 
 
-def _load_runs(network_folder: Path, target: float) -> tuple[list[RunFigures], list[str]]:
-    """Return the figures of every mode with a usable summary, and what is wrong with the others."""
-    runs: list[RunFigures] = []
-    problems: list[str] = []
-    for mode in MODES:
-        path = mode.summary_path(network_folder)
-        if not path.exists():
-            if path.parent.is_dir():
-                problems.append(f"{mode.label} left out: {path} is missing; run summarize -m {mode.folder} first")
-            continue
-        try:
-            summary = load_summary(path)
-        except SummaryError as error:
-            problems.append(f"{mode.label} left out: {error}")
-            continue
-        except OSError as error:
-            problems.append(f"{mode.label} left out: {path} cannot be read: {error.strerror}")
-            continue
-        model_bytes = config.PUBLISHED_MODEL_BYTES.get(network_folder.name)
-        for name, device in ((name, d) for group in summary.values() for name, d in group.items()):
-            if not device.bytes_sent_list and model_bytes and mode.method != STANDALONE:
-                device.estimate_bytes(model_bytes)
-            if device.accuracy_list and not device.accuracy_rounds:
-                problems.append(f"{mode.label}: the accuracies of {name} in {path} have no times; run summarize again")
-        runs.append(run_figures(mode, summary, target))
-    return runs, problems
-
-
 def _drawings(network: str, runs: list[RunFigures], target: float) -> dict[str, Callable[[], Figure]]:
     """Return the figures for which there is something to draw, by file name."""
-    standalone = next((run for run in runs if run.mode is BY_FOLDER["local"]), None)
-    compared = [run for run in runs if run is not standalone]
+    standalone = next((run for run in runs if run.mode.name == STANDALONE), None)
+    compared = [run for run in runs if run.mode.name != STANDALONE]
     drawings: dict[str, Callable[[], Figure]] = {}
     for name, iid in (("accuracy-iid", True), ("accuracy-non-iid", False)):
         curves = [run for run in compared if run.times and run.mode.iid is iid]

@@ -3,8 +3,8 @@
     python logs_tools/summarize.py -b logs -n resnet18-v1 -m esync
 
 Reads {base}/{network}/{mode}/{host}/{device}/iter-N.txt, whatever hosts and devices there are, and writes
-{base}/{network}/{mode}/NAME.json (see `logs_tools.summary_file`). Without -m it does so for every mode that has a
-folder. Files that hold no round are named, skipped and counted.
+{base}/{network}/{mode}/NAME.json (see `logs_tools.summary_file`). Without -m it does so for every mode whose folder
+holds rounds, of whatever algorithm. Files that hold no round are named, skipped and counted.
 """
 
 import argparse
@@ -21,10 +21,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from esync import config
 from esync.files import expanded, write_whole
+from esync.printable import printable
 from logs_tools import terminal
 from logs_tools.collect import ModeReport, summarize_mode
 from logs_tools.metrics import MOST
-from logs_tools.modes import BY_FOLDER, MODES, Mode
+from logs_tools.modes import FOLDERS, mode_of
+from logs_tools.tree import holds_rounds, mode_folders
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -34,7 +36,12 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         "-b", "--base-dir", type=expanded, default=config.LOG_DIR, help="folder of all logs (default: %(default)s)"
     )
     parser.add_argument("-n", "--network", default=config.NETWORK, help="(default: %(default)s)")
-    parser.add_argument("-m", "--mode", help=f"one of {', '.join(BY_FOLDER)} (default: every one that has a folder)")
+    parser.add_argument(
+        "-m",
+        "--mode",
+        metavar="FOLDER",
+        help=f"one of {', '.join(FOLDERS)}, or any other folder that is there (default: every one that holds rounds)",
+    )
     parser.add_argument(
         "--model-bytes",
         type=int,
@@ -43,8 +50,11 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--json", type=expanded, metavar="FILE", help="also write what was read and skipped to FILE")
     options = parser.parse_args(arguments)
-    if options.mode is not None and options.mode not in BY_FOLDER:
-        parser.error(f"unknown mode {options.mode!r}: choose one of {', '.join(BY_FOLDER)}")
+    if options.mode is not None and options.mode not in FOLDERS:
+        network_folder = options.base_dir / options.network
+        there = [name for name in mode_folders(network_folder) if name not in FOLDERS]
+        if options.mode not in there:
+            parser.error(f"unknown mode {options.mode!r}: choose one of {', '.join([*FOLDERS, *there])}")
     if options.model_bytes is not None and not 0 < options.model_bytes <= MOST:
         parser.error(f"--model-bytes {options.model_bytes}: expected a number of bytes above 0, at most {MOST:g}")
     if options.model_bytes is None:
@@ -59,17 +69,16 @@ def run(options: argparse.Namespace) -> int:
         OSError: a folder cannot be listed or a result cannot be written.
     """
     network_folder = options.base_dir / options.network
-    modes = _modes_to_read(network_folder, options.mode)
     reports = []
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=terminal.STATUS, disable=not terminal.STATUS.is_terminal, transient=True) as bar:
-        for mode in modes:
+        for folder in _folders_to_read(network_folder, options.mode):
             reports.append(
                 summarize_mode(
                     network_folder,
-                    mode,
+                    folder,
                     options.model_bytes,
-                    partial(_show, bar, bar.add_task(f"reading {mode.folder}", total=None)),
+                    partial(_show, bar, bar.add_task(f"reading {printable(folder)}", total=None)),
                 )
             )
     for report in reports:
@@ -92,17 +101,26 @@ def _show(bar: Progress, task: TaskID, done: int, files: int) -> None:
     bar.update(task, completed=done, total=files)
 
 
-def _modes_to_read(network_folder: Path, chosen: str | None) -> list[Mode]:
-    """Return the modes whose folders exist."""
-    modes = [BY_FOLDER[chosen]] if chosen else list(MODES)
-    return [mode for mode in modes if (network_folder / mode.folder).is_dir()]
+def _folders_to_read(network_folder: Path, chosen: str | None) -> list[str]:
+    """Return the chosen folder, if it is there, or else those of built-in algorithms and all that hold rounds."""
+    there = mode_folders(network_folder)
+    if chosen:
+        return [chosen] if chosen in there else []
+    folders = []
+    for name in sorted(there, key=lambda name: mode_of(name).place()):
+        try:
+            if name in FOLDERS or holds_rounds(network_folder / name):
+                folders.append(name)
+        except OSError as error:
+            terminal.complain(f"{network_folder / name} left out: {error.strerror or error}")
+    return folders
 
 
 def _tell(report: ModeReport) -> None:
     """Print where the summary is; name on stderr what is not in it."""
     if report.summary:
         devices = sum(len(devices) for devices in report.summary.values())
-        print(f"{report.mode.label}: {report.rounds_read} rounds, devices: {devices}, in {report.path}")
+        print(f"{report.mode.label}: {report.rounds_read} rounds, devices: {devices}, in {printable(str(report.path))}")
     for warning in report.warnings[: config.SKIPPED_SHOWN]:
         terminal.complain(f"{report.mode.folder}: {warning}")
     for skip in report.skipped[: config.SKIPPED_SHOWN]:

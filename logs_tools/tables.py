@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from logs_tools.comparison import RunFigures, speedup
-from logs_tools.modes import BASELINE
+from logs_tools.modes import BASELINE_LABEL
 
 NOT_KNOWN = "–"
 
@@ -15,7 +15,7 @@ NOT_KNOWN = "–"
 def comparison_text(network: str, target: float, runs: list[RunFigures]) -> str:
     """Return both tables with their headings."""
     return (
-        f"{network}: time to test accuracy {target:g}, and speedup = time of {BASELINE} ÷ time of the method\n\n"
+        f"{network}: time to test accuracy {target:g}, and speedup = time of {BASELINE_LABEL} ÷ time of the method\n\n"
         f"{_text(_runs_table(runs))}\n"
         "Devices: share of the time spent computing (published: 1 − aggregation ÷ total), wait for the last commit\n\n"
         f"{_text(_devices_table(runs))}"
@@ -43,7 +43,7 @@ def _runs_table(runs: list[RunFigures]) -> Table:
             NOT_KNOWN if run.efficiency is None else f"{100 * run.efficiency:.1f} %",
             NOT_KNOWN if run.bytes_per_second is None else f"{run.bytes_per_second / 1e6:,.1f}",
         )
-        table.add_row(run.mode.label, *(run.bracketed(cell) for cell in cells), "; ".join(notes))
+        table.add_row(_cell(run.mode.label), *(run.bracketed(cell) for cell in cells), "; ".join(notes))
     return table
 
 
@@ -65,8 +65,13 @@ def _devices_table(runs: list[RunFigures]) -> Table:
                 _number(device.wait_max, ".3f"),
                 NOT_KNOWN if overruns is None else f"{100 * overruns:.1f} %",
             )
-            table.add_row(run.mode.label, device.name, *(run.bracketed(cell) for cell in cells))
+            table.add_row(_cell(run.mode.label), _cell(device.name), *(run.bracketed(cell) for cell in cells))
     return table
+
+
+def _cell(text: str) -> str:
+    """Text in a cell of Markdown."""
+    return text.replace("|", r"\|")
 
 
 def duration(seconds: float) -> str:
@@ -87,5 +92,5 @@ def _number(value: float | None, form: str) -> str:
 def _text(table: Table) -> str:
     """Render a table at its natural width, whatever the terminal's."""
     output = io.StringIO()
-    Console(file=output, width=1000, color_system=None, highlight=False, markup=False).print(table)
+    Console(file=output, width=1000, color_system=None, highlight=False, markup=False, emoji=False).print(table)
     return "".join(f"{line.strip()}\n" for line in output.getvalue().splitlines() if line.strip())

@@ -5,12 +5,14 @@ from collections.abc import Callable
 
 from rich.console import Console
 
+from esync.printable import printable
+
 STATUS = Console(stderr=True)
 
 
 def complain(message: str) -> None:
     """Print one line to stderr."""
-    print(message, file=sys.stderr)
+    print(printable(message), file=sys.stderr)
 
 
 def guarded(tool: Callable[[], int]) -> int:

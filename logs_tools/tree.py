@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from esync.algorithms.registry import FIGURES
 from logs_tools.rounds import ROUND_FILE, Category
 
 #: cpu, gpu0, …, and cpu-1 for a second process on the same device. Folders of another name are no devices: logs of an
@@ -15,6 +16,7 @@ DEVICE_FOLDER = re.compile(r"(cpu|gpu[0-9]+)(-[0-9]+)?")
 #: What a worker writes into its device's folder beside the rounds: facts of the run, the final model, a folder into
 #: which it moved the logs of an earlier run. Its lock and files half written are hidden.
 RUN_FILE = "run.json"
+SPEEDUP_FILE = "speedup.json"  # by plot, beside the figures
 MODEL_FOLDER = "model"
 EARLIER_PREFIX = "earlier-"
 CURVES = ("acc.csv", "loss.csv")  # accuracy and loss step by step, of mode sync-switch
@@ -68,8 +70,34 @@ def find_devices(mode_folder: Path) -> tuple[list[DeviceFolder], list[Skipped]]:
     return devices, skipped
 
 
+def mode_folders(network_folder: Path) -> list[str]:
+    """Return the names of the folders that may be a mode's.
+
+    Raises:
+        OSError: the network's folder cannot be listed.
+    """
+    if not network_folder.is_dir():
+        return []
+    return [folder.name for folder in _subfolders(network_folder) if folder.name != FIGURES]
+
+
+def holds_rounds(mode_folder: Path) -> bool:
+    """Whether there is any device's round.
+
+    Raises:
+        OSError: a folder cannot be listed.
+    """
+    return any(
+        ROUND_FILE.fullmatch(name)
+        for host in _subfolders(mode_folder)
+        for device in _subfolders(host)
+        if DEVICE_FOLDER.fullmatch(device.name)
+        for name in os.listdir(device)
+    )
+
+
 def _subfolders(folder: Path) -> Iterator[Path]:
-    names = [entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith(".")]
+    names = [name for name in os.listdir(folder) if not name.startswith(".") and os.path.isdir(folder / name)]
     return (folder / name for name in sorted(names, key=natural))
 
 

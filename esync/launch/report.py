@@ -8,7 +8,6 @@ from typing import Any
 
 from logs_tools.collect import summarize_mode
 from logs_tools.comparison import RunFigures, run_figures
-from logs_tools.modes import BY_FOLDER
 
 from .. import config
 from ..files import write_whole
@@ -20,11 +19,10 @@ from .supervisor import Outcome
 
 def read_figures(plan: Plan) -> RunFigures | None:
     """The figures of the job that has just ended; writes the summary of its mode, too. None where there is no round."""
-    mode = BY_FOLDER[plan.mode_folder.name]
-    report = summarize_mode(plan.folder_here.parent, mode, None, lambda done, files: None)
+    report = summarize_mode(plan.folder_here.parent, plan.mode_folder.name, None, lambda done, files: None)
     if not report.summary:
         return None
-    return run_figures(mode, report.summary, plan.options.target_accuracy or config.TARGET_ACCURACY)
+    return run_figures(report.mode, report.summary, plan.options.target_accuracy or config.TARGET_ACCURACY)
 
 
 def success(figures: RunFigures | None, plan: Plan, outcome: Outcome) -> list[str]:

@@ -15,7 +15,7 @@ from esync.launch.ground import Supplies
 from esync.launch.hosts import locate
 from esync.launch.plan import mode_folder, plan, ports_needed
 from esync.launch.spec import Plan, ProcessSpec
-from logs_tools.modes import BY_FOLDER
+from logs_tools.modes import FOLDERS
 
 
 def make(
@@ -103,7 +103,7 @@ def test_logs_go_where_the_log_tools_look():
 )
 def test_mode_folders_are_those_of_the_log_tools(settings, folder):
     assert mode_folder(flags.parse(flags.to_arguments(settings))).name == folder
-    assert folder in BY_FOLDER
+    assert folder in FOLDERS
 
 
 def test_ports_keep_the_order_of_the_description():

@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 MODEL_BYTES = 44_000_000
 
@@ -73,8 +74,12 @@ def write_run(
     overruns: int = 0,
     published: bool = False,
     evaluate_every: int = 1,
+    algorithm: Any = None,
 ) -> None:
-    """Write a whole run of a mode on devices {"host/device": seconds an iteration}; the first device evaluates."""
+    """Write a whole run of a mode on devices {"host/device": seconds an iteration}; the first device evaluates.
+
+    `algorithm` is what run.json says about the algorithm, if anything.
+    """
     mode = mode_folder.name.removesuffix("-niid")
     slowest = max(devices.values())
     for index, (name, step_time) in enumerate(devices.items()):
@@ -113,4 +118,6 @@ def write_run(
                 "overruns": overruns,
                 "model_bytes": MODEL_BYTES,
             }
+            if algorithm is not None:
+                facts["algorithm"] = algorithm
             (folder / "run.json").write_text(json.dumps(facts))

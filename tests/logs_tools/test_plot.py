@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,10 @@ from log_trees import MODEL_BYTES, write_run
 from matplotlib.colors import same_color, to_hex
 from matplotlib.image import imread
 
+from esync.algorithms.registry import SPARE_STYLES
 from logs_tools import figures, style
 from logs_tools.comparison import RunFigures, run_figures, speedup
-from logs_tools.modes import BY_FOLDER
+from logs_tools.modes import FOLDERS, mode_of
 from logs_tools.plot import main
 from logs_tools.summarize import main as summarize
 from logs_tools.summary_file import DeviceSummary, RunInfo, load_summary
@@ -44,7 +46,7 @@ def device(**changes: object) -> DeviceSummary:
 
 
 def figures_of(folder: str = "esync", target: float = 0.8, **changes: object) -> RunFigures:
-    return run_figures(BY_FOLDER[folder], {"h": {"gpu0": device(**changes)}}, target)
+    return run_figures(mode_of(folder), {"h": {"gpu0": device(**changes)}}, target)
 
 
 def make(base: Path, modes: dict[str, dict], seconds: float = 60.0, network: str = "lenet") -> Path:
@@ -65,7 +67,7 @@ def test_figures_of_a_run_worked_out_by_hand() -> None:
         total_time=8.0,
         wait_list=[],
     )
-    run = run_figures(BY_FOLDER["esync"], {"a": {"cpu": other}, "b": {"gpu0": device()}}, 0.8)
+    run = run_figures(mode_of("esync"), {"a": {"cpu": other}, "b": {"gpu0": device()}}, 0.8)
     assert run.total_time == 10.0
     assert run.throughput == 20.0  # 200 samples in 10 s
     assert run.speed_limit == 256.0  # 2 · 64 / 0.5
@@ -110,7 +112,7 @@ def test_above_one_percent_of_overruns_a_run_is_invalid(overruns: int, invalid: 
 
 def test_iterations_that_are_not_padded_do_not_hide_overruns() -> None:
     real = device(iterations=100_000, run=RunInfo(batch_size=64))
-    run = run_figures(BY_FOLDER["esync"], {"h": {"cpu": device(overruns=10), "gpu0": real}}, 0.8)
+    run = run_figures(mode_of("esync"), {"h": {"cpu": device(overruns=10), "gpu0": real}}, 0.8)
     assert run.invalid == "invalid: overruns 5.0 %"
     assert run.efficiency is None  # the speed of one device is not known
 
@@ -239,7 +241,7 @@ def test_a_summary_with_impossible_numbers_is_named_and_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], field: str, value: float
 ) -> None:
     folder = make(tmp_path, {"esync": {}})
-    path = BY_FOLDER["esync"].summary_path(folder)
+    path = mode_of("esync").summary_path(folder)
     content = json.loads(path.read_text())
     device = content["cloud1"]["gpu0"]
     device[field] = [value] * len(device[field]) if isinstance(device[field], list) else value
@@ -322,9 +324,9 @@ def test_bars_and_colours() -> None:
     bars = figures.throughput("lenet", runs).axes[0].patches
     assert [bar.get_height() for bar in bars] == [10.0, 10.0, 10.0]
     assert [to_hex(bar.get_facecolor()) for bar in bars] == [
-        style.COLOURS["ESync"].lower(),
-        style.INVALID.lower(),
-        style.COLOURS["SSGD"].lower(),
+        to_hex(mode_of("esync").style.color),
+        style.INVALID,
+        to_hex(mode_of("sync").style.color),
     ]
     stacked = figures.traffic("lenet", runs[:1]).axes[0].patches
     assert [bar.get_height() for bar in stacked] == [30 / 1e6, 70 / 1e6]
@@ -334,7 +336,7 @@ def test_bars_and_colours() -> None:
 
 def test_the_computing_ratio_shows_each_device_of_each_run() -> None:
     wide = {f"h{host}": {f"gpu{gpu}": device() for gpu in range(4)} for host in range(3)}
-    runs = [run_figures(BY_FOLDER["esync"], wide, 0.8), figures_of("sync")]
+    runs = [run_figures(mode_of("esync"), wide, 0.8), figures_of("sync")]
     twelve, one = figures.computing_ratio("lenet", runs).axes
     assert [bar.get_width() for bar in twelve.patches] == [pytest.approx(0.6)] * 12
     assert [line.get_xdata()[0] for line in twelve.get_lines()] == [pytest.approx(0.7)] * 12
@@ -344,13 +346,13 @@ def test_the_computing_ratio_shows_each_device_of_each_run() -> None:
     assert len(labels) == 13  # the last is the other cluster's
 
 
-def test_every_algorithm_has_a_style() -> None:
-    methods = {mode.method for mode in BY_FOLDER.values()}
-    assert methods == set(style.COLOURS) == set(style.LINES) == set(style.MARKERS)
-
-
-def test_colours_differ_between_algorithms() -> None:
-    colours = [*style.COLOURS.values(), style.INVALID]
+def test_styles_of_built_in_algorithms_can_be_drawn_and_differ() -> None:
+    styles = {mode_of(folder).name: mode_of(folder).style for folder in FOLDERS}
+    for each in styles.values():
+        assert style.checked_style(json.loads(json.dumps(asdict(each))), SPARE_STYLES[0]) == (style.plain(each), [])
+    for part in ("line", "marker"):
+        assert len({getattr(each, part) for each in styles.values()}) == len(styles)
+    colours = [*(each.color for each in (*styles.values(), *SPARE_STYLES)), style.INVALID]
     assert not any(same_color(a, b) for i, a in enumerate(colours) for b in colours[:i])
 
 

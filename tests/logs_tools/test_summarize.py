@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from log_trees import MODEL_BYTES, esync_round, sync_round, write_round, write_run
 
-from logs_tools import modes
+from logs_tools.modes import FOLDERS, mode_of
 from logs_tools.summarize import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -152,7 +152,7 @@ def test_without_a_mode_every_known_folder_is_summarized(tmp_path: Path) -> None
 
 
 def test_every_published_name() -> None:
-    names = {folder: mode.summary for folder, mode in modes.BY_FOLDER.items()}
+    names = {folder: mode_of(folder).summary for folder in FOLDERS}
     published = {
         "esync": "ESync",
         "sync": "Sync",
