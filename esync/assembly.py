@@ -13,6 +13,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from . import __version__, config
+from .algorithms.loading import digest, source
 from .algorithms.registry import options_of
 from .arguments import choose_algorithm, effective, given_state_server
 from .environment import state_server_address
@@ -210,6 +211,7 @@ def algorithm_facts(algorithm: "type[Algorithm]") -> dict[str, Any]:
         "folder": algorithm.name,
         "summary": algorithm.summary,
         "style": asdict(algorithm.style),
+        **({"source": source(algorithm), "digest": digest(algorithm)} if source(algorithm) else {}),
     }
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .algorithms import Algorithm, Hyper, NoPast, Surroundings, World, make
+from .algorithms.loading import agreed_source
 from .checkpoint import Checkpoints
 from .engine import mx
 from .exchange.ledger import Limits
@@ -149,9 +150,9 @@ class Trainer(Standing, GluonTrainer):
         }
         if self.checkpoints is not None:
             self.checkpoints.bind(self, agreement)
-        # Rates may be others after a resume, so checkpoints do not keep them.
+        # Rates may be others after a resume, and so may an algorithm's source: checkpoints do not keep them.
         common, own = ({}, self._rates()) if self.algorithm.own_rates else (self._rates(), {})
-        agreement = {**self.algorithm.terms, **common, **agreement}
+        agreement = {**self.algorithm.terms, **common, **agreement, **agreed_source(type(self.algorithm))}
         self.algorithm.start(
             Surroundings(
                 replica=self.replica,

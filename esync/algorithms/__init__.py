@@ -18,8 +18,9 @@ from .local import Local
 
 # isort: on
 from .base import Algorithm, Hyper, NoPast, Surroundings, World
+from .loading import find
 from .options import option
-from .registry import REGISTRY, Style, find, register
+from .registry import REGISTRY, Style, register
 from .switch_schedule import Schedule
 
 __all__ = [

@@ -55,6 +55,10 @@ class AlgorithmError(ExpectedError, ValueError):
     """There is no such algorithm, or it cannot be used; the message says why, and what to do."""
 
 
+class MissingAlgorithmError(AlgorithmError):
+    """There is no such file, module or name on this machine."""
+
+
 def find(text: str) -> type[Algorithm]:
     """Find an algorithm by its name, or load it from where the text says.
 
@@ -66,7 +70,7 @@ def find(text: str) -> type[Algorithm]:
     """
     if ":" in text:
         return load(text)
-    points = _entry_points().get(text, [])
+    points = _entry_points(tuple(sys.path)).get(text, [])
     if text in REGISTRY:
         if points and not _is_outside(REGISTRY[text]):
             log.warning("%s is this package's own algorithm; not used: %s", text, _told(points))
@@ -77,20 +81,20 @@ def find(text: str) -> type[Algorithm]:
             f"{points[0].value}"
         )
     if not points:
-        raise AlgorithmError(_unknown(text))
+        raise MissingAlgorithmError(_unknown(text))
     try:
         algorithm = load(re.sub(r"\s|\[.*", "", points[0].value), text)  # without extras, "module:Class [extra]"
         if algorithm.name != text:
             raise AlgorithmError(f"that class calls itself {algorithm.name!r}: an entry point must have the same name")
     except AlgorithmError as error:
-        raise AlgorithmError(f"{_told(points)}: {error}") from None
+        raise type(error)(f"{_told(points)}: {error}") from None
     _sources[algorithm] = text
     return algorithm
 
 
 def known() -> tuple[str, ...]:
     """Return the names of the entry points that are modes; none of them is imported for it."""
-    return tuple(sorted(name for name in _entry_points() if name not in REGISTRY))
+    return tuple(sorted(name for name in _entry_points(tuple(sys.path)) if name not in REGISTRY))
 
 
 def load(text: str, name: str | None = None) -> type[Algorithm]:
@@ -139,6 +143,16 @@ def digest(algorithm: type[Algorithm]) -> str:
     return total.hexdigest()[:12] if files else ""
 
 
+def agreed_source(algorithm: type[Algorithm]) -> dict[str, str]:
+    """Return what workers compare at the start, by its name in messages: the digest of an algorithm's source.
+
+    A class in the program that runs has none: programs may differ from machine to machine.
+    """
+    if algorithm.__module__ == "__main__" or not digest(algorithm):
+        return {}
+    return {f"digest of {algorithm.name}'s source": digest(algorithm)}
+
+
 def source(algorithm: type[Algorithm]) -> str:
     """Return what was typed to get an algorithm from outside this package; "" for this package's own."""
     if not _is_outside(algorithm):
@@ -165,18 +179,24 @@ def _file_of(module: str) -> Path | None:
     return path if path is not None and path.is_file() else None
 
 
-def _entry_points() -> dict[str, list[metadata.EntryPoint]]:
-    """Return all entry points of the group by their names; a package whose metadata cannot be read has none."""
-    found: dict[str, list[metadata.EntryPoint]] = {}
-    for distribution in metadata.distributions():
+@functools.lru_cache(maxsize=4)
+def _entry_points(folders: tuple[str, ...]) -> dict[str, list[metadata.EntryPoint]]:
+    """Return all entry points of the group by their names; a package whose metadata cannot be read has none.
+
+    Args:
+        folders: where packages are installed, `sys.path`.
+    """
+    found: dict[str, dict[str, metadata.EntryPoint]] = {}
+    for distribution in metadata.distributions(path=list(folders)):
         try:
             points = [point for point in distribution.entry_points if point.group == GROUP]
         except Exception as error:  # a text that is no list of entry points, whoever wrote it
             log.debug("entry points of a package cannot be read: %s", error)
             continue
         for point in points:
-            found.setdefault(point.name, []).append(point)
-    return found
+            # The first one on the path counts, as for `import`.
+            found.setdefault(point.name, {}).setdefault(_package_of(point), point)
+    return {name: list(points.values()) for name, points in found.items()}
 
 
 def _told(points: Iterable[metadata.EntryPoint]) -> str:
@@ -214,7 +234,7 @@ def _import_module(text: str, name: str) -> ModuleType:
         except ModuleNotFoundError as error:
             if error.name is None or not f"{name}.".startswith(f"{error.name}."):
                 raise
-            raise AlgorithmError(
+            raise MissingAlgorithmError(
                 f"{text}: there is no module {error.name!r}, neither in {os.getcwd()}, where this was started, nor "
                 f"among the packages of {sys.executable}"
             ) from None
@@ -239,7 +259,7 @@ def _import_file(text: str, file: str) -> ModuleType:
     if not path.is_file():
         wrong = "is a folder" if path.is_dir() else "is not there"
         close = difflib.get_close_matches(path.name, [each.name for each in path.parent.glob("*.py")], 1)
-        raise AlgorithmError(f"{text}: the file {path} {wrong}{f'; did you mean {close[0]}?' if close else ''}")
+        raise MissingAlgorithmError(f"{text}: the file {path} {wrong}{f'; did you mean {close[0]}?' if close else ''}")
     _make_importable(str(path.parent))
     name = _module_name(path)
     spec = importlib.util.spec_from_file_location(name, path)

@@ -132,17 +132,6 @@ def register(
     return enter
 
 
-def find(text: str) -> "type[Algorithm]":
-    """Return the class of that name.
-
-    Raises:
-        ValueError: there is none; the message names those that there are.
-    """
-    if text not in REGISTRY:
-        raise ValueError(f"unknown algorithm {text!r}; known: {', '.join(sorted(REGISTRY))}")
-    return REGISTRY[text]
-
-
 def _check_flags(algorithm: "type[Algorithm]") -> None:
     """Two algorithms may share a flag only with equal type and meaning."""
     known = {flag: (other, each) for other in REGISTRY.values() for each in options_of(other) for flag in each.flags}

@@ -11,6 +11,7 @@ from typing import Any
 
 from .. import config
 from ..algorithms import REGISTRY, Algorithm, find
+from ..algorithms.loading import FORMS, known
 from ..algorithms.options import Described
 from ..algorithms.registry import names, options_of
 from .values import checked
@@ -58,7 +59,7 @@ def _add_mode(add: Callable[..., Any], typed_only: bool = False) -> None:
         type=checked(_mode),
         default=argparse.SUPPRESS if typed_only else config.MODE,
         metavar="MODE",
-        help=f"algorithm: {', '.join(REGISTRY)} (default: {config.MODE})",
+        help=f"algorithm: {', '.join([*REGISTRY, *known()])}; or one of your own, as {FORMS} (default: {config.MODE})",
     )
     add(
         "-dcasgd",

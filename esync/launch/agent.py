@@ -16,6 +16,7 @@ from contextlib import ExitStack, closing
 from typing import Any
 
 from .. import __version__
+from ..algorithms.loading import MissingAlgorithmError, digest, find
 from ..data import find_data_dir
 from ..environment import is_own
 from ..errors import ExpectedError
@@ -65,7 +66,13 @@ class Agent:
             return {"error": f"not a request of launch in version {__version__}: {type(error).__name__}: {error}"}
 
     def do_check(
-        self, ports: int, claims: dict[str, int], data: tuple[str | None, str] | None, engine: bool, address: str
+        self,
+        ports: int,
+        claims: dict[str, int],
+        data: tuple[str | None, str] | None,
+        engine: bool,
+        address: str,
+        algorithm: tuple[str, str] | None,
     ) -> dict[str, Any]:
         """Look whether everything is there, and take ports.
 
@@ -75,6 +82,8 @@ class Agent:
             data: directory and name of the data set, where workers are to run.
             engine: whether MXNet is needed.
             address: under which the other hosts are to reach this machine; "" where that is not known.
+            algorithm: what was typed, and the digest of its source where launch runs; None: one of this package, or
+                no workers are to run here.
         """
         if address and not is_own(address):
             raise ExpectedError(
@@ -89,6 +98,8 @@ class Agent:
                 held.claim(port, owner)
             free = held.free(ports)
             self._check_installation(data, engine)
+            if algorithm is not None:
+                self._check_algorithm(*algorithm)
             self._held.push(taken.pop_all())
         return {"ports": free, "cores": len(os.sched_getaffinity(0))}
 
@@ -99,6 +110,21 @@ class Agent:
             raise ExpectedError(f"{sys.executable} has no MXNet; install this package there with an extra: esync[cpu]")
         if data is not None:
             find_data_dir(*data)
+
+    @staticmethod
+    def _check_algorithm(text: str, theirs: str) -> None:
+        """See whether an algorithm of another package can be imported here, and is the launching machine's."""
+        place = text.rpartition(":")[0]
+        if place.endswith(".py"):
+            remedy = f"copy {place} there; a relative path begins in the host's workdir, {os.getcwd()}"
+        else:
+            remedy = f"install the same version of its package for {sys.executable} there, or copy it to {os.getcwd()}"
+        try:
+            mine = digest(find(text))
+        except MissingAlgorithmError as error:
+            raise ExpectedError(f"{error}; {remedy}") from None
+        if mine != theirs:
+            raise ExpectedError(f"the source of {text} there differs from this machine's; {remedy}")
 
     def do_prepare(self, folder: str, overwrite: bool, resume: bool) -> dict[str, Any]:
         """Take the folder of a host's logs: an earlier run's must not pass for this one's."""

@@ -39,6 +39,9 @@ _BOOT = f"""import sys
 if not (3, 10) <= sys.version_info[:2] <= (3, 13):
     print("%d.%d" % sys.version_info[:2])
     sys.exit({WRONG_PYTHON})
+import os
+if sys.path[0] == "":  # as `python -m`: this package sees to it then that Python's own modules go first
+    sys.argv[0], sys.path[0] = "-m", os.getcwd()
 try:
     import esync
 except ImportError as error:

@@ -4,6 +4,7 @@ from collections import defaultdict
 from typing import Any
 
 from .. import config
+from ..algorithms.loading import digest, source
 from .agents import Agents
 from .description import Description
 from .ground import Supplies
@@ -38,6 +39,8 @@ def survey(plan: Plan, agents: Agents, claims: dict[str | None, dict[str, int]],
         RemoteHostError: some of them cannot, and why.
     """
     requests: dict[str, dict[str, Any]] = {}
+    chosen = plan.options.algorithm
+    algorithm = (source(chosen), digest(chosen)) if source(chosen) else None
     for host in plan.hosts:
         if not host.here:
             roles = {spec.role for spec in plan.processes if spec.host.name == host.name}
@@ -48,6 +51,7 @@ def survey(plan: Plan, agents: Agents, claims: dict[str | None, dict[str, int]],
                 "data": (plan.options.data_dir, plan.options.dataset) if "worker" in roles else None,
                 "engine": bool(roles & ENGINE_ROLES),
                 "address": "" if "DMLC_INTERFACE" in host.entry.env else host.ip,
+                "algorithm": algorithm if "worker" in roles else None,
             }
     answers = agents.ask(requests, patience(plan))
     return {name: Supplies(answer["ports"], answer["cores"]) for name, answer in answers.items()}

@@ -62,6 +62,8 @@ def grid(job: Job, sweeps: Sequence[str]) -> list[tuple[dict[str, Any], Job]]:
         axes[key] = values.split(",")
         if not all(axes[key]):
             raise DescriptionError(f"--sweep {text!r}: there is a comma too many: a value is empty")
+    for text in axes.get("mode", []):
+        _checked("mode", text)  # it may be another package's, whose flags are known afterwards
     _check_keys(job, list(axes))
     for key, texts in axes.items():
         if key not in flags.known() and len(set(texts)) > 1:
@@ -72,10 +74,7 @@ def grid(job: Job, sweeps: Sequence[str]) -> list[tuple[dict[str, Any], Job]]:
         typed, changes = dict(job.typed), dict(job.changes)
         for key, value in chosen.items():
             if key in flags.known():
-                try:
-                    typed[key] = flags.check(key, yaml_value(value) if value in ("true", "false") else value)
-                except flags.FlagError as error:
-                    raise DescriptionError(f"--sweep {key}={value}: {error}") from None
+                typed[key] = _checked(key, value)
             else:
                 changes[key] = yaml_value(value)
         # Logs would overwrite one another: the folder is chosen by network and mode only.
@@ -142,6 +141,14 @@ def _attempt(job: Job) -> Done | Failed:
         return Failed(f"{error.filename or 'failed'}: {error.strerror or error}", False)
     except Exception as error:  # a fault of this program: the others are simulated all the same
         return Failed(f"{type(error).__name__}: {error}", False)
+
+
+def _checked(key: str, text: str) -> Any:
+    """Return the value of a flag that is swept; DescriptionError where the worker would refuse it."""
+    try:
+        return flags.check(key, yaml_value(text) if text in ("true", "false") else text)
+    except flags.FlagError as error:
+        raise DescriptionError(f"--sweep {key}={text}: {error}") from None
 
 
 def _key(name: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -88,6 +89,24 @@ def test_workers_that_do_not_match_are_told_what_differs(tmp_path: Path) -> None
                 "network lenet instead of mobilenet-v2" in cluster.output(f"worker-{rank}")
             )
         assert cluster.processes["server-0"].returncode == 1
+
+
+def test_workers_with_different_sources_of_an_algorithm_are_told(tmp_path: Path) -> None:
+    halfway = (Path(__file__).parents[1] / "algorithms" / "halfway.py").read_text()
+    with Cluster(tmp_path, 2) as cluster:
+        for rank in range(2):
+            file = tmp_path / f"machine-{rank}" / "halfway.py"
+            file.parent.mkdir()
+            file.write_text(halfway + "# once more\n" * rank)
+            words = ["-m", f"{file}:Halfway", "-ll", "0.002", "-ld", str(tmp_path / f"logs-{rank}")]
+            cluster.start_worker(rank, [*WORKER, *words])
+        cluster.finish(expected=1)
+        for rank in range(2):
+            said = cluster.output(f"worker-{rank}")
+            assert re.search(r"does not match worker \d: digest of halfway's source \w{12} instead of \w{12}", said), (
+                said
+            )
+            assert "Traceback" not in said
 
 
 def test_a_loss_that_is_no_number_ends_the_job(tmp_path: Path) -> None:

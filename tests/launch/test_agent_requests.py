@@ -14,7 +14,14 @@ from esync.launch.agent import MARK
 
 HERE = "127.0.0.1"
 REQUESTS = {
-    "check": {"ports": 1, "claims": {"scheduler.port": 0}, "data": None, "engine": False, "address": HERE},
+    "check": {
+        "ports": 1,
+        "claims": {"scheduler.port": 0},
+        "data": None,
+        "engine": False,
+        "address": HERE,
+        "algorithm": None,
+    },
     "prepare": {"folder": "logs/lenet/esync/here", "overwrite": False, "resume": False},
     "listen": {"endpoints": [["a", HERE, 0]]},
     "reach": {"endpoints": [["a", HERE, 9]]},

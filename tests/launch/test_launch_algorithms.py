@@ -1,0 +1,71 @@
+"""Algorithms from outside the package, launched on this machine and over ssh."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import launching
+import pytest
+from launching import Launch, write
+from test_launch_jobs import run
+from test_launch_ssh import LONG, description, machines  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.timeout(400)
+
+Start = Callable[..., Launch]
+#: An algorithm in a file of its own.
+HALFWAY = Path(__file__).parents[1] / "algorithms" / "halfway.py"
+TRAIN: dict[str, Any] = {
+    "mode": "halfway.py:Halfway",
+    "pull": 0.25,
+    "local_iterations": 3,
+    "local_lr": 0.01,
+    "rounds": 2,
+}
+
+
+def facts(folder: Path, *devices: str) -> list[dict[str, Any]]:
+    """What the devices' run.json say."""
+    return [json.loads((folder / device / "run.json").read_text()) for device in devices]
+
+
+def refused(folder: Path, file: Path, *flags: str, code: int = 1) -> str:
+    """What launch says where it does not start a job."""
+    done = run(folder, str(file), *flags)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_hosts_that_lack_it_or_have_another_one_are_named(tmp_path, data_dir, sshd, machines):  # noqa: F811
+    """Before anything is started; a host without workers need not have it."""
+    shutil.copy(HALFWAY, tmp_path)
+    there = sshd.workdir("right") / "halfway.py"
+    there.write_text(HALFWAY.read_text() + "\n# once more\n")
+    content = description(sshd, [0.05, 0.05], **TRAIN, data_dir=str(data_dir))
+    file = write(tmp_path / "cluster.yaml", content)
+    said = refused(tmp_path, file)
+    left, right = (line for line in said.splitlines() if line.startswith(("launch: error: host", "host")))
+    assert f"host left: halfway.py:Halfway: the file {sshd.workdir('left')}/halfway.py is not there" in left
+    assert "host right: the source of halfway.py:Halfway there differs from this machine's" in right
+    for name, text in (("left", left), ("right", right)):
+        assert f"copy halfway.py there; a relative path begins in the host's workdir, {sshd.workdir(name)}" in text
+
+    there.write_text("import no_such_package\n" + HALFWAY.read_text())
+    for worker in content["workers"]:
+        worker["host"] = "right"  # only the scheduler and the server are on the left one now
+    said = refused(tmp_path, write(file, content))
+    assert "host left" not in said
+    assert "host right: halfway.py:Halfway cannot be imported: halfway.py, line 1: ModuleNotFoundError" in said
+    assert "copy" not in said
+    assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize("typed", [(), ("--mode", "halfwy.py:Halfway")])
+def test_a_file_that_is_not_there(tmp_path, typed):
+    content = launching.description([0.05], **{**TRAIN, "mode": "halfwy.py:Halfway"})
+    said = refused(tmp_path, write(tmp_path / "cluster.yaml", content), *typed, code=2)
+    assert "halfwy.py is not there" in said
+    assert typed or "cluster.yaml:20: train.mode: " in said
