@@ -6,7 +6,7 @@ carries it under the project's own name.)
 """
 
 # --- training -------------------------------------------------------------------------------------------------
-MODE = "esync"  # --help lists the others
+MODE = "esync"  # docs/modes.md lists the others
 NETWORK = "resnet18-v1"
 DATASET = "fashion-mnist"
 BATCH_SIZE = 64  # samples of one iteration on one device
@@ -17,16 +17,16 @@ WEIGHT_DECAY = 0.0  # relative to the mean gradient of a batch
 
 # --- learning rates: they multiply the gradient summed over the batch, as in the published implementation; those of
 # --- optimizers that normalize the gradient (adam, …) are the optimizer's own ------------------------------------
-LEARNING_RATE = 1e-3  # modes sync, async and local
-LEARNING_RATE_LOCAL = LEARNING_RATE  # mode esync, the local optimizer
-LEARNING_RATE_GLOBAL = 1.0  # mode esync, scales the mean model update
+LEARNING_RATE = 1e-3  # of a step with the gradients of a batch, in modes that send no updates
+LEARNING_RATE_LOCAL = LEARNING_RATE  # of the local optimizer, in modes that send updates
+LEARNING_RATE_GLOBAL = 1.0  # scales the mean model update
 
 # --- the mean of the workers' model updates -----------------------------------------------------------------------
 WEIGHTING = "uniform"  # plain mean; samples: by samples; normalized: FedNova
 OUTER_MOMENTUM = 0.0  # Nesterov's, on the mean update; 0: none
 RUN_AHEAD = 1000  # local iterations that a worker may do while an exchange is under way, with --overlap
 OVERLAP_STATISTICS_KEPT = 0.9  # share of batch norm's statistics that an iteration keeps: Gluon's own momentum
-LOCAL_ITERATIONS = 10  # modes local-sgd and diloco: of every worker in every round
+LOCAL_ITERATIONS = 10  # of every worker in every round, where nobody asks a state server
 DYLU_LOCAL_ITERATIONS = 50  # mode dylu: of the fastest worker between two exchanges
 STALENESS = 3  # mode ssp: iterations that a worker may be ahead of the slowest
 DILOCO_GLOBAL_LR = 0.7  # as its authors found best, as the next one

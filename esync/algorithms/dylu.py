@@ -1,4 +1,4 @@
-"""Asynchronous local SGD with dynamic local updates and delayed Nesterov (Liu et al., arXiv 2401.09135).
+"""DyLU (Liu et al., arXiv 2401.09135): asynchronous local SGD with dynamic local updates and delayed Nesterov.
 
 The closest later relative of ESync: local iterations in proportion to a device's speed, so that all exchange equally
 often; but nobody waits, and every update is used at once, through an outer optimizer whose momentum is added once for

@@ -1,4 +1,4 @@
-"""ESync: local iterations until the state server says that the slowest device is about to be done (paper, Alg. 1)."""
+"""ESync (Li, Zhou, Yu): local iterations until the state server says that the slowest device is about to be done."""
 
 import math
 from argparse import Namespace

@@ -1,4 +1,4 @@
-"""Stale synchronous parallel (Ho et al., NeurIPS 2013): asynchronous SGD in which nobody gets too far ahead."""
+"""SSP, stale synchronous parallel (Ho et al., NeurIPS 2013): asynchronous SGD in which nobody gets too far ahead."""
 
 from typing import ClassVar
 

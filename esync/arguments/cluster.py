@@ -14,7 +14,12 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
     cluster = parser.add_argument_group("cluster", "Where the others are is said by the DMLC_* variables of MXNet.")
     add = cluster.add_argument
-    add("--start-timeout", type=positive, default=config.START_TIMEOUT, help="seconds (default: %(default)s)")
+    add(
+        "--start-timeout",
+        type=positive,
+        default=config.START_TIMEOUT,
+        help="seconds to wait for the other processes to appear (default: %(default)s)",
+    )
     add("--elastic", action="store_true", help="go on without workers that are gone; they may come back later")
     add(
         "--lease",
@@ -24,7 +29,12 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "slowest one (default: %(default)s)",
     )
     add("--redistribute", action="store_true", help="with --elastic: deal out the data of those who are gone")
-    add("--round-timeout", type=positive, default=config.ROUND_TIMEOUT, help="seconds (default: %(default)s)")
+    add(
+        "--round-timeout",
+        type=positive,
+        default=config.ROUND_TIMEOUT,
+        help="seconds to wait for the other workers' commits in one round (default: %(default)s)",
+    )
 
 
 def check(options: argparse.Namespace, typed: Set[str]) -> None:

@@ -28,7 +28,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--state-server-port",
         type=port,
         default=int(config.STATE_SERVER_PORT),
-        help="(default: %(default)s)",
+        help="its port (default: %(default)s)",
     )
     add(
         "--job",

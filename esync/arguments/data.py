@@ -22,7 +22,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
     data = parser.add_argument_group("data")
     add = data.add_argument
-    add("-d", "--dataset", choices=sorted(REGISTRY), default=config.DATASET, help="(default: %(default)s)")
+    add("-d", "--dataset", choices=sorted(REGISTRY), default=config.DATASET, help="data set (default: %(default)s)")
     add(
         "-dd",
         "--data-dir",

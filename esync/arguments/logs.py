@@ -27,7 +27,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         help="evaluate so many test images while training; the final model always on all (default: all)",
     )
     add("--no-evaluation", action="store_true", help="never evaluate")
-    add("-ld", "--log-dir", default=config.LOG_DIR, help="(default: %(default)s)")
+    add("-ld", "--log-dir", default=config.LOG_DIR, help="folder of the logs (default: %(default)s)")
     add("--overwrite", action="store_true", help="delete an earlier run's logs (else moved aside) and checkpoints")
     add("--quiet", action="store_true", help="no progress lines")
 

@@ -88,22 +88,22 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--learning-rate",
         type=positive,
         default=config.LEARNING_RATE,
-        help=f"all modes but {', '.join(names(SUITS['local_lr']))}; sync-switch takes it times the number of workers "
-        "while it is synchronous (default: %(default)s)",
+        help="of the step with a batch's gradients; sync-switch takes it times the number of workers while it is "
+        f"synchronous (all modes but {', '.join(names(SUITS['local_lr']))}; default: %(default)s)",
     )
     add(
         "-ll",
         "--local-lr",
         type=positive,
         default=config.LEARNING_RATE_LOCAL,
-        help=f"modes {', '.join(names(SUITS['local_lr']))}: of the local optimizer (default: %(default)s)",
+        help=f"of the local optimizer (modes {', '.join(names(SUITS['local_lr']))}; default: %(default)s)",
     )
 
     end = parser.add_argument_group("end of the run", "Any of them ends it cleanly, on all workers.")
     add = end.add_argument
     add("--rounds", type=count, help="communication rounds; asynchronous modes: commits ÷ workers; local: iterations")
     add("--epochs", type=positive, help="samples of all workers ÷ size of the training set")
-    add("--max-time", type=positive, help="seconds")
+    add("--max-time", type=positive, help="seconds since the workers have met")
     add("--target-accuracy", type=accuracy, help="test accuracy")
 
 

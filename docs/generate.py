@@ -1,0 +1,374 @@
+"""Write the tables of modes, options and flags into README.md and docs/*.md, from what the code says about itself.
+
+    python docs/generate.py            # after a change of an algorithm, an option, a flag or a default
+    python docs/generate.py --check    # exits with 1, and names the files, where that has been forgotten
+
+A page has markers around each generated block; what stands between them is replaced:
+
+    <!-- generated: modes -->
+    <!-- end generated -->
+
+Needs neither MXNet nor a cluster. Algorithms of other packages are left out, installed or not.
+"""
+
+import argparse
+import inspect
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from esync import arguments  # noqa: E402 - of this checkout, whatever is installed
+from esync.algorithms import Algorithm  # noqa: E402
+from esync.algorithms.options import Described, wanted  # noqa: E402
+from esync.algorithms.registry import REGISTRY, options_of  # noqa: E402
+
+BLOCK = re.compile(r"(<!-- generated: (?P<name>[^>]+?) -->\n)(?P<text>.*?)(<!-- end generated -->)", re.DOTALL)
+#: Flags that set what an option shares with all modes.
+SHARED = {
+    "batch_size": "`--batch-size`",
+    "job": "`--job`",
+    "momentum": "`--momentum`",
+    "state_server": "`--state-server-ip`",
+}
+NONE = "–"
+
+
+class UnknownBlockError(Exception):
+    """A page asks for a block that there is not."""
+
+
+def built_in() -> dict[str, type[Algorithm]]:
+    """Return the algorithms of this package by their names."""
+    return {name: each for name, each in REGISTRY.items() if each.__module__.startswith("esync.algorithms.")}
+
+
+# --- cells ------------------------------------------------------------------------------------------------------------
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def prose(text: str, page: Path) -> str:
+    """Return a text of the code as Markdown: flags as code, pages of the documentation as links."""
+    text = re.sub(r"([|*<])", r"\\\1", " ".join(text.split()))
+    text = re.sub(r"(?<![\w`-])--?[a-z][a-z0-9-]*(?: 1(?=[),]))?", lambda flag: f"`{flag[0]}`", text)
+    return re.sub(
+        r"\bdocs/(\w+\.md)", lambda link: f"[{link[0]}]({os.path.relpath(ROOT / link[0], page.parent)})", text
+    )
+
+
+def code(words: Iterable[Any]) -> str:
+    """Return words as code, separated by commas."""
+    return ", ".join(f"`{word}`" for word in words)
+
+
+def yes(condition: Any) -> str:
+    """Return "yes" or a dash."""
+    return "yes" if condition else NONE
+
+
+def first_sentence(algorithm: type[Algorithm]) -> str:
+    """Return the first line of the file of an algorithm, which says what it is."""
+    module = inspect.getdoc(sys.modules[algorithm.__module__]) or ""
+    return module.partition("\n")[0].rstrip(".")
+
+
+# --- modes ------------------------------------------------------------------------------------------------------------
+
+
+def rounds(algorithm: type[Algorithm]) -> str:
+    """Whether all workers exchange together."""
+    if algorithm.sends == "nothing":
+        return NONE
+    return "both" if algorithm.switches else "synchronous" if algorithm.synchronous else "asynchronous"
+
+
+def optimizer(algorithm: type[Algorithm]) -> str:
+    """Where the optimizer runs, and which it may be."""
+    if algorithm.sends != "gradients":
+        return "any, on the workers"
+    return "SGD, on the workers" if algorithm.float32_only else "SGD, on the servers"
+
+
+def modes(page: Path) -> str:
+    """What the modes are."""
+    return table(
+        ["`--mode`", "what it is", "workers send", "rounds"],
+        (
+            [f"`{name}`", prose(first_sentence(each), page), each.sends, rounds(each)]
+            for name, each in built_in().items()
+        ),
+    )
+
+
+def names(page: Path) -> str:
+    """What the modes are called elsewhere."""
+    return table(
+        ["`--mode`", "in figures", "summary", "class in `esync.algorithms`"],
+        (
+            [f"`{name}`", each.label, f"`{each.summary}.json`", f"`{each.__name__}`"]
+            for name, each in built_in().items()
+        ),
+    )
+
+
+def exchanges(page: Path) -> str:
+    """What the workers compute, send and must have in common."""
+    return table(
+        ["`--mode`", "workers send", "rounds", "optimizer", "momentum", "rates", "batch-norm statistics"],
+        (
+            [
+                f"`{name}`",
+                each.sends,
+                rounds(each),
+                optimizer(each),
+                yes(each.has_momentum),
+                "each worker's own" if each.own_rates else "the same on all",
+                _statistics(each),
+            ]
+            for name, each in built_in().items()
+        ),
+    )
+
+
+def _statistics(algorithm: type[Algorithm]) -> str:
+    if algorithm.switches:
+        return "both"
+    return "each worker's own" if algorithm.own_statistics or algorithm.sends == "nothing" else "their mean"
+
+
+def combinations(page: Path) -> str:
+    """What the modes can be combined with."""
+    return table(
+        [
+            *("`--mode`", "state server", "`--elastic`", "`--checkpoint-dir`", "`--collective`", "`--compression`"),
+            *("`--overlap`", "simulated without gradients"),
+        ],
+        (
+            [
+                f"`{name}`",
+                _state_server(each),
+                yes(each.elastic),
+                yes(not each.held_back),
+                yes(each.serverless),
+                yes(_has(each, "compression")),
+                yes(_has(each, "overlap")),
+                NONE
+                if each.needs_gradients
+                else "round by round"
+                if vars(each).get("roundwise") is not None
+                else "yes",
+            ]
+            for name, each in built_in().items()
+        ),
+    )
+
+
+def _state_server(algorithm: type[Algorithm]) -> str:
+    if not any(each.shared == "state_server" for each in options_of(algorithm)):
+        return NONE
+    return "optional" if algorithm.without_state_server else "needed"
+
+
+def _has(algorithm: type[Algorithm], dest: str) -> bool:
+    return any(each.flags and each.dest == dest for each in options_of(algorithm))
+
+
+def precision(page: Path) -> str:
+    """What the modes make of float16 weights."""
+    words = {
+        "SGD, on the servers": 'allowed; `multi_precision` adds nothing and is refused as an option of `"sgd"`',
+        "any, on the workers": "allowed, best with `multi_precision`",
+        "SGD, on the workers": "refused by name: both sides add the same numbers to the weights",
+    }
+    rows = {place: [name for name, each in built_in().items() if optimizer(each) == place] for place in words}
+    return table(
+        ["`--mode`", "optimizer", "float16 weights"],
+        ([code(found), place, words[place]] for place, found in rows.items()),
+    )
+
+
+def modes_where(text: str) -> str:
+    """Name the modes with a flag ("--overlap") or an attribute ("serverless")."""
+    if text.startswith("--"):
+        found = [name for name, each in built_in().items() if _has(each, text[2:].replace("-", "_"))]
+    else:
+        found = [name for name, each in built_in().items() if getattr(each, text, False)]
+    if not found:
+        raise UnknownBlockError(f"modes with {text}: no mode has that")
+    return f"Modes: {code(found)}.\n"
+
+
+# --- options and flags ------------------------------------------------------------------------------------------------
+
+
+def options(page: Path, chosen: Sequence[str]) -> str:
+    """The options of some modes; one that several share has one row."""
+    merged: dict[tuple[Any, ...], dict[str, Described]] = {}
+    for name in chosen:
+        if name not in built_in():
+            raise UnknownBlockError(f"there is no mode {name!r}")
+        for each in options_of(built_in()[name]):
+            merged.setdefault((each.name, each.flags, each.shared), {})[name] = each
+    help_of = {action.dest: _meaning(action)[0] for group in _groups().values() for action in group}
+    several = len(chosen) > 1
+    rows = []
+    for users in merged.values():
+        option = next(iter(users.values()))
+        rows.append(
+            [
+                SHARED[option.shared] if option.shared else code(option.flags) or NONE,
+                f"`{option.name}`",
+                *([code(users) if len(users) < len(chosen) else "all"] if several else []),
+                _defaults(users),
+                _values(option),
+                NONE if option.per_device else "yes",
+                prose(option.help or help_of.get(_dest(option.shared), ""), page),
+            ]
+        )
+    head = ["flag", "in Python", *(["modes"] if several else []), "default", "value", "same on all", "meaning"]
+    return table(head, rows)
+
+
+def _dest(shared: str | None) -> str:
+    return "state_server_ip" if shared == "state_server" else shared or ""
+
+
+def _defaults(users: dict[str, Described]) -> str:
+    """The default, or those of each mode."""
+    by_text: dict[str, list[str]] = {}
+    for name, each in users.items():
+        by_text.setdefault(f"`{each.default_text}`" if each.default_text else NONE, []).append(name)
+    if len(by_text) == 1:
+        return next(iter(by_text))
+    return "; ".join(f"{text} ({code(modes)})" for text, modes in by_text.items())
+
+
+def _values(option: Described) -> str:
+    if option.switch:
+        return NONE
+    if option.several:
+        return "several"
+    return wanted(option.kind)
+
+
+def _groups() -> dict[str, list[argparse.Action]]:
+    """The flags that all modes have, by the titles of their groups without what stands in brackets."""
+    parser = argparse.ArgumentParser()
+    for group in arguments.GROUPS:
+        group.add_to(parser)
+    found = {(group.title or "").partition(" (")[0]: group._group_actions for group in parser._action_groups}
+    return {title: actions for title, actions in found.items() if title not in ("positional arguments", "options")}
+
+
+def _meaning(action: argparse.Action) -> tuple[str, str]:
+    """The help of a flag without its default, and the default."""
+    text = " ".join(((action.help or "") % {"default": action.default}).split())
+    if found := re.fullmatch(r"(.*)\((?:[^()]*; )?default: (.*)\)", text):
+        return found[1].strip(), found[2]
+    return text.strip(), str(action.default) if action.default else ""
+
+
+def flags(page: Path, title: str) -> str:
+    """A group of flags."""
+    groups = _groups()
+    if title not in groups:
+        raise UnknownBlockError(f"there is no group of flags {title!r}, but {', '.join(groups)}")
+    rows = []
+    for action in groups[title]:
+        meaning, default = _meaning(action)
+        values = f"one of {code(action.choices)}" if action.choices else ""
+        suiting = arguments.modes_of(action.dest)
+        some = [name for name in built_in() if suiting is None or name in suiting]
+        rows.append(
+            [
+                code(action.option_strings),
+                default or NONE,
+                "all" if len(some) == len(built_in()) else code(some),
+                "; ".join(filter(None, [prose(meaning, page), values])),
+            ]
+        )
+    return table(["flag", "default", "modes", "meaning"], rows)
+
+
+# --- pages ------------------------------------------------------------------------------------------------------------
+
+#: Name of a block → what makes it.
+BLOCKS: dict[str, Callable[[Path], str]] = {
+    "modes": modes,
+    "names": names,
+    "exchanges": exchanges,
+    "combinations": combinations,
+    "precision": precision,
+}
+
+
+def block(name: str, page: Path) -> str:
+    """Return what stands in a block: a name of BLOCKS, `options of MODE, …`, `flags: GROUP` or `modes with …`."""
+    if name in BLOCKS:
+        return BLOCKS[name](page)
+    if name == "options":
+        return options(page, list(built_in()))
+    kind, _, rest = re.sub(r"(options of|flags:|modes with) ", r"\1\n", name, count=1).partition("\n")
+    if kind == "options of":
+        return options(page, rest.split(", "))
+    if kind == "flags:":
+        return flags(page, rest)
+    if kind == "modes with":
+        return modes_where(rest)
+    raise UnknownBlockError(f"there is no block {name!r}")
+
+
+def generated(text: str, page: Path) -> str:
+    """Return the text of a page with all its blocks as they should be."""
+    return BLOCK.sub(lambda found: f"{found[1]}{block(found['name'], page)}{found[4]}", text)
+
+
+def missing(text: str) -> list[str]:
+    """Return the blocks that belong into some page, but are in none; `text` is that of all pages."""
+    expected = [*BLOCKS, "options", *(f"flags: {title}" for title in _groups())]
+    return [name for name in expected if f"<!-- generated: {name} -->" not in text]
+
+
+def main() -> int:
+    """Write the blocks, or check them; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python docs/generate.py", description="Write the generated tables.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where a page is stale")
+    check = parser.parse_args().check
+    texts = {
+        page: page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    }
+    wrong = []
+    for page, text in texts.items():
+        name = page.relative_to(ROOT)
+        try:
+            fresh = generated(text, page)
+        except UnknownBlockError as error:
+            wrong.append(f"{name}: {error}")
+            continue
+        if fresh == text:
+            continue
+        if check:
+            wrong.append(f"{name} is stale: run python docs/generate.py, and commit what it has changed")
+        else:
+            page.write_text(fresh, encoding="utf-8")
+            print(f"{name}: written")
+    wrong += [
+        f"no page has a block {name!r}: add it, to docs/flags.md for instance"
+        for name in missing("".join(texts.values()))
+    ]
+    print("\n".join(wrong), end="\n" if wrong else "", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""The tables of modes, options and flags in README.md and docs/ are those of the code."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .child import run
+
+ROOT = Path(__file__).resolve().parents[1]
+#: Runs the program without MXNet; %s comes first.
+PROGRAM = """
+import runpy, sys
+sys.modules["mxnet"] = None
+from esync import config
+%s
+sys.argv = ["docs/generate.py", *sys.argv[1:]]
+runpy.run_path("docs/generate.py", run_name="__main__")
+"""
+
+
+def generate(*arguments: str, root: Path, change: str = "", **environment: str) -> "subprocess.CompletedProcess[str]":
+    program = f"import os; os.chdir({str(root)!r})\n{PROGRAM % change}"
+    path = ":".join(filter(None, [str(ROOT), environment.pop("also", "")]))
+    return run("-c", program, *arguments, PYTHONPATH=path, **environment)
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of all pages and of the program."""
+    shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=shutil.ignore_patterns("*.png"))
+    shutil.copy(ROOT / "README.md", tmp_path)
+    return tmp_path
+
+
+def test_they_are_up_to_date_whatever_else_is_installed(tmp_path: Path) -> None:
+    installed = tmp_path / "other-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text("[esync.algorithms]\nother = other:Other\n")
+    done = generate("--check", root=ROOT, also=str(tmp_path))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_page_that_was_changed_is_named_and_written_again(copy: Path) -> None:
+    page = copy / "docs/modes.md"
+    text = page.read_text()
+    assert "round by round" in text
+    page.write_text(text.replace("round by round", "at once"))
+    done = generate("--check", root=copy)
+    assert done.returncode == 1
+    assert done.stderr == "docs/modes.md is stale: run python docs/generate.py, and commit what it has changed\n"
+    done = generate(root=copy)
+    assert (done.returncode, done.stdout) == (0, "docs/modes.md: written\n")
+    assert page.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("change", "stale"),
+    [
+        ("config.STALENESS = 4711", ["docs/modes.md"]),  # the default of an option
+        ("config.SPARSE_RATIO = 0.4711", ["docs/dgs.md", "docs/modes.md"]),
+        ("config.LEASE = 4711.0", ["docs/flags.md"]),  # the default of a flag of all modes
+        ("from esync.algorithms import SSP; SSP.serverless = True", ["docs/collectives.md", "docs/modes.md"]),
+        ("from esync.algorithms import DyLU; DyLU.sends = 'gradients'", ["README.md", "docs/modes.md"]),
+    ],
+)
+def test_a_change_of_the_code_makes_pages_stale(change: str, stale: list[str]) -> None:
+    done = generate("--check", root=ROOT, change=change)
+    assert done.returncode == 1
+    assert set(stale) <= {line.partition(" is stale")[0] for line in done.stderr.splitlines()}
+
+
+def test_algorithms_of_others_are_left_out() -> None:
+    change = """
+from esync.algorithms import LocalSGD, register
+Other = register("other")(type("Other", (LocalSGD,), {"__module__": "other"}))
+"""
+    assert generate("--check", root=ROOT, change=change).stderr == ""
+
+
+def test_blocks_that_are_missing_or_unknown_are_named(copy: Path) -> None:
+    page = copy / "docs/flags.md"
+    page.write_text(page.read_text().replace("generated: flags: cluster", "generated: flags: clusters"))
+    done = generate("--check", root=copy)
+    assert done.returncode == 1
+    assert "docs/flags.md: there is no group of flags 'clusters', but training, learning rates" in done.stderr
+    assert "no page has a block 'flags: cluster'" in done.stderr
