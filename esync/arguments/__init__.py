@@ -54,8 +54,8 @@ GROUPS: tuple[Group, ...] = (training, data, device, logs, checkpoints, coordina
 
 def modes_of(name: str) -> tuple[str, ...] | None:
     """The modes in which a flag makes sense; None: all of them. `name` is its value's."""
-    if name == mode.COMPENSATED:
-        return mode.COMPENSABLE
+    if name == mode.USE_DCASGD:
+        return mode.modes_with_dcasgd()
     for group in GROUPS:
         if name in group.SUITS:
             return names(group.SUITS[name])

@@ -16,23 +16,21 @@ from ..algorithms.options import Described
 from ..algorithms.registry import names, options_of
 from .values import checked
 
-#: The published way to ask for DC-ASGD: the flag that is added to …
-COMPENSATED = "use_dcasgd"
-#: … this mode, which then means that one.
-COMPENSATES = {"async": "dcasgd"}
-#: The modes with which the flag makes sense.
-COMPENSABLE = (*COMPENSATES, *COMPENSATES.values())
+#: The flag with which DC-ASGD is asked for as published …
+USE_DCASGD = "use_dcasgd"
+#: … beside this mode, which then means that one.
+WITH_DCASGD = {"async": "dcasgd"}
 
 Condition = Callable[[type[Algorithm]], Any]
 
 
-def algorithm_of(mode: str, compensated: bool = False) -> type[Algorithm]:
+def algorithm_of(mode: str, use_dcasgd: bool = False) -> type[Algorithm]:
     """Return the class that a mode means, with or without `--use-dcasgd 1`.
 
     Raises:
         ValueError: there is no such mode.
     """
-    return find(COMPENSATES.get(mode, mode) if compensated else mode)
+    return find(WITH_DCASGD.get(mode, mode) if use_dcasgd else mode)
 
 
 def _mode(text: str) -> str:
@@ -49,7 +47,7 @@ def first_stage(kind: type[ArgumentParser], program: str, words: Sequence[str]) 
         parser.add_argument(short, dest=argparse.SUPPRESS)
     found, _ = parser.parse_known_args(words)
     given = hasattr(found, "mode")
-    return Namespace(**{"mode": config.MODE, COMPENSATED: 0, **vars(found)}), given
+    return Namespace(**{"mode": config.MODE, USE_DCASGD: 0, **vars(found)}), given
 
 
 def _add_mode(add: Callable[..., Any], typed_only: bool = False) -> None:
@@ -67,7 +65,7 @@ def _add_mode(add: Callable[..., Any], typed_only: bool = False) -> None:
         type=int,
         choices=(0, 1),
         default=argparse.SUPPRESS if typed_only else 0,
-        help=f"1: DC-ASGD, the same as --mode {COMPENSATES['async']} (mode async)",
+        help=f"1: DC-ASGD, the same as --mode {WITH_DCASGD['async']} (mode async)",
     )
 
 
@@ -114,6 +112,11 @@ def _flags_of_all() -> list[Described]:
     return list(found.values())
 
 
+def modes_with_dcasgd() -> tuple[str, ...]:
+    """The modes with which `--use-dcasgd` makes sense."""
+    return (*WITH_DCASGD, *WITH_DCASGD.values())
+
+
 def modes_with(dest: str) -> tuple[str, ...]:
     """The modes that have a flag."""
     return names(lambda algorithm: any(each.flags and each.dest == dest for each in options_of(algorithm)))
@@ -144,14 +147,14 @@ class _OfOtherModes(argparse.Action):
 
 def refuse(flag: str, mode: str, modes: Sequence[str]) -> str:
     """Say that a flag makes no sense in a mode, and in which it does."""
-    shown = [f"{each} (or async with --use-dcasgd 1)" if each in COMPENSATES.values() else each for each in modes]
+    shown = [f"{each} (or async with --use-dcasgd 1)" if each in WITH_DCASGD.values() else each for each in modes]
     return f"{flag} makes no sense with --mode {mode}; it is for {' and '.join(shown)}"
 
 
 def check(options: Namespace, typed: Set[str], algorithm: type[Algorithm]) -> None:
     """Refuse flags of other modes, and flags of this one that do not fit each other."""
-    if COMPENSATED in typed and options.mode not in COMPENSABLE:
-        raise ValueError(refuse("--use-dcasgd", options.mode, tuple(COMPENSATES)))
+    if USE_DCASGD in typed and options.mode not in modes_with_dcasgd():
+        raise ValueError(refuse("--use-dcasgd", options.mode, tuple(WITH_DCASGD)))
     own = {each.dest for each in options_of(algorithm) if each.flags}
     for each in _flags_of_all():
         if each.dest in typed and each.dest not in own:
