@@ -191,7 +191,7 @@ def run_facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]
         "workers": trainer.workers,
         "mode": algorithm.name,
         "algorithm": algorithm_facts(type(algorithm)),
-        "options": effective(options),
+        "options": _effective_options(options, algorithm),
         "learning_rate": _learning_rate(options),
         "learning_rate_multiplies": "sum" if _multiply_the_sum(options) else "mean",
         "own_rates": algorithm.own_rates,
@@ -201,6 +201,14 @@ def run_facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]
         "started": time.time(),
         **({"switch_order": plan.order, "bsp_share": plan.bsp_share} if plan is not None else {}),
     }
+
+
+def _effective_options(options: argparse.Namespace, algorithm: "Algorithm") -> dict[str, Any]:
+    """Every flag's value that counts in this run, whether it was given or is a default."""
+    momentum = config.MOMENTUM if options.momentum is None else options.momentum
+    flags = {**effective(options), "momentum": momentum}
+    own = algorithm.effective_options
+    return {**flags, **{name: value for name, value in own.items() if name not in ("state_server", "job")}}
 
 
 def algorithm_facts(algorithm: "type[Algorithm]") -> dict[str, Any]:

@@ -320,6 +320,15 @@ class Algorithm(ABC):
         return {}
 
     @property
+    def effective_options(self) -> dict[str, Any]:
+        """The values that count in this run, as JSON can hold them.
+
+        Named as flags are, with underscores; an option without a flag of its own by its own name.
+        """
+        values = self.options.model_dump(mode="json")
+        return {each.dest or each.shared or each.name: values[each.name] for each in self.options.described()}
+
+    @property
     def updates(self) -> int:
         """Updates behind a learning rate schedule: rounds, or where workers share none, this worker's exchanges.
 

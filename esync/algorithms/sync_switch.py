@@ -186,6 +186,13 @@ class SyncSwitch(EveryIteration):
         return self._watching is not None
 
     @property
+    def effective_options(self) -> dict[str, Any]:
+        """See `Algorithm.effective_options`; the policy is the one that is followed."""
+        followed = self._watching.policy if self._watching is not None else "none"
+        share = self.plan.bsp_share if self.plan is not None else self.options.bsp_share
+        return {**super().effective_options, "online_policy": followed, "bsp_share": share}
+
+    @property
     def checkpoint_terms(self) -> dict[str, Any]:
         """See `Algorithm.checkpoint_terms`."""
         return self.terms

@@ -1,0 +1,70 @@
+"""run.json as a simulated worker writes it; a real one writes the same (tests/cluster)."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from esync import __version__, config
+from esync.algorithms import REGISTRY
+from esync.arguments import read
+from esync.simulate.job import Job, run
+
+CLUSTER = """
+scheduler: {host: localhost}
+servers: [{host: localhost}]
+state_server: {host: localhost}
+workers:
+  - {host: localhost, device: cpu, step_time: 0.1}
+  - {host: localhost, device: cpu, step_time: 0.2}
+train: {network: lenet, epochs: 0.01}
+"""
+
+
+def facts_of(tmp_path: Path, **typed: object) -> dict:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(CLUSTER)
+    done = run(Job(path, "none", {"log_dir": str(tmp_path / "logs"), **typed}, logs=True, quiet=True))
+    assert done.logs is not None
+    return json.loads((done.logs / "localhost" / "cpu" / "run.json").read_text())
+
+
+@pytest.mark.parametrize("mode", [name for name, each in REGISTRY.items() if not each.needs_gradients])
+def test_every_flag_of_the_mode_is_there_with_its_value(tmp_path, mode):
+    facts = facts_of(tmp_path, mode=mode)
+    words = ["--mode", mode, "--network", "lenet", "--epochs", "0.01"]
+    expected = vars(read("worker", "", words)).keys() - {"algorithm", "given"}
+    assert facts["options"].keys() >= expected
+    assert facts["options"]["epochs"] == 0.01
+    assert facts["options"]["momentum"] == config.MOMENTUM
+
+
+def test_what_the_log_tools_need_is_there(tmp_path):
+    facts = facts_of(tmp_path, mode="async", use_dcasgd=1, dcasgd_lambda=0.5)
+    style = REGISTRY["dcasgd"].style
+    assert facts["algorithm"] == {
+        "name": "dcasgd",
+        "label": "DC-ASGD",
+        "folder": "dcasgd",
+        "summary": "DCASGD",
+        "style": {"color": style.color, "line": [0, list(style.line[1])], "marker": style.marker},
+    }
+    assert (facts["options"]["mode"], facts["options"]["dcasgd_lambda"]) == ("async", 0.5)
+
+
+def test_versions_of_what_the_results_depend_on_are_there(tmp_path):
+    versions = facts_of(tmp_path)["versions"]
+    assert versions["esync"] == __version__
+    assert versions.keys() >= {"python", "mxnet", "numpy", "gluoncv", "pydantic"}
+
+
+def test_a_default_that_depends_on_something_is_told_as_what_it_has_become(tmp_path):
+    options = facts_of(tmp_path, mode="sync-switch")["options"]
+    assert options["online_policy"] == config.ONLINE_POLICY  # None on the command line, with a state server
+    assert options["bsp_share"] == pytest.approx(config.BSP_SHARE)
+
+
+def test_the_momentum_that_an_algorithm_has_of_its_own_is_told():
+    from esync.algorithms import DGS
+
+    assert DGS().effective_options["momentum"] == config.DGS_MOMENTUM
