@@ -17,6 +17,7 @@ from .dgs import DGS
 from .local import Local
 
 # isort: on
+from ..modelview import ModelView
 from .base import Algorithm, Hyper, NoPast, Surroundings, World
 from .loading import find
 from .options import option
@@ -39,6 +40,7 @@ __all__ = [
     "Hyper",
     "Local",
     "LocalSGD",
+    "ModelView",
     "NoPast",
     "Schedule",
     "Style",

@@ -320,10 +320,12 @@ def _register(text: str, algorithm: type[Algorithm], name: str | None) -> None:
     own = vars(algorithm).get("name")
     if own is not None and not isinstance(own, str):
         raise AlgorithmError(f"{text}: its attribute name should be a text, such as {_hyphenated(algorithm)!r}")
+    chosen = own or name or _hyphenated(algorithm)
     try:
-        register(own or name or _hyphenated(algorithm), label=algorithm.__name__)(algorithm)
+        register(chosen, label=algorithm.__name__)(algorithm)
     except (ValueError, TypeError) as error:
-        raise AlgorithmError(f"{text}: {error} (as its attribute name, or with @register)") from None
+        remedy = " (as its attribute name, or with @register)" if repr(chosen) in str(error) else ""
+        raise AlgorithmError(f"{text}: {error}{remedy}") from None
 
 
 def _hyphenated(algorithm: type[Algorithm]) -> str:

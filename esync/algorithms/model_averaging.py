@@ -17,7 +17,7 @@ from .options import option
 class ModelAveraging(Algorithm):
     """Local iterations on every worker, then w ← w + ε·mean(Δ), perhaps with momentum.
 
-    An exchange is due after a fixed number of local iterations; a subclass may say otherwise (`_due`).
+    An exchange is due after a fixed number of local iterations; a subclass may say otherwise (`planned_iterations`).
     """
 
     class Options(CompressionOptions):
@@ -101,6 +101,15 @@ class ModelAveraging(Algorithm):
         self._samples, self._iterations = 0, 0  # since the last payload
 
     @property
+    def planned_iterations(self) -> int:
+        """Local iterations of the round under way, after which an exchange is due; from 1. It stays during a round.
+
+        A subclass may count `round`, or look at `result`, the last exchange. Mode esync heeds it only where
+        `local_iterations` is given.
+        """
+        return self.options.local_iterations or 1
+
+    @property
     def checkpoint_terms(self) -> dict[str, Any]:
         """See `Algorithm.checkpoint_terms`."""
         options, terms = self.options, dict[str, Any]()
@@ -139,7 +148,7 @@ class ModelAveraging(Algorithm):
         """All but the last of a round; see `Algorithm.undisturbed`."""
         if self._flight is not None:
             return super().undisturbed()  # the answer may come at any time
-        return (self.options.local_iterations or 1) - 1 - self._iterations, math.inf
+        return self.planned_iterations - 1 - self._iterations, math.inf
 
     def iterated(self, count: int, batch_size: int, seconds: float, last: float) -> None:
         """See `Algorithm.iterated`."""
@@ -154,7 +163,7 @@ class ModelAveraging(Algorithm):
 
     def _due(self) -> bool:
         """Whether to exchange after this iteration."""
-        return self._iterations >= (self.options.local_iterations or 1)
+        return self._iterations >= self.planned_iterations
 
     def aggregate(self) -> None:
         """Exchange the model updates of all workers; go on from their mean, or begin to run ahead of it."""

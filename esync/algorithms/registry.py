@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .options import Described
+from .options import Described, Options
 
 if TYPE_CHECKING:
     from .base import Algorithm
@@ -98,6 +98,7 @@ def register(
     Raises:
         ValueError: the name, the label or the summary cannot be used, the name is another class's, or an option has
             the flag of another algorithm's option with another meaning.
+        TypeError: the class's `Options` lacks those of a base class, or an option has no default.
     """
     if not NAME.fullmatch(name) or name.endswith(NON_IID) or name == FIGURES:
         raise ValueError(
@@ -125,11 +126,26 @@ def register(
         algorithm.label = label or name
         algorithm.style = style or spare_style(name)
         algorithm.summary = summary or stem_of(algorithm.label, name)
+        _check_options(algorithm)
         _check_flags(algorithm)
         REGISTRY[name] = algorithm
         return algorithm
 
     return enter
+
+
+def _check_options(algorithm: "type[Algorithm]") -> None:
+    """A class has the options that its base classes use, and each has a default."""
+    owner = f"{algorithm.__qualname__}.Options"
+    for base in algorithm.__bases__:
+        needed = getattr(base, "Options", Options)
+        if not issubclass(algorithm.Options, Options) or needed.model_fields.keys() - algorithm.Options.model_fields:
+            raise TypeError(
+                f"{owner} lacks the options of {base.__qualname__}: write class Options({base.__qualname__}.Options)"
+            )
+    for name, field in algorithm.Options.model_fields.items():
+        if field.is_required():
+            raise TypeError(f"{owner}: {name} has no default; give it one, as {name}: … = option(1.0, help=…)")
 
 
 def _check_flags(algorithm: "type[Algorithm]") -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from esync.algorithms import ASGD
+from esync.algorithms import ASGD, LocalSGD
+from esync.algorithms.options import Options
 from esync.algorithms.registry import REGISTRY, is_label, is_stem, register, stem_of
 
 
@@ -49,6 +50,27 @@ def test_what_cannot_be_shown_or_be_a_file_is_refused(settings: dict, problem: s
 def test_the_stem_of_a_summary_is_made_of_the_label_or_else_the_name(texts: tuple[str, ...], stem: str) -> None:
     assert stem_of(*texts) == stem
     assert is_stem(stem)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (
+            type("Options", (), {}),
+            r"Mine.Options lacks the options of LocalSGD: write class Options\(LocalSGD.Options\)",
+        ),
+        (type("Options", (Options,), {}), r"Mine.Options lacks the options of LocalSGD"),
+        (
+            type("Options", (LocalSGD.Options,), {"__annotations__": {"clip": float}}),
+            "Mine.Options: clip has no default; give it one, as clip: … = option",
+        ),
+    ],
+)
+def test_options_without_those_of_the_base_class_or_without_a_default_are_refused(options: type, problem: str) -> None:
+    algorithm = type("Mine", (LocalSGD,), {"Options": options})
+    with pytest.raises(TypeError, match=problem):
+        register("mine")(algorithm)
+    assert "mine" not in REGISTRY
 
 
 def test_what_the_classes_say_themselves_can_be_shown_and_stored() -> None:
