@@ -6,11 +6,13 @@ together.
 """
 
 import argparse
+import contextlib
 import sys
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Protocol
 
 from .. import __version__
+from ..algorithms import Algorithm
 from ..algorithms.registry import names
 from ..files import expanded
 from . import checkpoints, cluster, collectives, coordination, data, device, logs, mode, training
@@ -20,6 +22,7 @@ from .values import count
 
 __all__ = [
     "NETWORKS",
+    "adding",
     "algorithm_of",
     "build_parser",
     "choose_algorithm",
@@ -88,14 +91,32 @@ def build_parser(
         chosen, typed = mode.first_stage(kind, program, words)
         if typed or not {"-h", "--help"} & set(words):
             algorithm = algorithm_of(chosen.mode, bool(chosen.use_dcasgd))
-    try:
+    with adding(parser, algorithm):
         mode.add_to(parser, algorithm)
+    with adding(parser, algorithm):
         for group in GROUPS:
             group.add_to(parser)
+    return parser
+
+
+@contextlib.contextmanager
+def adding(parser: argparse.ArgumentParser, algorithm: type[Algorithm] | None = None) -> Iterator[None]:
+    """Add flags to a parser; if an algorithm's option has one of them already, that is an error which says so.
+
+    Args:
+        parser: to which they are added in the with statement.
+        algorithm: whose options it has; None: those of all.
+    """
+    before = list(parser._actions)
+    taken = {"algorithm", "given", *(action.dest for action in before)}
+    try:
+        yield
+        for action in parser._actions[len(before) :]:
+            if action.dest in taken:
+                raise argparse.ArgumentError(action, "that name is used already")
     except argparse.ArgumentError as error:
         owner = f"{algorithm.__module__}.{algorithm.__qualname__}" if algorithm is not None else "an algorithm"
-        parser.error(f"an option of {owner} has a flag that every mode has: {error}; give it another flag")
-    return parser
+        parser.error(f"an option of {owner} has a flag that {parser.prog} has itself: {error}; give it another flag")
 
 
 def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:

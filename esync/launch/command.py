@@ -47,6 +47,20 @@ def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, dict[str, Any
         PROGRAM, "Start a whole cluster, as a description says; end it, whatever happens.", words
     )
     parser.usage = f"{PROGRAM} FILE [flags of launch] [flags of the worker, worth more than FILE]"
+    with arguments.adding(parser):
+        _add_to(parser)
+    options = parser.parse_args(words)
+    if options.dry_run and options.json:
+        parser.error("--json tells how a job went; with --dry-run there is none")
+    given = arguments.given(parser, words)
+    if "max_restarts" in given and options.max_restarts and options.collective != "ps":
+        parser.error(f"--collective {options.collective} has no server, which --max-restarts needs")
+    typed = given & set(flags.known()) - {"quiet"}
+    return options, {name: getattr(options, name) for name in sorted(typed)}
+
+
+def _add_to(parser: argparse.ArgumentParser) -> None:
+    """Add launch's own flags."""
     parser.add_argument(
         "file", type=expanded, metavar="FILE", help="description of the cluster, for instance clusters/demo.yaml"
     )
@@ -64,14 +78,6 @@ def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, dict[str, Any
     restarts.add_argument(
         "--no-restart", dest="max_restarts", action="store_const", const=0, help="end the job when a worker dies"
     )
-    options = parser.parse_args(words)
-    if options.dry_run and options.json:
-        parser.error("--json tells how a job went; with --dry-run there is none")
-    given = arguments.given(parser, words)
-    if "max_restarts" in given and options.max_restarts and options.collective != "ps":
-        parser.error(f"--collective {options.collective} has no server, which --max-restarts needs")
-    typed = given & set(flags.known()) - {"quiet"}
-    return options, {name: getattr(options, name) for name in sorted(typed)}
 
 
 def main(words: list[str] | None = None) -> int:

@@ -25,6 +25,24 @@ def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, Job]:
     """The options, and the job that they describe."""
     parser = flags.parser_of_all(PROGRAM, "Train on a modelled cluster, in virtual time.", words)
     parser.usage = f"{PROGRAM} FILE [--numerics none] [--json FILE] [--sweep KEY=A,B,C] [flags of the worker]"
+    with arguments.adding(parser):
+        _add_to(parser)
+    options = parser.parse_args(words)
+    typed = arguments.given(parser, words) & set(flags.known()) - {"quiet"}
+    job = Job(
+        file=options.file,
+        numerics=options.numerics,
+        typed={name: getattr(options, name) for name in sorted(typed)},
+        logs=False if options.no_logs else None,
+        leases=not options.no_leases,
+        free_network=options.free_network,
+        quiet=options.quiet,
+    )
+    return options, job
+
+
+def _add_to(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of the simulation itself."""
     add = parser.add_argument_group("simulation").add_argument
     parser.add_argument("file", type=expanded, metavar="FILE", help="description of the cluster: clusters/paper.yaml")
     add(
@@ -50,18 +68,6 @@ def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, Job]:
         help="simulate every combination; KEY is a flag (epsilon) or a place in FILE (network.bandwidth)",
     )
     add("--jobs", type=arguments.count, default=None, help="simulations at a time of a sweep (default: the cores)")
-    options = parser.parse_args(words)
-    typed = arguments.given(parser, words) & set(flags.known()) - {"quiet"}
-    job = Job(
-        file=options.file,
-        numerics=options.numerics,
-        typed={name: getattr(options, name) for name in sorted(typed)},
-        logs=False if options.no_logs else None,
-        leases=not options.no_leases,
-        free_network=options.free_network,
-        quiet=options.quiet,
-    )
-    return options, job
 
 
 class _Collect(argparse.Action):

@@ -188,7 +188,7 @@ def test_files_that_no_import_statement_could_name(folder, file):
     assert pickle.loads(pickle.dumps(found)) is found
 
 
-@pytest.mark.parametrize("file", ["random.py", "json.py", "esync.py", "numpy.py", "xdrlib.py"])
+@pytest.mark.parametrize("file", ["random.py", "json.py", "esync.py", "numpy.py", "wave.py"])
 def test_files_called_like_other_modules(folder, file):
     stem = file.removesuffix(".py")
     before = sys.modules.get(stem)
@@ -272,6 +272,10 @@ def test_names_that_are_taken(folder):
     message = refused("two.py:Mine")
     assert "two.Mine cannot be called 'mine', as one.Mine is" in message
     assert "give it another name" in message
+    write(folder / "ssp.py", algorithm("SSP"))
+    assert "ssp.SSP cannot be called 'ssp', as esync.algorithms.ssp.SSP is: give it another name" in refused(
+        "ssp.py:SSP"
+    )
     write(folder / "three.py", algorithm("Three", "name = 'No Folder'"))
     assert "'No Folder'" in refused("three.py:Three")
     write(folder / "four.py", algorithm("Four", "name = 4"))
@@ -458,8 +462,7 @@ def test_two_packages_with_the_same_entry_point(folder):
     assert load("one:Mine").name == "mine"
 
 
-def test_an_entry_point_does_not_replace_a_built_in_algorithm(folder, monkeypatch, caplog):
-    monkeypatch.setitem(REGISTRY, "local-sgd", LocalSGD)
+def test_an_entry_point_does_not_replace_a_built_in_algorithm(folder, caplog):
     site = folder / "site"
     write(site / "plugin.py", "1 / 0\n")
     entry_point(site, "[esync.algorithms]\nlocal-sgd = plugin:Mine\n")

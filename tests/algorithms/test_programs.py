@@ -56,6 +56,68 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_without_mxnet(folder):
+    """What neither trains nor computes gradients."""
+    nowhere = folder / "nowhere"
+    nowhere.mkdir()
+    (nowhere / "mxnet.py").write_text("raise ModuleNotFoundError(\"No module named 'mxnet'\", name='mxnet')\n")
+
+    def run(*words: str, **more: Any) -> str:
+        return program(folder, *words, path=nowhere, **more)
+
+    assert "MXNet is not installed" in run("-m", "esync.worker", "-m", "local", code=1)
+    assert "halfway" in run("-m", "esync.worker", "-m", "halfway.py:Halfway", "--help")
+    assert "--mode halfway.py:Halfway --pull 0.25 " in run("-m", "esync.launch", "cluster.yaml", "--dry-run")
+    simulate = ("-m", "esync.simulate", "cluster.yaml", "--numerics", "none")
+    assert "3 rounds in" in run(*simulate, "--quiet")
+    run(*simulate, "--sweep", "pull=0,1", "--json", "sweep.json")
+    assert [each["rounds"] for each in json.loads((folder / "sweep.json").read_text())] == [3, 3]
+    (folder / "halfway.py").unlink()
+    run(str(ROOT / "logs_tools" / "summarize.py"), "-n", "lenet")
+    assert "localhost" in json.loads((folder / "logs" / "lenet" / "halfway" / "Halfway.json").read_text())
+    run(str(ROOT / "logs_tools" / "plot.py"), "-n", "lenet", "--json", "compared.json")
+    assert "Halfway" in (folder / "compared.json").read_text()
+
+    (folder / "halfway.py").write_text("import mxnet\n")
+    assert "No module named 'mxnet'" in (said := run(*simulate, code=2))
+    assert "importable without MXNet: import it inside the methods" in said
+
+
+def test_an_entry_point_of_an_installed_package(folder):
+    site = folder / "site"
+    info = site / "plugin-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[esync.algorithms]\nhalfway = plugin:Halfway\n")
+    (folder / "halfway.py").rename(site / "plugin.py")
+    (folder / "cluster.yaml").write_text(DESCRIPTION.replace("halfway.py:Halfway", "halfway"))
+    assert "local, halfway; or one of your own" in " ".join(
+        program(folder, "-m", "esync.worker", "--help", path=site).split()
+    )
+    program(folder, "-m", "esync.simulate", "cluster.yaml", "--numerics", "none", "--quiet", path=site)
+    run = json.loads(next(folder.glob("logs/lenet/halfway/localhost/cpu/run.json")).read_text())
+    assert (run["algorithm"]["source"], run["options"]["mode"], run["pull"]) == ("halfway", "halfway", 0.25)
+    assert len(run["algorithm"]["digest"]) == 12
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("network", ["-m", "esync.worker"]),
+        ("given", ["-m", "esync.worker"]),
+        ("jobs", ["-m", "esync.simulate", "cluster.yaml"]),
+        ("file", ["-m", "esync.launch", "cluster.yaml"]),
+    ],
+)
+def test_an_option_that_a_program_has_itself(folder, name, words):
+    text = (folder / "halfway.py").read_text()
+    (folder / "halfway.py").write_text(text.replace("pull:", f"{name}:"))
+    (folder / "cluster.yaml").write_text(DESCRIPTION.replace("pull: 0.25", f"{name}: 0.25"))
+    said = program(folder, *words, "-m", "halfway.py:Halfway", code=2)
+    assert f"has a flag that python -m {words[1]} has itself: argument " in said
+    assert "give it another flag" in said
+
+
 def named_evil(content: Any) -> Any:
     """JSON in which whatever names an algorithm names another one."""
     if isinstance(content, dict):
@@ -73,6 +135,19 @@ def evil(folder: Path) -> Path:
     program(folder, "-m", "esync.worker", "-m", "evil.py:Evil", "--help")
     trace.unlink()
     return trace
+
+
+def test_logs_that_name_code_are_only_read(folder, evil):
+    program(folder, "-m", "esync.simulate", "cluster.yaml", "--numerics", "none", "--quiet")
+    logs = folder / "logs" / "lenet"
+    for run in logs.rglob("run.json"):
+        assert "halfway.py:Halfway" in run.read_text()
+        run.write_text(json.dumps(named_evil(json.loads(run.read_text()))))
+    shutil.copytree(logs / "halfway", logs / "evil.py:Evil")
+    program(folder, str(ROOT / "logs_tools" / "summarize.py"), "-n", "lenet")
+    program(folder, str(ROOT / "logs_tools" / "plot.py"), "-n", "lenet", "--json", "compared.json")
+    assert "evil.py:Evil" in (folder / "compared.json").read_text()
+    assert not evil.exists()
 
 
 def test_a_checkpoint_that_names_code_is_only_read(folder, evil):

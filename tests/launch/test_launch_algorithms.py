@@ -9,7 +9,8 @@ from typing import Any
 import launching
 import pytest
 from launching import Launch, write
-from test_launch_jobs import run
+from sshd import ADDRESSES
+from test_launch_jobs import rounds, run
 from test_launch_ssh import LONG, description, machines  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.timeout(400)
@@ -37,6 +38,36 @@ def refused(folder: Path, file: Path, *flags: str, code: int = 1) -> str:
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done.stderr
+
+
+def test_three_workers_on_this_machine(tmp_path, data_dir, launch: Start):
+    shutil.copy(HALFWAY, tmp_path)
+    content = launching.description([0.05, 0.08, 0.11], **TRAIN, data_dir=str(data_dir))
+    job = launch(write(tmp_path / "cluster.yaml", content), "--pull", "0.75")
+    assert job.wait() == 0, job.output
+    assert "done: Halfway, 2 rounds" in job.output
+    folder, devices = tmp_path / "logs" / "lenet" / "halfway", ("left/cpu", "right/cpu", "left/cpu-1")
+    assert [rounds(folder / device) for device in devices] == [[1, 2]] * 3
+    for each in facts(folder, *devices):
+        algorithm = each["algorithm"]
+        assert (each["mode"], algorithm["name"], algorithm["label"]) == ("halfway", "halfway", "Halfway")
+        assert algorithm["source"] == "halfway.py:Halfway"
+        assert len(algorithm["digest"]) == 12
+        assert (each["pull"], each["options"]["pull"], each["steps"]) == (0.75, 0.75, 6)
+    assert (folder / "Halfway.json").exists()
+
+
+def test_over_ssh_from_the_working_directories(tmp_path, data_dir, sshd, machines, launch: Start):  # noqa: F811
+    places = [tmp_path, *(sshd.workdir(name) for name in ADDRESSES)]
+    for place in places:
+        shutil.copy(HALFWAY, place)
+        (place / "random.py").write_text("raise ValueError('not this one')\n")  # nobody may take it for Python's
+    content = description(sshd, [0.05, 0.08, 0.11], **TRAIN, data_dir=str(data_dir))
+    job = launch(write(tmp_path / "cluster.yaml", content))
+    assert job.wait(LONG) == 0, job.output
+    runs = facts(tmp_path / "logs" / "lenet" / "halfway", "left/cpu", "right/cpu", "left/cpu-1")
+    assert [each["steps"] for each in runs] == [6, 6, 6]
+    assert {each["algorithm"]["source"] for each in runs} == {"halfway.py:Halfway"}
 
 
 def test_hosts_that_lack_it_or_have_another_one_are_named(tmp_path, data_dir, sshd, machines):  # noqa: F811
