@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from esync.algorithms import LocalSGD, loading
-from esync.algorithms.loading import AlgorithmError, digest, find, known, load, source
+from esync.algorithms.loading import AlgorithmError, agreed_source, digest, find, known, load, source
 from esync.algorithms.registry import REGISTRY
 from esync.errors import ExpectedError
 
@@ -413,9 +413,13 @@ def test_a_class_without_a_file_has_no_digest():
 
 def test_a_class_in_the_program_itself(folder):
     """The file that runs is not run again."""
-    lines = "from esync.algorithms.loading import load\nprint(load('program.py:Mine') is Mine)\n"
-    write(folder / "program.py", algorithm() + lines)
-    assert python("program.py", folder) == "True"
+    lines = "from esync.algorithms.loading import *\nmine = load('program.py:Mine')\n"
+    write(folder / "program.py", f"{algorithm()}{lines}print(mine is Mine, len(digest(mine)), agreed_source(mine))\n")
+    assert python("program.py", folder) == "True 12 {}"  # programs may differ from machine to machine
+    write(folder / "program.py", algorithm())
+    mine = load("program.py:Mine")
+    assert agreed_source(mine) == {"digest of mine's source": digest(mine)}
+    assert agreed_source(LocalSGD) == {}
 
 
 def test_an_entry_point(folder):
