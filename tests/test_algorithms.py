@@ -229,6 +229,18 @@ def test_the_phases_of_an_iteration_with_exchange():
     assert world.recorder.take()["time"] == {"0": {"forward and backward": 2.0, "global aggregate": 0.0}}
 
 
+def test_checkpoints_of_sync_switch_hold_what_a_plan_is_made_of_and_no_more():
+    """Those of earlier versions hold these names; with another one they could not be resumed."""
+    algorithm = SyncSwitch(Schedule(train_steps=(4, 12)), batch_size=4, decay=[(0.5, 0.1)])
+    assert algorithm.checkpoint_terms == {
+        "batch size": 4,
+        "schedule": "Schedule(order='10', train_steps=(4, 12), bsp_share=None, ckpt_frequency=(), hparams=())",
+        "decay of the learning rate": "((0.5, 0.1),)",
+        "online policy": "None",
+    }
+    assert algorithm.terms == {**algorithm.checkpoint_terms, "evaluated statistics": "mean"}
+
+
 @pytest.mark.parametrize(("told", "expected"), [(None, 24), (12, 12)])
 def test_sync_switch_goes_on_from_a_checkpoint_that_does_not_tell_what_was_synchronous(told, expected):
     """Checkpoints of earlier versions do not; then the schedule does: 24 samples of 96 in rounds."""

@@ -194,19 +194,18 @@ class SyncSwitch(EveryIteration):
 
     @property
     def checkpoint_terms(self) -> dict[str, Any]:
-        """See `Algorithm.checkpoint_terms`."""
-        return self.terms
-
-    @property
-    def terms(self) -> dict[str, Any]:
-        """What a plan is made of; see `Algorithm.terms`."""
+        """What a plan is made of; see `Algorithm.checkpoint_terms`."""
         return {
             "batch size": self.options.batch_size,
             "schedule": str(self._schedule),
             "decay of the learning rate": str(self._decay),
             "online policy": str(self._watching),
-            "evaluated statistics": self.options.statistics,
         }
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """What a plan is made of, and which statistics are evaluated; see `Algorithm.terms`."""
+        return {**self.checkpoint_terms, "evaluated statistics": self.options.statistics}
 
     @property
     def updates(self) -> int:
