@@ -356,3 +356,10 @@ def test_dcasgd_is_a_mode_and_the_published_flag():
     assert published.algorithm is plain.algorithm
     assert (published.mode, published.algorithm.name) == ("async", "dcasgd")
     assert options("-m", "async").algorithm.name == "async"
+
+
+def test_dcasgd_without_dcasgd_is_a_contradiction(capsys):
+    with pytest.raises(SystemExit):
+        options("-m", "dcasgd", "-dcasgd", "0")
+    assert "--mode dcasgd is DC-ASGD, --use-dcasgd 0 asks to do without" in capsys.readouterr().err
+    assert options("-m", "dcasgd", "-dcasgd", "1").algorithm.name == "dcasgd"

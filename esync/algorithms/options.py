@@ -12,7 +12,7 @@ From there come the flag `--staleness` with its check, default and help, the key
 import argparse
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
@@ -145,7 +145,7 @@ class Described:
 
     @property
     def switch(self) -> bool:
-        """Whether the flag stands alone, without a value."""
+        """Whether the flag stands alone, without a value; where the default is True, `--no-…` turns it off."""
         return get_args(self.kind)[0] is bool
 
     def read(self, text: str) -> Any:
@@ -173,12 +173,24 @@ class Described:
         default = self.default if remark is None else argparse.SUPPRESS
         common: dict[str, Any] = {"dest": self.dest, "default": default, "help": text}
         if self.switch:
-            add(*self.flags, action="store_true", **common)
+            add(*self.flags, action=_OnOrOff if self.default else "store_true", **common)
             return
         if self.several:
             common["nargs"] = "+"
         metavar = self.metavar or _metavar(_choices(_without_none(get_args(self.kind)[0])))
         add(*self.flags, type=self.read, metavar=metavar, **common)
+
+
+class _OnOrOff(argparse.Action):
+    """A switch that is on by default: `--name` and `--no-name`."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **settings: Any) -> None:
+        self._off = [f"--no-{flag.removeprefix('--')}" for flag in option_strings if flag.startswith("--")]
+        super().__init__([*option_strings, *self._off], dest, nargs=0, **settings)
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, flag: str | None = None) -> None:
+        """Set it."""
+        setattr(namespace, self.dest, flag not in self._off)
 
 
 class Options(BaseModel):

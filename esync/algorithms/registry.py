@@ -24,6 +24,18 @@ NON_IID = "-niid"
 _STEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 #: Characters of a label that a figure has room for.
 LABEL_LENGTH = 60
+#: What a flag looks like: a long one, whose words become a name with underscores, …
+_LONG_FLAG = re.compile(r"--[^\W_](?:[^\W_]|-)*")
+#: … and a short one; -m is the mode's, and argparse would take -mu for -m u.
+_SHORT_FLAG = re.compile(r"-(?!m)[^\W\d_][^\W_]*")
+#: Names that the parsed flags of the worker, of launch or of simulate have for something else.
+RESERVED = frozenset(
+    {
+        *("algorithm", "given", "file", "json", "help", "version"),
+        *("dry_run", "follow", "max_restarts", "no_restart"),
+        *("numerics", "no_logs", "no_leases", "free_network", "sweep", "jobs"),
+    }
+)
 #: Folder of the figures, beside those of the algorithms' logs.
 FIGURES = "figures"
 #: Stems of other files that workers and log tools write.
@@ -97,7 +109,7 @@ def register(
 
     Raises:
         ValueError: the name, the label or the summary cannot be used, the name is another class's, or an option has
-            the flag of another algorithm's option with another meaning.
+            the flag of another algorithm's option with another meaning, or a name or flag that cannot be used.
         TypeError: the class's `Options` lacks those of a base class, or an option has no default.
     """
     if not NAME.fullmatch(name) or name.endswith(NON_IID) or name == FIGURES:
@@ -146,6 +158,31 @@ def _check_options(algorithm: "type[Algorithm]") -> None:
     for name, field in algorithm.Options.model_fields.items():
         if field.is_required():
             raise TypeError(f"{owner}: {name} has no default; give it one, as {name}: … = option(1.0, help=…)")
+        if name in vars(Options):
+            raise ValueError(f"{owner}: an option cannot be called {name!r}, as an attribute of all Options is")
+    found: dict[str, str] = {}
+    for each in options_of(algorithm):
+        _check_form(owner, each)
+        if each.flags and found.setdefault(each.dest, each.name) != each.name:
+            raise ValueError(f"{owner}: {found[each.dest]} and {each.name} have the same flag {each.flag}")
+
+
+def _check_form(owner: str, option: Described) -> None:
+    """The flags of an option look like flags, and are nobody else's."""
+    *short, long = option.flags or ("",)
+    if long and not _LONG_FLAG.fullmatch(long):
+        raise ValueError(
+            f"{owner}: the last flag of {option.name} is {long!r}, but should be a long one, of letters, digits and "
+            "hyphens: --name-of-it"
+        )
+    for flag in short:
+        if not _SHORT_FLAG.fullmatch(flag) and not _LONG_FLAG.fullmatch(flag):
+            raise ValueError(
+                f"{owner}: a flag of {option.name} is {flag!r}, but should be like -x; one that begins with -m would "
+                "be taken for the mode"
+            )
+    if long and option.dest in RESERVED:
+        raise ValueError(f"{owner}: the flag {long} of {option.name} has another meaning; give it another flag")
 
 
 def _check_flags(algorithm: "type[Algorithm]") -> None:

@@ -109,6 +109,8 @@ def _flags_of_all() -> list[Described]:
         for each in options_of(algorithm):
             if each.flags:
                 found.setdefault(each.dest, each)
+                if each.switch and each.default:  # --no-… is wanted, too
+                    found[each.dest] = each
     return list(found.values())
 
 
@@ -155,6 +157,8 @@ def check(options: Namespace, typed: Set[str], algorithm: type[Algorithm]) -> No
     """Refuse flags of other modes, and flags of this one that do not fit each other."""
     if USE_DCASGD in typed and options.mode not in modes_with_dcasgd():
         raise ValueError(refuse("--use-dcasgd", options.mode, tuple(WITH_DCASGD)))
+    if USE_DCASGD in typed and options.mode not in WITH_DCASGD and not options.use_dcasgd:
+        raise ValueError(f"--mode {options.mode} is DC-ASGD, --use-dcasgd 0 asks to do without: leave one of them out")
     own = {each.dest for each in options_of(algorithm) if each.flags}
     for each in _flags_of_all():
         if each.dest in typed and each.dest not in own:

@@ -5,13 +5,15 @@ Settings come from the section `train` of a description and from launch's comman
 
 import argparse
 import contextlib
+import enum
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from .. import arguments, config
 from ..algorithms import REGISTRY, Algorithm
-from ..arguments.mode import first_stage
+from ..algorithms.registry import options_of
+from ..arguments.mode import USE_DCASGD, WITH_DCASGD, first_stage
 from ..files import expanded
 from .yaml_text import DescriptionError, load, shown
 
@@ -133,6 +135,8 @@ def merge(described: Mapping[str, Any], typed: Mapping[str, Any]) -> Settings:
     settings = {name: value for name, value in described.items() if name not in replaced} | dict(typed)
     algorithm = algorithm_of(settings)
     replaced = set().union(*(others for name, (others, _) in algorithm.exclusive.items() if name in typed))
+    if "mode" in typed and typed["mode"] not in WITH_DCASGD:
+        replaced.add(USE_DCASGD)  # it belongs to the description's mode
     return {
         name: value
         for name, value in settings.items()
@@ -159,16 +163,43 @@ def _suits(name: str, algorithm: type[Algorithm]) -> bool:
 
 
 def to_arguments(settings: Mapping[str, Any]) -> list[str]:
-    """The command line; None and False stand for a flag that is not given."""
+    """The command line; None stands for a flag that is not given, as does False for one that stands alone."""
+    on = {each.dest for each in options_of(algorithm_of(settings)) if each.switch and each.default}
     words = []
     for name, value in settings.items():
-        if value is True:
-            words.append(flag(name))
+        if is_switch(name):
+            if value:
+                words.append(flag(name))
+            elif value is False and name in on:
+                words.append(flag(f"no_{name}"))
         elif takes_several(name):
-            words += [flag(name), *map(str, value)] if value else []
-        elif value is not None and value is not False:
-            words += [flag(name), str(value)]
+            words += [flag(name), *map(_text, value)] if value else []
+        elif value is not None:
+            text = _text(value)
+            words += [f"{flag(name)}={text}"] if text.startswith("-") else [flag(name), text]
     return words
+
+
+def _text(value: Any) -> str:
+    """A value as it is typed."""
+    return str(value.value if isinstance(value, enum.Enum) else value)
+
+
+def understood(settings: Mapping[str, Any]) -> argparse.Namespace:
+    """What the worker will make of settings.
+
+    Raises:
+        FlagError: it would refuse them, or understand a value as another one.
+    """
+    options = parse(to_arguments(settings))
+    for each in options_of(options.algorithm):
+        if each.dest in settings and getattr(options, each.dest) != settings[each.dest]:
+            raise FlagError(
+                f"{each.flag}: a worker is told {_text(settings[each.dest])!r}, and would understand "
+                f"{shown(getattr(options, each.dest))} instead of {shown(settings[each.dest])}: its type should read "
+                "the text of each of its values as that value"
+            )
+    return options
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:

@@ -53,7 +53,7 @@ def plan(
     """
     try:
         settings = flags.merge(description.train, typed)
-        options = flags.parse(flags.to_arguments(settings))
+        options = flags.understood(settings)
     except flags.FlagError as error:
         raise DescriptionError(f"train: {error}") from None
     workers: Sequence[Worker] = description.workers

@@ -84,7 +84,7 @@ def run(job: Job) -> Done:
                 if name in job.typed:
                     raise flags.FlagError(f"{flags.flag(name)}: with --numerics none nothing is evaluated")
                 settings.pop(name, None)
-        options = flags.parse(flags.to_arguments(settings))
+        options = flags.understood(settings)
     except flags.FlagError as error:
         raise DescriptionError(f"{job.file}: train: {error}") from None
     expand_paths(options)

@@ -265,6 +265,20 @@ def test_an_algorithm_that_is_registered_is_a_mode_with_its_flags(registry, caps
     assert "--gain makes no sense with --mode sync; it is for own" in capsys.readouterr().err
 
 
+def test_a_switch_that_is_on_by_default_can_be_turned_off(registry):
+    @register("own")
+    class Own(SSGD):
+        class Options(SSGD.Options):
+            nesterov: bool = option(True, help="look ahead")
+
+    def given(*words):
+        return choose_algorithm(read("worker", "", ["-m", "own", *words])).options.nesterov
+
+    assert given()
+    assert given("--nesterov")
+    assert not given("--no-nesterov")
+
+
 def test_a_flag_of_all_modes_cannot_be_an_options(registry, capsys):
     @register("own")
     class Own(SSGD):

@@ -1,14 +1,17 @@
 """From a description to commands: a pure function."""
 
+import enum
 import itertools
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import launching
 import pytest
+from pydantic import BeforeValidator
 
 from esync import arguments
+from esync.algorithms import REGISTRY, SSGD, option, register
 from esync.launch import flags, ssh
 from esync.launch.description import Description, DescriptionError
 from esync.launch.ground import Supplies
@@ -104,6 +107,64 @@ def test_logs_go_where_the_log_tools_look():
 def test_mode_folders_are_those_of_the_log_tools(settings, folder):
     assert mode_folder(flags.parse(flags.to_arguments(settings))).name == folder
     assert folder in FOLDERS
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@pytest.fixture
+def own():
+    """A mode "own" whose options have unusual types."""
+    before = dict(REGISTRY)
+
+    @register("own")
+    class Own(SSGD):
+        class Options(SSGD.Options):
+            nesterov: bool = option(True)
+            maybe: bool | None = option(None)
+            shift: float = option(0.0)
+            text: str = option("")
+            colour: Colour = option(Colour.RED)
+            percent: Annotated[float, BeforeValidator(lambda value: float(value) / 100)] = option(0.0)
+
+    yield Own
+    REGISTRY.clear()
+    REGISTRY.update(before)
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("nesterov", True, True),
+        ("nesterov", False, False),
+        ("maybe", True, True),
+        ("maybe", False, False),
+        ("shift", -0.00001, -0.00001),  # as a word of its own argparse takes -1e-05 for a flag
+        ("text", "-x", "-x"),
+        ("text", "", ""),
+        ("colour", "blue", Colour.BLUE),
+    ],
+)
+def test_an_options_value_of_the_description_is_the_workers(name, value, expected):
+    (worker,) = make(launching.description([0.1], mode="own", **{name: value})).workers
+    assert getattr(arguments.choose_algorithm(options_of(worker)).options, name) == expected
+
+
+@pytest.mark.usefixtures("own")
+def test_a_value_that_a_worker_would_take_for_another_one_is_refused():
+    with pytest.raises(DescriptionError, match=r"told '0.3', and would understand 0\.003 instead"):
+        make(launching.description([0.1], mode="own", percent=30))
+
+
+def test_a_description_with_published_dcasgd_can_be_run_in_mode_dcasgd():
+    content = launching.description([0.1], mode="async", use_dcasgd=0)
+    assert options_of(make(content, mode="dcasgd").workers[0]).algorithm.name == "dcasgd"
+    assert options_of(make(content).workers[0]).algorithm.name == "async"
+    with pytest.raises(DescriptionError, match="--use-dcasgd 0 asks to do without"):
+        make(content, mode="dcasgd", use_dcasgd=0)
 
 
 def test_ports_keep_the_order_of_the_description():
