@@ -24,9 +24,10 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from esync import arguments  # noqa: E402 - of this checkout, whatever is installed
-from esync.algorithms import Algorithm  # noqa: E402
-from esync.algorithms.options import Described, wanted  # noqa: E402
-from esync.algorithms.registry import REGISTRY, options_of  # noqa: E402
+from esync.algorithms import Algorithm, ModelView  # noqa: E402
+from esync.algorithms.options import Described, option, wanted  # noqa: E402
+from esync.algorithms.registry import REGISTRY, options_of, register  # noqa: E402
+from esync.rules import RULES, make_rule  # noqa: E402
 
 BLOCK = re.compile(r"(<!-- generated: (?P<name>[^>]+?) -->\n)(?P<text>.*?)(<!-- end generated -->)", re.DOTALL)
 #: Flags that set what an option shares with all modes.
@@ -223,16 +224,16 @@ def options(page: Path, chosen: Sequence[str]) -> str:
     several = len(chosen) > 1
     rows = []
     for users in merged.values():
-        option = next(iter(users.values()))
+        first = next(iter(users.values()))
         rows.append(
             [
-                SHARED[option.shared] if option.shared else code(option.flags) or NONE,
-                f"`{option.name}`",
+                SHARED[first.shared] if first.shared else code(first.flags) or NONE,
+                f"`{first.name}`",
                 *([code(users) if len(users) < len(chosen) else "all"] if several else []),
                 _defaults(users),
-                _values(option),
-                NONE if option.per_device else "yes",
-                prose(option.help or help_of.get(_dest(option.shared), ""), page),
+                _values(first),
+                NONE if first.per_device else "yes",
+                prose(first.help or help_of.get(_dest(first.shared), ""), page),
             ]
         )
     head = ["flag", "in Python", *(["modes"] if several else []), "default", "value", "same on all", "meaning"]
@@ -253,12 +254,12 @@ def _defaults(users: dict[str, Described]) -> str:
     return "; ".join(f"{text} ({code(modes)})" for text, modes in by_text.items())
 
 
-def _values(option: Described) -> str:
-    if option.switch:
+def _values(each: Described) -> str:
+    if each.switch:
         return NONE
-    if option.several:
+    if each.several:
         return "several"
-    return wanted(option.kind)
+    return wanted(each.kind)
 
 
 def _groups() -> dict[str, list[argparse.Action]]:
@@ -300,6 +301,49 @@ def flags(page: Path, title: str) -> str:
     return table(["flag", "default", "modes", "meaning"], rows)
 
 
+# --- what an algorithm consists of ------------------------------------------------------------------------------------
+
+
+def described(thing: Any, section: str) -> list[tuple[str, str]]:
+    """Return names and texts of a section ("Args", "Attributes") of a docstring."""
+    text = inspect.getdoc(thing) or ""
+    found = re.search(rf"^{section}:\n((?: .*\n|\n)+)", f"{text}\n", re.MULTILINE)
+    if found is None:
+        raise UnknownBlockError(f"{thing.__name__} has no section {section} in its docstring")
+    entries = re.split(r"^ {4}(?! )", found[1], flags=re.MULTILINE)[1:]
+    return [(name, text) for name, _, text in (entry.partition(": ") for entry in entries)]
+
+
+def section(thing: Any, name: str, head: str) -> Callable[[Path], str]:
+    """Return what makes a table of a section of a docstring."""
+
+    def make(page: Path) -> str:
+        rows = ([code(names.split(", ")), prose(text, page)] for names, text in described(thing, name))
+        return table([head, "meaning"], rows)
+
+    return make
+
+
+def model(page: Path) -> str:
+    """What a hook sees."""
+    rows = []
+    for name, each in vars(ModelView).items():
+        if isinstance(each, property):
+            rows.append([f"`model.{name}`", prose((inspect.getdoc(each) or "").partition("\n")[0], page)])
+    rows += [[f"`model.{name}`", prose(text, page)] for name, text in described(ModelView, "Attributes")]
+    return table(["", "meaning"], rows)
+
+
+def rules(page: Path) -> str:
+    """The rules of the servers."""
+    rows = []
+    for name in RULES:
+        rule = make_rule(name, {})
+        text = inspect.getdoc(rule if inspect.isfunction(rule) else type(rule)) or ""
+        rows.append([f"`{name}`", prose(text.partition("\n")[0], page)])
+    return table(["`rule`", "what the servers do"], rows)
+
+
 # --- pages ------------------------------------------------------------------------------------------------------------
 
 #: Name of a block → what makes it.
@@ -309,6 +353,11 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
     "exchanges": exchanges,
     "combinations": combinations,
     "precision": precision,
+    "register": section(register, "Args", "argument"),
+    "option": section(option, "Args", "argument"),
+    "attributes": section(Algorithm, "Attributes", "attribute"),
+    "model": model,
+    "rules": rules,
 }
 
 

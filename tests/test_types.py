@@ -14,6 +14,7 @@ from esync.engine import mx
 from esync.gradient_sgd import GradientSGD
 
 from . import child
+from .documented import example
 from .small_net import make_net
 
 ROOT = Path(__file__).parents[1]
@@ -63,7 +64,7 @@ trainer.set_learning_rate(trainer.learning_rate / 2)
 trainer.save_states("states")
 """
 
-CLEAN = {"right": RIGHT} | {
+CLEAN = {"right": RIGHT, "documented": example("growing.py")} | {
     name: (ROOT / "examples" / name).read_text(encoding="utf-8") for name in ("own_model.py", "dgs_training.py")
 }
 

@@ -103,7 +103,7 @@ def register(
 
     Args:
         name: the value of `--mode`, and the name of the folder of its logs: lower-case letters, digits, ".", "_", "-".
-        label: what figures and tables call it, in up to LABEL_LENGTH characters; the name, where not given.
+        label: what figures and tables call it, in up to 60 characters; the name, where not given.
         style: how it looks in figures; chosen by the name, where not given.
         summary: stem of the file that summarize writes; the label with hyphens, where not given.
 

@@ -1,0 +1,168 @@
+"""docs/adding_an_algorithm.md: its example, outside this package, with the page's own commands."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from launching import Launch
+
+from tests.documented import PAGE, example
+
+pytestmark = pytest.mark.timeout(300)
+
+ROOT = Path(__file__).parents[2]
+#: Rounds of 1, 2, 3, 3, … local iterations, on a few samples.
+SMALL = ["--batch-size", "4", "--local-iterations", "3", "--grow", "2"]
+GROWING = [1, 2, 3, 3, 3, 3]
+#: Every gradient is longer than that.
+SHORT = ["--clip", "1e-6"]
+
+Start = Callable[..., Launch]
+
+
+def commands(program: str) -> list[list[str]]:
+    """Arguments of the page's commands that start a program."""
+    lines = (shlex.split(line, comments=True) for line in example("commands").splitlines())
+    return [words[3:] for words in lines if words[:3] == ["python", "-m", program]]
+
+
+def run(folder: Path, program: str, words: list[str], *more: str, path: Path | None = None) -> str:
+    """What a program prints; it has to end well."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("DMLC_", "ESYNC_"))}
+    done = subprocess.run(
+        [sys.executable, "-m", program, *words, *more],
+        cwd=folder,
+        env={**clean, "PYTHONPATH": os.pathsep.join(map(str, filter(None, [path, ROOT])))},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def runs(base: Path) -> list[dict[str, Any]]:
+    """What the three devices say about the whole run."""
+    files = sorted((base / "lenet" / "growing" / "localhost").glob("*/run.json"))
+    assert len(files) == 3
+    return [json.loads(file.read_text()) for file in files]
+
+
+def iterations(base: Path) -> list[list[int]]:
+    """Local iterations of each round, for each device."""
+    devices = sorted((base / "lenet" / "growing" / "localhost").glob("cpu*"))
+    rounds = [[device / f"iter-{number}.txt" for number in range(1, 20)] for device in devices]
+    return [
+        [len(json.loads(file.read_text())["iteration_times"]) for file in files if file.exists()] for files in rounds
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, data_dir: Path) -> Path:
+    """A folder as the page says, with a data set."""
+    for name in ("growing.py", "cluster.yaml"):
+        (tmp_path / name).write_text(example(name), encoding="utf-8")
+    (tmp_path / "data").symlink_to(data_dir)
+    return tmp_path
+
+
+def test_it_trains_goes_on_from_a_checkpoint_and_is_drawn(folder: Path, launch: Start) -> None:
+    (words, again) = commands("esync.launch")
+    first = launch(folder / words[0], *words[1:], *SMALL, *SHORT, "--rounds", "4", "--checkpoint-every", "2")
+    assert first.wait(120) == 0, first.output
+    assert "done: Growing rounds, 4 rounds" in first.output
+    assert iterations(folder / "logs") == [GROWING[:4]] * 3  # --grow counts
+    for facts in runs(folder / "logs"):
+        assert facts["options"]["grow"] == 2
+        assert facts["options"]["clip"] == 1e-6
+        assert facts["clipped"] == sum(GROWING[:4])  # --clip counts: every batch was clipped
+        assert facts["algorithm"]["label"] == "Growing rounds"
+        assert facts["algorithm"]["source"] == "growing.py:Growing"
+    assert 0 < distance(folder / "kept" / "round-2", folder / "kept" / "round-4") < 6 * 0.005 * 4 * 1e-6 * 1.01
+
+    assert again[-2:] == ["--rounds", "15"]
+    second = launch(folder / again[0], *again[1:-2], *SMALL, *SHORT, "--rounds", "6")
+    assert second.wait(120) == 0, second.output
+    for facts in runs(folder / "logs"):
+        assert (facts["resumed"], facts["rounds"]) == (4, 6)
+        assert facts["clipped"] == sum(GROWING)  # those of the first run were in the checkpoint
+    assert iterations(folder / "logs") == [GROWING] * 3
+
+    assert "Growing rounds: 18 rounds" in run(folder, "logs_tools.summarize", *commands("logs_tools.summarize"))
+    run(folder, "logs_tools.plot", *commands("logs_tools.plot"))
+    assert (folder / "logs/lenet/growing/Growing-rounds.json").exists()
+    report = json.loads((folder / "logs/lenet/figures/speedup.json").read_text())
+    assert report["runs"]["Growing-rounds"]["method"] == "Growing rounds"
+    assert {path.suffix for path in (folder / "logs/lenet/figures").glob("throughput.*")} == {".png", ".pdf"}
+
+
+def distance(one: Path, other: Path) -> float:
+    """Of the models of two checkpoints: how far the weights have moved."""
+    from esync.engine import mx
+
+    before, after = (mx.nd.load(str(each / "model.params")) for each in (one, other))
+    return float(np.sqrt(sum(np.sum((before[name] - after[name]).asnumpy().astype(float) ** 2) for name in before)))
+
+
+def test_it_is_simulated_with_and_without_gradients(folder: Path) -> None:
+    times, gradients = commands("esync.simulate")
+    small = [*SMALL, *SHORT, "--rounds", "4"]
+    run(folder, "esync.simulate", times, *small)
+    assert iterations(folder / "timed") == [GROWING[:4]] * 3
+    assert [facts["clipped"] for facts in runs(folder / "timed")] == [0] * 3  # no gradients, no hooks
+    run(folder, "esync.simulate", gradients, *small)
+    assert iterations(folder / "modelled") == [GROWING[:4]] * 3
+    assert [facts["clipped"] for facts in runs(folder / "modelled")] == [sum(GROWING[:4])] * 3
+    run(folder, "esync.simulate", gradients, *SMALL, "--clip", "1e9", "--rounds", "4", "--overwrite")
+    assert [facts["clipped"] for facts in runs(folder / "modelled")] == [0] * 3
+
+
+def test_it_is_a_mode_under_all_its_names(folder: Path) -> None:
+    """A file, a module, and the entry point of a package that is installed, with the page's own line."""
+    package = folder / "installed" / "my_package"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (folder / "growing.py").rename(package / "growing.py")
+    known = folder / "installed" / "my_package-1.0.dist-info"
+    known.mkdir()
+    (known / "METADATA").write_text("Metadata-Version: 2.1\nName: my_package\nVersion: 1.0\n")
+    point = re.fullmatch(r'\[project\.entry-points\."(.*)"\]\n(.*) = "(.*)"\n', example("entry point"))
+    assert point
+    (known / "entry_points.txt").write_text("[{}]\n{} = {}\n".format(*point.groups()))
+    ((_, _, *rest),) = commands("esync.worker")
+    for name in ("growing", "my_package.growing:Growing"):
+        said = run(folder, "esync.worker", ["-m", name, *rest], path=folder / "installed")
+        assert "rounds until a round has --local-iterations (default: 10)" in " ".join(said.split())
+    cluster = folder / "cluster.yaml"
+    cluster.write_text(cluster.read_text().replace('"growing.py:Growing"', "growing"))
+    times, _ = commands("esync.simulate")
+    run(folder, "esync.simulate", times, *SMALL, "--rounds", "4", path=folder / "installed")
+    assert iterations(folder / "timed") == [GROWING[:4]] * 3
+
+
+def test_the_service_is_asked_for() -> None:
+    names: dict[str, Any] = {}
+    exec(example("service"), names)
+    assert names["Bounded"]().service().staleness == 8
+
+
+def test_the_messages_are_those_of_the_code() -> None:
+    """The table's messages, but for what stands for a value."""
+    others = ("requires a type annotation", "object has no attribute", "is not JSON serializable")  # Pydantic, Python
+    texts = [file.read_text("utf-8") for file in sorted((ROOT / "esync").rglob("*.py"))]
+    code = "\n".join(re.sub(r'"\s*\n\s*f?"', "", text) for text in texts)
+    table = PAGE.read_text("utf-8").partition("| message | what it is |\n| --- | --- |\n")[2].partition("\n\n")[0]
+    messages = [row.split("|")[1].strip() for row in table.splitlines()]
+    quoted = [message.strip("`") for message in messages if message.startswith("`") and message.endswith("`")]
+    assert len(quoted) > 20
+    for message in quoted:
+        for piece in filter(lambda piece: len(piece) > 5, map(str.strip, message.split("…"))):
+            assert piece in code or piece in others, f"no message has {piece!r}, of {message!r}"
