@@ -27,6 +27,7 @@ OUTER_MOMENTUM = 0.0  # Nesterov's, on the mean update; 0: none
 RUN_AHEAD = 1000  # local iterations that a worker may do while an exchange is under way, with --overlap
 OVERLAP_STATISTICS_KEPT = 0.9  # share of batch norm's statistics that an iteration keeps: Gluon's own momentum
 LOCAL_ITERATIONS = 10  # of every worker in every round, where nobody asks a state server
+FEDPROX_MU = 0.01  # mode fedprox, relative to the mean gradient; the paper tries 0.001, 0.01, 0.1 and 1
 DYLU_LOCAL_ITERATIONS = 50  # mode dylu: of the fastest worker between two exchanges
 STALENESS = 3  # mode ssp: iterations that a worker may be ahead of the slowest
 DILOCO_GLOBAL_LR = 0.7  # as its authors found best, as the next one

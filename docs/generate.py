@@ -327,10 +327,13 @@ def section(thing: Any, name: str, head: str) -> Callable[[Path], str]:
 def model(page: Path) -> str:
     """What a hook sees."""
     rows = []
-    for name, each in vars(ModelView).items():
-        if isinstance(each, property):
+    for kind in reversed(ModelView.__mro__):
+        for name, each in vars(kind).items():
+            if not isinstance(each, property):
+                continue
             rows.append([f"`model.{name}`", prose((inspect.getdoc(each) or "").partition("\n")[0], page)])
     rows += [[f"`model.{name}`", prose(text, page)] for name, text in described(ModelView, "Attributes")]
+    rows.append(["`model.blocks()`", prose((inspect.getdoc(ModelView.blocks) or "").partition("\n")[0], page)])
     return table(["", "meaning"], rows)
 
 

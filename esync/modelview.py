@@ -1,12 +1,15 @@
 """What the hooks of an algorithm see of this worker's model: flat NumPy arrays, copied when they are asked for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
 
 #: Takes a view; `Algorithm.before_local_step` is one.
 Hook = Callable[["ModelView"], None]
+
+#: Values of a block of `ModelView.blocks`: a few arrays of so many stay in the processor's cache.
+BLOCK = 65_536
 
 
 class Arrays(Protocol):
@@ -17,10 +20,10 @@ class Arrays(Protocol):
     def open(self) -> None:
         """Fetch the current values."""
 
-    def times(self, factor: float) -> np.ndarray:
-        """A copy of all values, multiplied by a factor."""
+    def times(self, factor: float, start: int, stop: int) -> np.ndarray:
+        """A copy of the values start to stop, multiplied by a factor."""
 
-    def change(self, values: np.ndarray, factor: float) -> None:
+    def change(self, values: np.ndarray, factor: float, start: int) -> None:
         """Take over what has been changed in that copy."""
 
 
@@ -33,29 +36,53 @@ class ViewedReplica(Protocol):
     anchor: np.ndarray | None
 
 
-class ModelView:
-    """This worker's model as NumPy sees it, for the time of one call of a hook.
-
-    Each property is a flat float32 array in the order of the trainer's parameters (by name, where it was given those of
-    `net.collect_params()`), and a copy that is made when it is first asked for: what is not touched costs nothing. So
-    all of NumPy is there,
-
-        model.gradient += mu * (model.weights - model.anchor)
-
-    and an array may be kept after the hook has returned. What has been changed in place, or assigned, is written back
-    when the hook returns; a value that it has left alone stays as it was to the last bit. When the hook raises an
-    exception, nothing is written.
+class _Source:
+    """Where the values of a view come from, and go to.
 
     Attributes:
-        batch_size: samples of this worker's batch; None where there is no batch, after an exchange.
+        block: the one that a loop over `ModelView.blocks` has come to.
     """
 
-    def __init__(
-        self, replica: ViewedReplica, batch_size: int | None, gradient_factor: float, fixed_weights: bool = False
-    ) -> None:
-        self._replica, self.batch_size, self._factor = replica, batch_size, gradient_factor
-        self._fixed_weights = fixed_weights
+    def __init__(self, replica: ViewedReplica, gradient_factor: float | None, fixed_weights: bool) -> None:
+        self._replica, self._factor, self.fixed_weights = replica, gradient_factor, fixed_weights
+        self._opened: set[str] = set()
+        self.block: Block | None = None
+
+    def arrays(self, name: str) -> tuple[Arrays, float]:
+        """The arrays behind a property, and what they are to be multiplied by."""
+        if name == "gradient" and self._factor is None:
+            raise RuntimeError(
+                "there is no model.gradient after an exchange, when the gradients of the last batch have been used: "
+                "take it in before_local_step"
+            )
+        replica = self._replica
+        arrays = {"weights": replica.weights, "gradient": replica.gradients, "statistics": replica.statistics}[name]
+        if name not in self._opened:
+            self._opened.add(name)
+            arrays.open()
+        return arrays, (self._factor or 0.0) if name == "gradient" else 1.0
+
+    def anchor(self) -> np.ndarray:
+        """The replica's own."""
+        if self._replica.anchor is None:
+            raise RuntimeError(
+                "there is no model.anchor: this algorithm does not send updates of the weights since the last "
+                "exchange, but gradients, or nothing; derive it from one that sends updates (LocalSGD, ESync, DyLU), "
+                "or take model.weights"
+            )
+        return self._replica.anchor
+
+
+class Block:
+    """A part of this worker's model, for one turn of a loop over `ModelView.blocks`.
+
+    Each property is a flat float32 array, as long as the block. See `ModelView`.
+    """
+
+    def __init__(self, source: _Source, start: int, stop: int) -> None:
+        self._source, self._start, self._stop = source, start, stop
         self._copies: dict[str, np.ndarray] = {}
+        self._anchor: np.ndarray | None = None
 
     @property
     def weights(self) -> np.ndarray:
@@ -64,15 +91,15 @@ class ModelView:
         Where an algorithm sends gradients, changed weights last until the next exchange brings the servers'. Where it
         sends them sparsely, the array is read-only: the servers reckon with what each worker has.
         """
-        copy = self._copy("weights", self._replica.weights)
-        copy.flags.writeable = not self._fixed_weights
+        copy = self._copy("weights")
+        copy.flags.writeable = not self._source.fixed_weights
         return copy
 
     @weights.setter
     def weights(self, values: np.ndarray) -> None:
-        if self._fixed_weights:
+        if self._source.fixed_weights:
             raise RuntimeError("model.weights cannot be changed: the servers reckon with what this worker has")
-        self._assign("weights", self._replica.weights, values)
+        self._assign("weights", values)
 
     @property
     def gradient(self) -> np.ndarray:
@@ -88,22 +115,11 @@ class ModelView:
         Raises:
             RuntimeError: an exchange has ended, and the gradients of the last batch have been used.
         """
-        self._check_gradient()
-        return self._copy("gradient", self._replica.gradients, self._factor)
+        return self._copy("gradient")
 
     @gradient.setter
     def gradient(self, values: np.ndarray) -> None:
-        self._check_gradient()
-        self._assign("gradient", self._replica.gradients, values)
-
-    @property
-    def statistics(self) -> np.ndarray:
-        """The values that are not trained: batch norm's running means and variances, frozen layers."""
-        return self._copy("statistics", self._replica.statistics)
-
-    @statistics.setter
-    def statistics(self, values: np.ndarray) -> None:
-        self._assign("statistics", self._replica.statistics, values)
+        self._assign("gradient", values)
 
     @property
     def anchor(self) -> np.ndarray:
@@ -114,50 +130,99 @@ class ModelView:
         Raises:
             RuntimeError: the algorithm keeps none.
         """
-        if "anchor" not in self._copies:
-            anchor = self._replica.anchor
-            if anchor is None:
-                raise RuntimeError(
-                    "there is no model.anchor: this algorithm does not send updates of the weights since the last "
-                    "exchange, but gradients, or nothing; derive it from one that sends updates (LocalSGD, ESync, "
-                    "DyLU), or take model.weights"
-                )
-            self._copies["anchor"] = copy = anchor.copy()
-            copy.flags.writeable = False
-        return self._copies["anchor"]
+        if self._anchor is None:
+            self._anchor = self._read_anchor()
+            self._anchor.flags.writeable = False
+        return self._anchor
 
     def write_back(self) -> None:
         """Write what differs from the model."""
-        replica = self._replica
-        for name, arrays, factor in (
-            ("weights", replica.weights, 1.0),
-            ("gradient", replica.gradients, self._factor),
-            ("statistics", replica.statistics, 1.0),
-        ):
-            if name in self._copies:
-                arrays.change(self._copies[name], factor)
+        for name, copy in self._copies.items():
+            arrays, factor = self._source.arrays(name)
+            arrays.change(copy, factor, self._start)
+        self._copies.clear()
 
-    def _copy(self, name: str, arrays: Arrays, factor: float = 1.0) -> np.ndarray:
+    def _read_anchor(self) -> np.ndarray:
+        return self._source.anchor()[self._start : self._stop]
+
+    def _copy(self, name: str) -> np.ndarray:
         if name not in self._copies:
-            arrays.open()
-            self._copies[name] = arrays.times(factor)
+            arrays, factor = self._arrays(name)
+            self._copies[name] = arrays.times(factor, self._start, min(self._stop, arrays.size))
         return self._copies[name]
 
-    def _assign(self, name: str, arrays: Arrays, values: np.ndarray) -> None:
+    def _assign(self, name: str, values: np.ndarray) -> None:
         if values is self._copies.get(name):
             return  # += and the like
+        arrays, _ = self._arrays(name)
+        size = min(self._stop, arrays.size) - self._start
         given = np.array(values, np.float32)  # a copy: the hook may go on with its own
-        if given.shape != (arrays.size,):
-            raise ValueError(
-                f"model.{name} is a flat array of {arrays.size} values, but was given one of shape {given.shape}"
-            )
-        if name not in self._copies:
-            arrays.open()
+        if given.shape != (size,):
+            raise ValueError(f"model.{name} is a flat array of {size} values, but was given one of shape {given.shape}")
         self._copies[name] = given
 
-    def _check_gradient(self) -> None:
-        if self.batch_size is None:
-            raise RuntimeError(
-                "there is no model.gradient after an exchange, when the gradients of the last batch have been used: "
-                "take it in before_local_step"
-            )
+    def _arrays(self, name: str) -> tuple[Arrays, float]:
+        if self._source.block not in (None, self):
+            raise RuntimeError("within a loop over model.blocks() only the arrays of its block can be used")
+        return self._source.arrays(name)
+
+
+class ModelView(Block):
+    """This worker's model as NumPy sees it, for the time of one call of a hook.
+
+    Each property is a flat float32 array in the order of the trainer's parameters (by name, where it was given those of
+    `net.collect_params()`), and a copy that is made when it is first asked for: what is not touched costs nothing. So
+    all of NumPy is there,
+
+        model.gradient += mu * (model.weights - model.anchor)
+
+    and an array may be kept after the hook has returned. What has been changed in place, or assigned, is written back
+    when the hook returns; a value that was left alone stays as it was to the last bit. When the hook raises an
+    exception, nothing is written, but for the blocks of a loop that it has gone through.
+
+    Attributes:
+        batch_size: samples of this worker's batch; None where there is no batch, after an exchange.
+    """
+
+    def __init__(
+        self, replica: ViewedReplica, batch_size: int | None, gradient_factor: float, fixed_weights: bool = False
+    ) -> None:
+        self.batch_size, self._size = batch_size, int(replica.weights.size)
+        source = _Source(replica, None if batch_size is None else gradient_factor, fixed_weights)
+        super().__init__(source, 0, max(self._size, replica.statistics.size))
+
+    @property
+    def statistics(self) -> np.ndarray:
+        """The values that are not trained: batch norm's running means and variances, frozen layers."""
+        return self._copy("statistics")
+
+    @statistics.setter
+    def statistics(self, values: np.ndarray) -> None:
+        self._assign("statistics", values)
+
+    def blocks(self) -> Iterator[Block]:
+        """Go through weights, gradient and anchor block by block, which takes less than half as long for large models.
+
+        For what is done to each value by itself:
+
+            for block in model.blocks():
+                block.gradient += mu * (block.weights - block.anchor)
+
+        What has been changed in a block is written back when the loop goes on, and its arrays are not to be kept. So is
+        what has been changed in whole arrays before the loop; they have to be asked for anew after it.
+        """
+        self.write_back()
+        for start in range(0, self._size, BLOCK):
+            self._source.block = Block(self._source, start, min(start + BLOCK, self._size))
+            yield self._source.block
+            self._source.block.write_back()
+        self._source.block = None
+
+    def write_back(self) -> None:
+        """See `Block.write_back`; with the block of a loop that has been left early."""
+        if self._source.block is not None:
+            self._source.block.write_back()
+        super().write_back()
+
+    def _read_anchor(self) -> np.ndarray:
+        return super()._read_anchor().copy()  # the replica's own will be another exchange's

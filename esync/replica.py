@@ -82,26 +82,26 @@ class FlatArrays:
         for at, view in self.pieces(start, start + values.size):
             np.copyto(view, values[at - start : at - start + view.size])
 
-    def times(self, factor: float) -> np.ndarray:
-        """A copy of all values, multiplied by a factor."""
-        copy = np.empty(self.size, np.float32)
-        Scaled(self, factor).read(0, self.size, copy)
+    def times(self, factor: float, start: int, stop: int) -> np.ndarray:
+        """A copy of the values start to stop, multiplied by a factor."""
+        copy = np.empty(stop - start, np.float32)
+        Scaled(self, factor).read(start, stop, copy)
         return copy
 
-    def change(self, values: np.ndarray, factor: float) -> None:
+    def change(self, values: np.ndarray, factor: float, start: int) -> None:
         """Take over what has been changed in the array that `times` has returned.
 
         What has not been changed keeps every bit, which a multiplication and a division would not leave it.
         """
-        multiplier = np.float32(factor)
+        multiplier, stop = np.float32(factor), start + values.size
         scratch, changed = np.empty(BLOCK, np.float32), np.empty(BLOCK, bool)
-        for start in range(0, self.size, BLOCK):
-            for at, view in self.pieces(start, min(start + BLOCK, self.size)):
-                new, different = values[at : at + view.size], changed[: view.size]
-                now = np.multiply(view, multiplier, out=scratch[: view.size], dtype=np.float32)
-                if np.not_equal(now, new, out=different).any():
-                    self._written = True
-                    with np.errstate(over="ignore"):  # infinite in float16, as a gradient that has overflowed
+        with np.errstate(over="ignore"):  # infinite in float16, as a gradient that has overflowed
+            for first in range(start, stop, BLOCK):
+                for at, view in self.pieces(first, min(first + BLOCK, stop)):
+                    new, different = values[at - start : at - start + view.size], changed[: view.size]
+                    now = np.multiply(view, multiplier, out=scratch[: view.size], dtype=np.float32)
+                    if np.not_equal(now, new, out=different).any():
+                        self._written = True
                         np.divide(new, multiplier, out=view, where=different, casting="same_kind")
 
     def add(self, indices: np.ndarray, values: np.ndarray) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import esync
+from esync import modelview
 from esync.algorithms import (
     ASGD,
     DCASGD,
@@ -326,6 +327,98 @@ def test_a_hook_that_fails_changes_nothing():
     assert flat(net) == before
 
 
+# --- block by block -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def blocks_of_seven(monkeypatch):
+    monkeypatch.setattr(modelview, "BLOCK", 7)
+
+
+@pytest.mark.parametrize("scale", [1.0, 3.0])
+def test_blocks_are_the_whole_model(blocks_of_seven, scale):
+    seen = []
+
+    def whole(model):
+        model.gradient += 0.5 * (model.weights - 2 * model.anchor)
+        model.weights *= 0.5
+
+    def in_blocks(model):
+        sizes = []
+        for block in model.blocks():
+            sizes.append(block.weights.size)
+            assert block.gradient.size == block.anchor.size == sizes[-1]
+            block.gradient += 0.5 * (block.weights - 2 * block.anchor)
+            block.weights = 0.5 * block.weights
+        seen.append(sizes)
+
+    nets = make_net(), make_net()
+    for net, hook in zip(nets, (whole, in_blocks), strict=True):
+        trainer = make_trainer(net, local_sgd(hook), gradient_scale=scale)
+        for number in range(3):
+            backward(net, number)
+            trainer.step(BATCH)
+    assert values(nets[1]) == values(nets[0])
+    assert seen == [[7] * 9 + [6]] * 3
+
+
+def test_whole_arrays_before_and_after_the_blocks(blocks_of_seven):
+    """A norm first; and what was changed in a whole array is not lost, nor brought back."""
+    seen = []
+
+    def hook(model):
+        before = model.gradient
+        before /= np.linalg.norm(before)
+        for block in model.blocks():
+            block.gradient *= 2
+        seen.append((before, model.gradient))
+        model.gradient += 0
+
+    net = make_net()
+    trainer = make_trainer(net, local_sgd(hook), gradient_scale=3.0)
+    begin = np.float32(flat(net))
+    backward(net, 0)
+    trainer.step(BATCH)
+    ((before, after),) = seen
+    np.testing.assert_allclose(after, 2 * before, rtol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm((begin - flat(net)) / (3 * RATE)), 2.0, rtol=1e-5)
+
+
+def test_a_loop_that_is_left_early_has_changed_the_blocks_so_far(blocks_of_seven):
+    def hook(model):
+        for number, block in enumerate(model.blocks()):
+            block.weights += 1
+            if number == 1:
+                break
+
+    net = make_net()
+    trainer = make_trainer(net, local_sgd(hook))
+    trainer.set_learning_rate(0.0)
+    begin = np.float32(flat(net))
+    backward(net, 0)
+    trainer.step(BATCH)
+    np.testing.assert_allclose(flat(net) - begin, [1.0] * 14 + [0.0] * (begin.size - 14), atol=1e-6)
+
+
+def test_within_the_loop_there_are_only_blocks(blocks_of_seven):
+    def whole(model):
+        for _ in model.blocks():
+            model.weights += 1
+
+    def kept(model):
+        blocks = model.blocks()
+        first = next(blocks)
+        next(blocks)
+        first.weights += 1
+
+    for hook in (whole, kept):
+        net = make_net()
+        trainer = make_trainer(net, local_sgd(hook))
+        backward(net, 0)
+        with pytest.raises(RuntimeError, match="only the arrays of its block can be used"):
+            trainer.step(BATCH)
+
+
 # --- other formats of numbers ---------------------------------------------------------------------------------------
 
 
@@ -475,13 +568,13 @@ def test_a_simulation_without_numerics_calls_no_hook():
 
 @pytest.fixture
 def reads(monkeypatch):
-    """The vectors that are copied for hooks, by their sizes."""
+    """What is copied for hooks: (size of the vector, first value, last value), and how many hooks are called."""
     seen, lent = [], []
     times, lend = FlatArrays.times, Replica.lend
 
-    def counted(self, factor):
-        seen.append(self.size)
-        return times(self, factor)
+    def counted(self, factor, start, stop):
+        seen.append((self.size, start, stop))
+        return times(self, factor, start, stop)
 
     def watched(self, *arguments, **more):
         lent.append(1)
@@ -505,7 +598,8 @@ def test_an_algorithm_without_hooks_pays_nothing(reads, algorithm):
 
 def test_only_what_is_touched_is_copied_and_once(reads):
     net = make_net()
-    statistics = sum(p.data().size for p in net.collect_params().values()) - len(flat(net))
+    size = len(flat(net))
+    statistics = sum(p.data().size for p in net.collect_params().values()) - size
 
     def before(model):
         model.gradient += model.gradient
@@ -516,4 +610,4 @@ def test_only_what_is_touched_is_copied_and_once(reads):
     trainer = make_trainer(net, hooked(DyLU, before, after)(), [0.0])
     backward(net, 0)
     trainer.step(BATCH)
-    assert reads == ([len(flat(net)), statistics], [1, 1])
+    assert reads == ([(size, 0, size), (statistics, 0, statistics)], [1, 1])

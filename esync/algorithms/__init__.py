@@ -4,6 +4,7 @@
 # isort: off
 from .esync import ESync
 from .local_sgd import LocalSGD
+from .fedprox import FedProx
 from .diloco import DiLoCo
 from .dylu import DyLU
 from .ssgd import SSGD
@@ -36,6 +37,7 @@ __all__ = [
     "DiLoCo",
     "DyLU",
     "ESync",
+    "FedProx",
     "GDAsync",
     "Hyper",
     "Local",

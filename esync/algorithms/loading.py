@@ -5,7 +5,7 @@ nothing that is read from run.json, a checkpoint, a journal or a message comes h
 `esync.algorithms` make an installed package's algorithm a mode by its name, and are imported only when they are chosen:
 
     [project.entry-points."esync.algorithms"]
-    fedprox = "fedprox.algorithm:FedProx"
+    feddyn = "feddyn.algorithm:FedDyn"
 """
 
 import contextlib

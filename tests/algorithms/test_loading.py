@@ -425,16 +425,16 @@ def test_a_class_in_the_program_itself(folder):
 def test_an_entry_point(folder):
     site = folder / "site"
     write(site / "plugin" / "__init__.py", "")
-    write(site / "plugin" / "core.py", algorithm("FedProx"))
-    entry_point(site, "[esync.algorithms]\nfedprox = plugin.core:FedProx [extra]\n[other]\nx = y:z\n")
-    assert known() == ("fedprox",)
+    write(site / "plugin" / "core.py", algorithm("FedDyn"))
+    entry_point(site, "[esync.algorithms]\nfeddyn = plugin.core:FedDyn [extra]\n[other]\nx = y:z\n")
+    assert known() == ("feddyn",)
     assert "plugin" not in sys.modules
-    found = find("fedprox")
-    assert (found.name, found.label) == ("fedprox", "FedProx")
-    assert source(found) == "fedprox"
+    found = find("feddyn")
+    assert (found.name, found.label) == ("feddyn", "FedDyn")
+    assert source(found) == "feddyn"
     assert digest(found)
     assert known() == ()
-    assert find("fedprox") is found
+    assert find("feddyn") is found
 
 
 def test_broken_entry_points_break_nobody_else(folder):

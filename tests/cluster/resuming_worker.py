@@ -18,9 +18,10 @@ class Plan:
     """What a worker does.
 
     Attributes:
-        algorithm: a name, with `options`.
+        algorithm: a name, or FILE:CLASS, with `options`.
         directory: of the checkpoints, one every three rounds.
-        weights: file that the final weights and statistics are saved to, as one flat array.
+        weights: file that the final weights and statistics are saved to, as one flat array; and beside it, with
+            ".state.npz" behind its name, what the algorithm remembers, where it remembers anything.
         rounds: of the whole run.
         killed: the round after which the process ends itself as kill -9 does; 0: never.
         optimizer: name, with `settings`.
@@ -59,7 +60,7 @@ def build() -> Any:
 def main(plan: Plan) -> None:
     """Do it."""
     import esync
-    from esync.algorithms import ALGORITHMS
+    from esync.algorithms.loading import find
     from esync.data import Batches, load
     from esync.engine import mx
     from esync.exchange.ledger import Limits
@@ -70,12 +71,12 @@ def main(plan: Plan) -> None:
         net.collect_params(),
         plan.optimizer,
         dict(plan.settings),
-        algorithm=ALGORITHMS[plan.algorithm](**plan.options),
+        algorithm=find(plan.algorithm)(**plan.options),
         limits=Limits(rounds=plan.rounds),
         checkpoints=checkpoints,
     )
     trainer.start()
-    print(f"begins after round {trainer.round}", flush=True)
+    print(f"begins after round {trainer.round}", *(f"{name}: {each}" for name, each in numbers(trainer)), flush=True)
     dataset = load("fashion-mnist")
     share = np.arange(trainer.rank, 100, trainer.workers)  # an epoch is gone through several times
     batches = Batches(dataset.train_images, dataset.train_labels, share, 16, (7, trainer.rank))
@@ -92,7 +93,14 @@ def main(plan: Plan) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
     values = [p.data().asnumpy().reshape(-1) for _, p in sorted(net.collect_params().items())]
     np.save(plan.weights, np.concatenate(values))
+    if state := trainer.algorithm.state():
+        np.savez(f"{plan.weights}.state.npz", **state)
     trainer.close()
+
+
+def numbers(trainer: Any) -> list[tuple[str, int]]:
+    """What the algorithm remembers, as far as they are numbers."""
+    return [(name, each) for name, each in trainer.algorithm.state().items() if isinstance(each, int)]
 
 
 if __name__ == "__main__":

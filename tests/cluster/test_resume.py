@@ -1,6 +1,7 @@
 """Runs that are killed and go on from a checkpoint, against runs that are not, on real clusters with real images."""
 
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,12 @@ from .. import child
 from .harness import Cluster
 from .resuming_worker import Plan
 
+REMEMBERING = f"{Path(__file__).with_name('remembering.py')}:Remembering"
 ROUNDS, KILLED = 10, 8  # checkpoints after rounds 3, 6 and 9
 MODES: dict[str, tuple[int, int, dict[str, Any]]] = {  # workers, servers, plan
     "esync": (1, 1, {"algorithm": "esync", "options": {"local_iterations": 3, "outer_momentum": 0.5}}),
+    "fedprox": (2, 1, {"algorithm": "fedprox", "options": {"local_iterations": 2, "prox_mu": 1.0}}),
+    "an algorithm with a state": (2, 1, {"algorithm": REMEMBERING, "options": {"local_iterations": 2}}),
     "sync, several workers and servers": (2, 2, {"algorithm": "sync"}),
     "dcasgd": (1, 1, {"algorithm": "dcasgd", "options": {"strength": 5.0, "adaptive": True}}),
 }
@@ -48,6 +52,12 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path, mode: str) -> None:
     for rank in range(workers):
         whole, resumed = (np.load(tmp_path / f"{name}-{rank}.npy") for name in ("whole", "resumed"))
         assert whole.tobytes() == resumed.tobytes()
+        if plan["algorithm"] == REMEMBERING:
+            assert "begins after round 6 exchanges: 6" in said[rank]
+            ours, theirs = (np.load(f"{tmp_path}/{name}-{rank}.npy.state.npz") for name in ("resumed", "whole"))
+            assert theirs["mean"].any()
+            assert ours["mean"].tobytes() == theirs["mean"].tobytes()
+            assert ours["exchanges"] == theirs["exchanges"] == ROUNDS
 
 
 def test_so_does_one_on_a_single_device(tmp_path: Path) -> None:
@@ -62,3 +72,23 @@ def test_so_does_one_on_a_single_device(tmp_path: Path) -> None:
     run("killed", -signal.SIGKILL, directory=str(tmp_path / "b"), killed=KILLED)
     assert "begins after round 6" in run("resumed", directory=str(tmp_path / "b"), resume=True)
     assert (tmp_path / "whole.npy").read_bytes() == (tmp_path / "resumed.npy").read_bytes()
+
+
+def test_a_replacement_goes_on_from_the_dead_workers_state(tmp_path: Path) -> None:
+    """That of the newest checkpoint; the round is the job's."""
+    plans = [
+        Plan(REMEMBERING, str(tmp_path / "kept"), str(tmp_path / f"{rank}.npy"), ROUNDS, KILLED * rank)
+        for rank in range(2)
+    ]
+    with Cluster(tmp_path, 2) as cluster:
+        for rank, plan in enumerate(plans):
+            cluster.start_worker(rank, plan.arguments())
+        assert cluster.wait("worker-1") == -signal.SIGKILL, cluster.output("worker-1")
+        cluster.start("worker-1", replace(plans[1], killed=0).arguments())
+        for rank in range(2):
+            assert cluster.wait(f"worker-{rank}") == 0, cluster.output(f"worker-{rank}")
+        assert "begins after round 0 exchanges: 0" in cluster.output("worker-0")
+        assert "begins after round 8 exchanges: 6" in cluster.output("worker-1")
+    for rank, exchanges in enumerate((10, 8)):
+        with np.load(tmp_path / f"{rank}.npy.state.npz") as state:
+            assert state["exchanges"] == exchanges

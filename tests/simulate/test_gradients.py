@@ -107,6 +107,22 @@ def test_diloco_is_local_sgd_with_momentum():
     assert np.abs(moved[0] - local[0]).max() > 0
 
 
+@pytest.mark.parametrize("collective", ["ps", "ring"])
+def test_fedprox_stays_nearer_to_the_common_model_than_local_sgd(collective):
+    words = ("--local-iterations=5", "--local-lr=0.005", f"--collective={collective}")
+    (begin, _) = trained(cluster(0.1, 0.2), "--mode=local-sgd", "--local-iterations=1", "--local-lr=1e-12", rounds=1)
+    local, none, weak, strong = (
+        trained(cluster(0.1, 0.2), *mode, *words, rounds=1)
+        for mode in (
+            ["--mode=local-sgd"],
+            *(["--mode=fedprox", f"--prox-mu={mu}"] for mu in (0, 0.1, 10)),
+        )
+    )
+    assert none[0].tobytes() == local[0].tobytes()
+    moved = [np.linalg.norm(weights[0] - begin) for weights in (local, weak, strong)]
+    assert moved[0] > moved[1] > 1.2 * moved[2] > 0
+
+
 def test_with_overlap_all_workers_end_with_the_common_model():
     one = trained(cluster(0.1, 0.25), "--mode=esync", "--local-iterations=2", "--overlap")
     np.testing.assert_array_equal(one[0], one[1])

@@ -1,0 +1,96 @@
+"""What does the hook of FedProx cost? `OMP_NUM_THREADS=1 python benchmarks/hook_costs.py [--json FILE]`.
+
+For each network, on random images of Fashion-MNIST's shape: an iteration of local SGD (forward, backward, the step);
+and beside it FedProx's `before_local_step`, which goes block by block, the same on whole arrays, and a hook that
+touches nothing. They take turns; medians in milliseconds, and how long the hook takes in iterations.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from results_file import write_figures
+
+import esync  # noqa: F401 - before mxnet
+from esync.algorithms import FedProx, ModelView
+from esync.engine import mx
+from esync.hostsgd import SGD
+from esync.models import build
+from esync.replica import Replica
+
+#: Network → batch size → repetitions.
+CASES = {"lenet": {8: 300, 64: 200}, "resnet18-v1": {8: 30, 64: 20}}
+WARM_UP = 3
+MU = 0.01
+
+
+def whole(model: ModelView) -> None:
+    """FedProx in one line."""
+    model.gradient += MU * (model.weights - model.anchor)
+
+
+def nothing(model: ModelView) -> None:
+    """Touch nothing."""
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    """How long it takes, with all that the device still has to do for it."""
+    mx.nd.waitall()
+    begun = time.perf_counter()
+    work()
+    mx.nd.waitall()
+    return time.perf_counter() - begun
+
+
+def measure(network: str, batch: int, repetitions: int) -> dict[str, Any]:
+    """The medians of one case."""
+    net = build(network, 10, mx.cpu(), seed=0)
+    images, labels = mx.nd.random.uniform(shape=(batch, 1, 28, 28)), mx.nd.array(np.arange(batch) % 10)
+    net(images)
+    loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()
+    trainer = mx.gluon.Trainer(net.collect_params(), SGD(learning_rate=1e-3), kvstore=None)
+
+    def iterate() -> None:
+        with mx.autograd.record():
+            losses = loss(net(images), labels)
+        losses.backward()
+        trainer.step(batch)
+
+    replica = Replica(trainer._params, trainer.step)
+    replica.keep_anchor()
+    hooks = {"fedprox": FedProx(prox_mu=MU).before_local_step, "whole arrays": whole, "nothing": nothing}
+    taken: dict[str, list[float]] = {name: [] for name in ("iteration", *hooks)}
+    for _ in range(WARM_UP + repetitions):
+        taken["iteration"].append(seconds(iterate))
+        for name, hook in hooks.items():
+            taken[name].append(seconds(lambda hook=hook: replica.lend(hook, batch)))
+    medians = {name: 1e3 * statistics.median(values[WARM_UP:]) for name, values in taken.items()}
+    return {
+        "network": network,
+        "weights": replica.weights.size,
+        "batch": batch,
+        **{name: round(value, 3) for name, value in medians.items()},
+        "share": round(medians["fedprox"] / medians["iteration"], 3),
+    }
+
+
+def main() -> None:
+    """Measure all cases."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, help="write the figures there")
+    options = parser.parse_args()
+    figures = []
+    for network, batches in CASES.items():
+        for batch, repetitions in batches.items():
+            figures.append(measure(network, batch, repetitions))
+            print(*(f"{name} {value}" for name, value in figures[-1].items()), sep=", ", flush=True)
+    if options.json:
+        write_figures(options.json, {"cases": figures})
+
+
+if __name__ == "__main__":
+    main()
