@@ -144,7 +144,8 @@ def exchanges(page: Path) -> str:
 def _statistics(algorithm: type[Algorithm]) -> str:
     if algorithm.switches:
         return "both"
-    return "each worker's own" if algorithm.own_statistics or algorithm.sends == "nothing" else "their mean"
+    together = algorithm.synchronous and algorithm.sends != "nothing"
+    return "their mean" if together else "each worker's own"
 
 
 def combinations(page: Path) -> str:

@@ -105,14 +105,14 @@ class Trainer(Standing, GluonTrainer):
             if value is not None:
                 raise ValueError(f"{name}={value!r}: esync.Trainer exchanges in its own way; leave {name} out")
         self.algorithm = make(algorithm)
-        if str(optimizer).lower() == "sgd" and not self.algorithm.server_sgd:
+        if str(optimizer).lower() == "sgd" and self.algorithm.sends != "gradients":
             optimizer, optimizer_params = SGD(**(optimizer_params or {})), None
         if not 0 < gradient_scale < math.inf:
             raise ValueError(f"gradient_scale is {gradient_scale!r}, but should be a number above 0")
         super().__init__(params, optimizer, optimizer_params, kvstore=None)
         self.gradient_scale = gradient_scale
         self._scale *= gradient_scale
-        if self.algorithm.server_sgd:
+        if self.algorithm.sends == "gradients":
             self._check_server_sgd(optimizer_params or {})
         else:
             _follow_scale(self._optimizer, gradient_scale)
@@ -200,9 +200,9 @@ class Trainer(Standing, GluonTrainer):
             self.start()
             if not np.array_equal(before, self._weights()):
                 return  # these gradients belong to initial weights that rank 0's have just replaced
-        if self.algorithm.server_sgd:
+        if self.algorithm.sends == "gradients":
             self._check_fresh_gradients()
-        if self.algorithm.server_sgd and self._overflow():
+        if self.algorithm.sends == "gradients" and self._overflow():
             self.algorithm.skip()
         else:
             self.algorithm.abandoned = False
@@ -364,7 +364,7 @@ class Trainer(Standing, GluonTrainer):
         """The optimizer's settings as they are compared with other workers'; not those of a schedule, which change."""
         optimizer = self._optimizer
         # A local optimizer's weight decay has been made to fit the scale of its gradients.
-        scale = 1.0 if self.algorithm.server_sgd else self.gradient_scale
+        scale = 1.0 if self.algorithm.sends == "gradients" else self.gradient_scale
         rates = {"momentum": getattr(optimizer, "momentum", None), "weight decay": optimizer.wd / scale}
         if optimizer.lr_scheduler is None:
             rates["learning rate"] = optimizer.lr
@@ -375,7 +375,7 @@ class Trainer(Standing, GluonTrainer):
     def _check_suits(self, checkpoints: Checkpoints | None) -> None:
         """What an algorithm cannot do is refused."""
         algorithm = self.algorithm
-        if checkpoints is not None and not algorithm.in_checkpoints:
+        if checkpoints is not None and algorithm.held_back:
             raise ValueError(
                 f"algorithm {algorithm.name!r} with {algorithm.held_back} keeps no checkpoints: what its workers have "
                 "not sent yet would be lost"

@@ -14,7 +14,6 @@ class ASGD(EveryIteration):
         """See `OwnStatisticsOptions`."""
 
     synchronous = False
-    own_statistics = True
     elastic = True
 
     def service(self) -> Service:

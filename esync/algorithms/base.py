@@ -20,7 +20,7 @@ from ..device import Device
 from ..exchange import NO_OFFERS, Exchange, Model, Result, Service, Source
 from ..exchange.ledger import Limits
 from ..exchange.resumption import Offers, Progress
-from ..measure import COMPUTE, LOCAL_UPDATE, Recorder
+from ..measure import COMPUTE, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE, Recorder
 from ..modelview import Hook, ModelView
 from .options import Options as AnyOptions
 from .options import option
@@ -211,8 +211,6 @@ class Algorithm(ABC):
             is none.
         float32_only: whether the weights have to be float32, because both sides add the same numbers to them.
         synchronous: whether all workers end their rounds together.
-        own_statistics: whether there are exchanges in which every worker keeps its own batch-norm statistics: the
-            asynchronous ones.
         elastic: whether the others can go on without a worker that is gone.
         serverless: whether all workers exchange together, so that a collective can take the servers' place.
         switches: whether a run goes from synchronous to asynchronous training, or back; its curves are recorded then.
@@ -224,7 +222,6 @@ class Algorithm(ABC):
         roundwise: names of the options that a simulation without gradients may work out round by round: it heeds them,
             or they change no times; None: it goes event by event. A subclass says it anew.
         compression: of the messages that carry weights.
-        exchange_phase: the name of an exchange in the log files.
         round: rounds completed; asynchronous: exchanges that this worker has taken part in; local: iterations.
         local_iterations: local iterations of the round under way, or of the one that the last step has ended.
         exchanged: whether the last step ended in an exchange.
@@ -250,7 +247,6 @@ class Algorithm(ABC):
     has_momentum: ClassVar[bool] = True
     needs_gradients: ClassVar[bool] = False
     float32_only: ClassVar[bool] = False
-    own_statistics: ClassVar[bool] = False
     elastic: ClassVar[bool] = False
     serverless: ClassVar[bool] = False
     switches: ClassVar[bool] = False
@@ -258,7 +254,6 @@ class Algorithm(ABC):
     without_state_server: ClassVar[str] = ""
     instead_of_state_server: ClassVar[str] = ""
     roundwise: ClassVar[Set[str] | None] = None
-    exchange_phase: ClassVar[str] = ""
     synchronous: bool = True
     held_back: str = ""
     compression = Compression()
@@ -293,16 +288,6 @@ class Algorithm(ABC):
     def asks_state_server(self) -> bool:
         """Whether a state server is needed, where the job is begun."""
         return False
-
-    @property
-    def server_sgd(self) -> bool:
-        """Whether the optimizer is SGD with gradients that are sent, instead of a local one of any kind."""
-        return self.sends == "gradients"
-
-    @property
-    def in_checkpoints(self) -> bool:
-        """Whether a run can go on from a checkpoint."""
-        return not self.held_back
 
     @property
     def statistics(self) -> str:
@@ -345,6 +330,11 @@ class Algorithm(ABC):
     def facts(self) -> dict[str, Any]:
         """What run.json says about the run so far, beside what is the same for all algorithms."""
         return {}
+
+    @property
+    def exchange_phase(self) -> str:
+        """The name of an exchange in the log files."""
+        return GLOBAL_UPDATE if self.sends == "updates" else GLOBAL_AGGREGATE
 
     @property
     def finished(self) -> bool:
@@ -507,7 +497,7 @@ class Algorithm(ABC):
         """
         replica, averaged = self.replica, self.synchronous or self.statistics == "mean"
         leads = self.exchange is not None and self.exchange.rank == 0
-        if self.own_statistics and averaged and leads:
+        if averaged and leads:
             replica.keep_statistics(own=not self.synchronous)
         return {"statistics": replica.statistics if averaged else None, "mean_wanted": self.synchronous or leads}
 

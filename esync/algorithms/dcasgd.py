@@ -35,7 +35,6 @@ class DCASGD(EveryIteration):
 
     options: Options
     synchronous = False
-    own_statistics = True
     elastic = True
 
     @property

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 from .. import config
 from ..exchange import Payload, Service
-from ..measure import GLOBAL_UPDATE
 from .base import Algorithm, OwnStatisticsOptions, Surroundings
 from .model_averaging import ModelAveraging
 from .options import inherited
@@ -38,8 +37,6 @@ class DyLU(Algorithm):
     options: Options
     sends = "updates"
     synchronous = False
-    own_statistics = True
-    exchange_phase = GLOBAL_UPDATE
 
     def __init__(self, *values: Any, **settings: Any) -> None:
         super().__init__(*values, **settings)
@@ -66,7 +63,7 @@ class DyLU(Algorithm):
         self.recorder.next_iteration()
         if self._done < self._due:
             return
-        with self.recorder.phase(GLOBAL_UPDATE):
+        with self.recorder.phase(self.exchange_phase):
             replica, pace = self.replica, self._seconds / self._done
             replica.open()
             payload = Payload(

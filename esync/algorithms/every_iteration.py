@@ -3,7 +3,6 @@
 from abc import abstractmethod
 
 from ..exchange import Payload, Service
-from ..measure import GLOBAL_AGGREGATE
 from .base import Algorithm, Surroundings
 
 
@@ -15,8 +14,6 @@ class EveryIteration(Algorithm):
     """
 
     own_seconds = 0.0
-    sends = "gradients"
-    exchange_phase = GLOBAL_AGGREGATE
 
     @abstractmethod
     def service(self) -> Service:
@@ -34,7 +31,7 @@ class EveryIteration(Algorithm):
             raise RuntimeError("the algorithm has not been started")
         self._prepare_gradient(batch_size)
         seconds = self._end_iteration()
-        with self.recorder.phase(GLOBAL_AGGREGATE):
+        with self.recorder.phase(self.exchange_phase):
             replica = self.replica
             replica.open()
             result = self.exchange.start(self._payload(batch_size), replica).wait()

@@ -9,7 +9,6 @@ from .. import config
 from ..compression import Compression
 from ..exchange import Payload, Result, Service
 from ..handles import Handle
-from ..measure import GLOBAL_UPDATE
 from .base import Algorithm, CompressionOptions, LandingOfModel, Surroundings
 from .options import option
 
@@ -84,7 +83,6 @@ class ModelAveraging(Algorithm):
     sends = "updates"
     elastic = True
     serverless = True
-    exchange_phase = GLOBAL_UPDATE
 
     #: Options whose effect on times is known round by round; see `Algorithm.roundwise`.
     AVERAGING = frozenset({"local_iterations", "global_lr", "outer_momentum", "weighting", "run_ahead"})
@@ -170,7 +168,7 @@ class ModelAveraging(Algorithm):
         if self.exchange is None:
             raise RuntimeError("the algorithm has not been started")
         options, replica = self.options, self.replica
-        with self.recorder.phase(GLOBAL_UPDATE):
+        with self.recorder.phase(self.exchange_phase):
             replica.open()
             update, statistics = replica.update(), replica.statistics
             payload = Payload(update, statistics, self._samples, options.global_lr, options.outer_momentum)
@@ -188,7 +186,7 @@ class ModelAveraging(Algorithm):
         """Take the common model over where it is there, or this worker is as far ahead as it may be."""
         if not exchange.done() and self._iterations < self._run_ahead:
             return
-        with self.recorder.phase(GLOBAL_UPDATE):
+        with self.recorder.phase(self.exchange_phase):
             self.replica.open()
             landing.iterations = self._iterations
             result = exchange.wait()

@@ -28,14 +28,6 @@ LABEL_LENGTH = 60
 _LONG_FLAG = re.compile(r"--[^\W_](?:[^\W_]|-)*")
 #: … and a short one; -m is the mode's, and argparse would take -mu for -m u.
 _SHORT_FLAG = re.compile(r"-(?!m)[^\W\d_][^\W_]*")
-#: Names that the parsed flags of the worker, of launch or of simulate have for something else.
-RESERVED = frozenset(
-    {
-        *("algorithm", "given", "file", "json", "help", "version"),
-        *("dry_run", "follow", "max_restarts", "no_restart"),
-        *("numerics", "no_logs", "no_leases", "free_network", "sweep", "jobs"),
-    }
-)
 #: Folder of the figures, beside those of the algorithms' logs.
 FIGURES = "figures"
 #: Stems of other files that workers and log tools write.
@@ -168,7 +160,7 @@ def _check_options(algorithm: "type[Algorithm]") -> None:
 
 
 def _check_form(owner: str, option: Described) -> None:
-    """The flags of an option look like flags, and are nobody else's."""
+    """Refuse flags that do not look like flags."""
     *short, long = option.flags or ("",)
     if long and not _LONG_FLAG.fullmatch(long):
         raise ValueError(
@@ -181,8 +173,6 @@ def _check_form(owner: str, option: Described) -> None:
                 f"{owner}: a flag of {option.name} is {flag!r}, but should be like -x; one that begins with -m would "
                 "be taken for the mode"
             )
-    if long and option.dest in RESERVED:
-        raise ValueError(f"{owner}: the flag {long} of {option.name} has another meaning; give it another flag")
 
 
 def _check_flags(algorithm: "type[Algorithm]") -> None:

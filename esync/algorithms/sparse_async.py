@@ -7,7 +7,6 @@ import numpy as np
 
 from .. import config
 from ..exchange import Payload, Service
-from ..measure import GLOBAL_AGGREGATE
 from ..sparse import check_finite
 from .base import Algorithm, Hyper, OwnStatisticsOptions, Surroundings
 from .options import option
@@ -52,11 +51,9 @@ class SparseAsync(Algorithm):
 
     options: Options
     synchronous = False
-    own_statistics = True
     elastic = True
     needs_gradients = True
     float32_only = True
-    exchange_phase = GLOBAL_AGGREGATE
     held_back = "sparse messages"
 
     def __init__(self, *values: Any, **settings: Any) -> None:
@@ -98,7 +95,7 @@ class SparseAsync(Algorithm):
         self._prepare_gradient(batch_size)
         self._end_iteration()
         hyper = self.surroundings.hyper()
-        with self.recorder.phase(GLOBAL_AGGREGATE):
+        with self.recorder.phase(self.exchange_phase):
             replica = self.replica
             replica.open()
             step = self._compress(hyper, batch_size)

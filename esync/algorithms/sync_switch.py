@@ -138,7 +138,6 @@ class SyncSwitch(EveryIteration):
             return Watching(policy, Detection(**{name: getattr(self, flag) for flag, name in _DETECTION.items()}))
 
     options: Options
-    own_statistics = True
     own_rates = False
     switches = True
     without_state_server = "nobody looks for stragglers"

@@ -45,20 +45,7 @@ not_negative = number(float, 0, "a number of 0 or more")
 count = number(int, 1, "a whole number of 1 or more")
 index = number(int, 0, "a whole number of 0 or more")
 port = number(int, 1, "a port, 1 to 65535", most=65535)
-share = number(float, 0, "a share, 0 to 1", most=1)
-above_to_one = number(float, 0, "a share above 0, at most 1", above=True, most=1)
-to_one = number(float, 0, "a share from 0 (off) to 1", most=1)
 accuracy = number(float, 0, "an accuracy above 0, at most 1", above=True, most=1)
-
-
-def epsilon(text: str) -> float | str:
-    """Seconds, or auto."""
-    if text == "auto":
-        return text
-    try:
-        return float(not_negative(text))
-    except argparse.ArgumentTypeError:
-        raise argparse.ArgumentTypeError(f"{text!r} should be a number of 0 or more, or auto") from None
 
 
 def job(text: str) -> str:

@@ -122,11 +122,3 @@ class DeepGradientCompression:
         self.rest[places] = lost / np.float32(learning_rate) if lost.any() else 0
         self.velocity[places] = 0  # factor masking
         return places, values
-
-
-#: Name on the command line → class.
-COMPRESSORS: dict[str, type] = {
-    "gd-async": GradientDropping,
-    "dgs": SAMomentum,
-    "dgc-async": DeepGradientCompression,
-}

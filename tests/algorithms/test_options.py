@@ -306,9 +306,11 @@ def test_every_option_of_a_built_in_has_help(name):
         assert each.help or not each.flags, each.name
 
 
-def test_own_statistics_and_the_option_go_together():
-    for algorithm in ALGORITHMS.values():
-        assert algorithm.own_statistics == issubclass(algorithm.Options, OwnStatisticsOptions), algorithm.name
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_asynchronous_modes_have_the_option_for_statistics(name):
+    algorithm = ALGORITHMS[name]
+    asynchronous = algorithm.switches or not algorithm.synchronous
+    assert asynchronous == issubclass(algorithm.Options, OwnStatisticsOptions)
 
 
 def test_sync_switch_takes_objects_or_flat_options():

@@ -106,7 +106,8 @@ def test_an_entry_point_of_an_installed_package(folder):
         ("network", ["-m", "esync.worker"]),
         ("given", ["-m", "esync.worker"]),
         ("jobs", ["-m", "esync.simulate", "cluster.yaml"]),
-        ("file", ["-m", "esync.launch", "cluster.yaml"]),
+        ("no_restart", ["-m", "esync.launch", "cluster.yaml"]),  # a flag whose value is called max_restarts
+        ("file", ["-m", "esync.launch", "cluster.yaml"]),  # no flag: where the description is
     ],
 )
 def test_an_option_that_a_program_has_itself(folder, name, words):

@@ -1,16 +1,10 @@
 """What an algorithm may be called: its name and its summary are files' names, its label is shown."""
 
-import argparse
-from typing import Any
-
 import pytest
 
-from esync import arguments
 from esync.algorithms import ASGD, LocalSGD
 from esync.algorithms.options import Options, option
-from esync.algorithms.registry import REGISTRY, RESERVED, is_label, is_stem, register, stem_of
-from esync.launch import command as launch
-from esync.simulate import __main__ as simulate
+from esync.algorithms.registry import REGISTRY, is_label, is_stem, register, stem_of
 
 
 class Mine(ASGD):
@@ -85,9 +79,6 @@ def test_options_without_those_of_the_base_class_or_without_a_default_are_refuse
     [
         ("agreed", {}, "an option cannot be called 'agreed', as an attribute of all Options is"),
         ("fixed", {}, "an option cannot be called 'fixed'"),
-        ("file", {}, "the flag --file of file has another meaning"),  # launch has a positional argument of that name
-        ("given", {}, "the flag --given of given has another meaning"),
-        ("own", {"flag": "--dry-run"}, "the flag --dry-run of own has another meaning"),
         ("own", {"flag": "own"}, "is 'own', but should be a long one"),
         ("own", {"flag": "-o"}, "is '-o', but should be a long one"),
         ("own", {"flag": "--own_x"}, "is '--own_x', but should be a long one"),  # launch would pass --own-x on
@@ -101,28 +92,6 @@ def test_options_that_parsed_flags_could_not_hold_are_refused(name: str, setting
     with pytest.raises(ValueError, match=f"Mine.Options: .*{problem}"):
         register("mine")(algorithm)
     assert "mine" not in REGISTRY
-
-
-def test_no_option_can_have_the_name_of_what_launch_and_simulate_add(monkeypatch: pytest.MonkeyPatch) -> None:
-    parsers: list[argparse.ArgumentParser] = []
-    parse = argparse.ArgumentParser.parse_args
-
-    def noted(self: argparse.ArgumentParser, *words: Any) -> Any:
-        parsers.append(self)
-        return parse(self, *words)
-
-    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", noted)
-    launch.parse_arguments(["x.yaml"])
-    simulate.parse_arguments(["x.yaml"])
-    assert len(parsers) == 2
-    workers = _names(arguments.build_parser("worker", "")) - {"help", "version"}
-    assert set().union(*map(_names, parsers)) - workers <= RESERVED
-
-
-def _names(parser: argparse.ArgumentParser) -> set[str]:
-    """What a parser's flags are called, and their values."""
-    flags = [flag[2:].replace("-", "_") for each in parser._actions for flag in each.option_strings if flag[1] == "-"]
-    return {*flags, *(each.dest for each in parser._actions)}
 
 
 def test_what_the_classes_say_themselves_can_be_shown_and_stored() -> None:
