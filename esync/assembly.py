@@ -179,10 +179,10 @@ def run_facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]
     """What run.json says about the run."""
     algorithm = trainer.algorithm
     plan = getattr(algorithm, "plan", None)
-    own = {each.dest: getattr(options, each.dest) for each in options_of(type(algorithm)) if each.flags}
+    flags = effective(options)
     return {
         **dict.fromkeys(("global_lr", "slowest_iterations", "query_mode")),  # in modes that have none
-        **{name: value if not isinstance(value, tuple) else list(value) for name, value in own.items()},
+        **{each.dest: flags[each.dest] for each in options_of(type(algorithm)) if each.flags},
         **{flag: getattr(options, flag) for flag in FACTS},
         "version": __version__,
         "versions": versions(),

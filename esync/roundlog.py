@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import Any, TextIO
 
+import numpy as np
+
 from . import config
 from .errors import ExpectedError
 from .files import write_whole
@@ -176,7 +178,7 @@ class RoundLog:
 
     def _put(self, path: Path, content: dict[str, Any]) -> None:
         self._check()
-        self._queue.put((path, json.dumps(content).encode()))
+        self._queue.put((path, json.dumps(content, default=_plain).encode()))
 
     def _check(self) -> None:
         if self._failure is not None:
@@ -215,3 +217,10 @@ class RoundLog:
             time.sleep(config.LOG_DISK_RETRY)
         if waited:
             log.warning("there is space again: the logs in %s are complete", self.folder)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers and arrays as JSON can hold them; TypeError for anything else."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"{value!r} cannot be written to a log file: it should be what JSON can hold, or NumPy's")

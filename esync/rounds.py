@@ -202,11 +202,11 @@ class RoundKeeper:
             self._curves.write()
         self._logs.run(
             {
+                **trainer.algorithm.facts,  # first: what is the same for all algorithms keeps its meaning
                 **self._facts,
                 "iterations": getattr(device, "iterations", None),
                 "overruns": getattr(device, "overruns", None),
                 "rounds": trainer.round,
-                **trainer.algorithm.facts,
                 "finished": finished,
             }
         )

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from .kept_rounds import Run
@@ -41,6 +42,20 @@ def test_the_facts_of_the_run(run):
     run.end()
     facts = json.loads((run.logs.folder / "run.json").read_text())
     assert facts == {"rank": 2, "iterations": 7, "overruns": 1, "rounds": 1, "finished": True}
+
+
+def test_facts_of_an_algorithm_may_be_numpys_and_replace_none_of_all_algorithms(run):
+    run.trainer.algorithm.facts = {"drift": np.float32(0.5), "drifts": np.ones(2), "rounds": 7, "rank": -1}
+    run.round()
+    run.end()
+    facts = json.loads((run.logs.folder / "run.json").read_text())
+    assert (facts["drift"], facts["drifts"], facts["rounds"], facts["rank"]) == (0.5, [1.0, 1.0], 1, 2)
+
+
+def test_what_no_log_file_can_hold_is_named(run):
+    run.trainer.algorithm.facts = {"drift": {1, 2}}
+    with pytest.raises(TypeError, match=r"\{1, 2\} cannot be written to a log file"):
+        run.end()
 
 
 def test_an_accuracy_that_arrives_between_rounds_is_filed_under_its_own(run):

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from .. import __version__
 from ..algorithms import Algorithm
-from ..algorithms.registry import names
+from ..algorithms.registry import names, options_of
 from ..files import expanded
 from . import checkpoints, cluster, collectives, coordination, data, device, logs, mode, training
 from .mode import Condition, algorithm_of, choose_algorithm, effective, given_state_server, modes_with
@@ -96,6 +96,14 @@ def build_parser(
     with adding(parser, algorithm):
         for group in GROUPS:
             group.add_to(parser)
+    if algorithm is not None:
+        names_of_all = {action.dest for action in parser._actions}
+        hidden = [each.name for each in options_of(algorithm) if not each.flags and not each.shared]
+        for name in names_of_all.intersection(hidden):  # run.json tells both by their names
+            parser.error(
+                f"{algorithm.__qualname__} has an option {name!r} for Python alone, and there is a flag of all modes "
+                "of that name; give it another name"
+            )
     return parser
 
 

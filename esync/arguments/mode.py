@@ -5,6 +5,7 @@ flag's default, check and help are its algorithm's, and a flag of another mode i
 """
 
 import argparse
+import enum
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
@@ -205,4 +206,13 @@ def _plain(value: Any) -> bool:
 
 
 def _text(value: Any) -> Any:
-    return [each if _plain(each) else str(each) for each in value] if isinstance(value, list | tuple) else str(value)
+    return (
+        [each if _plain(each) else typed_text(each) for each in value]
+        if isinstance(value, list | tuple)
+        else typed_text(value)
+    )
+
+
+def typed_text(value: Any) -> str:
+    """A value as it is typed behind a flag."""
+    return str(value.value if isinstance(value, enum.Enum) else value)

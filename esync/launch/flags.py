@@ -5,7 +5,6 @@ Settings come from the section `train` of a description and from launch's comman
 
 import argparse
 import contextlib
-import enum
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
@@ -13,7 +12,7 @@ from typing import Any, NoReturn
 from .. import arguments, config
 from ..algorithms import REGISTRY, Algorithm
 from ..algorithms.registry import options_of
-from ..arguments.mode import USE_DCASGD, WITH_DCASGD, first_stage
+from ..arguments.mode import USE_DCASGD, WITH_DCASGD, first_stage, typed_text
 from ..files import expanded
 from .yaml_text import DescriptionError, load, shown
 
@@ -173,16 +172,11 @@ def to_arguments(settings: Mapping[str, Any]) -> list[str]:
             elif value is False and name in on:
                 words.append(flag(f"no_{name}"))
         elif takes_several(name):
-            words += [flag(name), *map(_text, value)] if value else []
+            words += [flag(name), *map(typed_text, value)] if value else []
         elif value is not None:
-            text = _text(value)
+            text = typed_text(value)
             words += [f"{flag(name)}={text}"] if text.startswith("-") else [flag(name), text]
     return words
-
-
-def _text(value: Any) -> str:
-    """A value as it is typed."""
-    return str(value.value if isinstance(value, enum.Enum) else value)
 
 
 def understood(settings: Mapping[str, Any]) -> argparse.Namespace:
@@ -195,7 +189,7 @@ def understood(settings: Mapping[str, Any]) -> argparse.Namespace:
     for each in options_of(options.algorithm):
         if each.dest in settings and getattr(options, each.dest) != settings[each.dest]:
             raise FlagError(
-                f"{each.flag}: a worker is told {_text(settings[each.dest])!r}, and would understand "
+                f"{each.flag}: a worker is told {typed_text(settings[each.dest])!r}, and would understand "
                 f"{shown(getattr(options, each.dest))} instead of {shown(settings[each.dest])}: its type should read "
                 "the text of each of its values as that value"
             )

@@ -1,5 +1,7 @@
 import argparse
+import enum
 import sys
+from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
@@ -265,6 +267,23 @@ def test_an_algorithm_that_is_registered_is_a_mode_with_its_flags(registry, caps
     assert "--gain makes no sense with --mode sync; it is for own" in capsys.readouterr().err
 
 
+class Colour(enum.Enum):
+    RED = "red"
+
+
+def test_effective_options_are_what_json_can_hold(registry):
+    @register("own")
+    class Own(SSGD):
+        class Options(SSGD.Options):
+            colour: Colour = option(Colour.RED, help="of it")
+            place: Path = option(Path("/tmp"), help="of it")
+            several: tuple[Path, ...] = option((), help="of it")
+
+    found = effective(read("worker", "", ["-m", "own", "--place", "/x", "--several", "/y"]))
+    assert (found["colour"], found["place"], found["several"]) == ("red", "/x", ["/y"])
+    assert Own().effective_options == {"compression": "none", "colour": "red", "place": "/tmp", "several": []}
+
+
 def test_a_switch_that_is_on_by_default_can_be_turned_off(registry):
     @register("own")
     class Own(SSGD):
@@ -290,6 +309,20 @@ def test_a_flag_of_all_modes_cannot_be_an_options(registry, capsys):
     message = capsys.readouterr().err
     assert "Own" in message
     assert "--seed" in message
+
+
+def test_an_option_for_python_alone_cannot_hide_a_flag_of_all_modes(registry, capsys):
+    """In run.json both would be called seed."""
+
+    @register("own")
+    class Own(SSGD):
+        class Options(SSGD.Options):
+            seed: int = option(0, flag=None)
+
+    assert Own(seed=3).options.seed == 3
+    with pytest.raises(SystemExit):
+        read("worker", "", ["-m", "own"])
+    assert "Own has an option 'seed' for Python alone, and there is a flag of all modes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
