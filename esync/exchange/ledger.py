@@ -245,6 +245,10 @@ class Ledger:
             self._acknowledge(ranks, now, used=True)
         self._check_limits()
         self._release(now)
+        # The run may end at once for some when others wait for a round already: it will not come, and a round of those
+        # alone who have not left yet would take their learning rates, meant for a mean of all, for its own.
+        if self.finished and self.pending:
+            self._acknowledge(list(self.pending), now, used=False)
 
     def count(self, samples: int, now: float) -> None:
         """A round of a run on one device is done; after the end of the run it does not count."""

@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from esync.exchange import wire
 from esync.exchange.ledger import Ledger, Limits
 
 from .ledgers import commit, make
@@ -102,6 +103,26 @@ def test_commits_after_the_end_are_acknowledged_but_not_used(synchronous):
     status = ledger.status()
     assert (int(status["acknowledged"][0]), int(status["used"][0])) == (2, 0)
     assert (ledger.round, ledger.version, ledger.samples) == (1, 1, 1)
+
+
+def test_a_round_that_waits_when_the_run_ends_is_not_used():
+    ledger = make(2, synchronous=False, samples=2)
+
+    def say(rank, sequence, **terms):
+        message = wire.message(wire.COMMIT, rank=rank, sequence=sequence, samples=1, **terms)
+        if due := ledger.commit(message, 1.0):
+            ledger.applied(due, 1.0)
+
+    say(0, 1, use=wire.AT_ONCE, switch=wire.TOGETHER)
+    say(0, 2, use=wire.TOGETHER)
+    assert not ledger.finished
+    say(1, 1, use=wire.AT_ONCE)  # it had not heard of the switch yet
+    assert ledger.finished
+    status = ledger.status()
+    assert (status["acknowledged"].tolist(), status["used"].tolist()) == ([2, 1], [0, 1])
+    ledger.leave(1)
+    assert ledger.due() == []
+    assert (ledger.version, ledger.samples) == (2, 2)
 
 
 def test_abort_ends_the_run_and_the_first_reason_stays():
