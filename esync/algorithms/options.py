@@ -141,7 +141,7 @@ class Described:
         if not self.several:
             return self.kind
         kind, *bounds = get_args(self.kind)
-        return _annotated(get_args(_without_none(kind))[0], bounds)
+        return annotated(get_args(_without_none(kind))[0], bounds)
 
     @property
     def switch(self) -> bool:
@@ -267,11 +267,11 @@ def _describe(name: str, field: FieldInfo) -> Described:
         shared=facts.get("shared"),
         fixed=bool(facts.get("fixed")),
         agreed_as=facts.get("agreed_as") or (flags[-1] if flags else name),
-        kind=_annotated(field.annotation, field.metadata),
+        kind=annotated(field.annotation, field.metadata),
     )
 
 
-def _annotated(kind: Any, bounds: Iterable[Any]) -> Any:
+def annotated(kind: Any, bounds: Iterable[Any]) -> Any:
     """`Annotated[kind, *bounds, None]`: None, because there has to be something."""
     return operator.getitem(Annotated, (kind, *bounds, None))
 
@@ -297,7 +297,7 @@ def wanted(kind: Any) -> str:
     base, *bounds = get_args(kind) if get_origin(kind) is Annotated else (kind,)
     base = _without_none(base)
     if get_origin(base) in (Union, UnionType):
-        *first, last = (wanted(_annotated(each, bounds)) for each in get_args(base))
+        *first, last = (wanted(annotated(each, bounds)) for each in get_args(base))
         return f"{', '.join(first)}, or {last}"
     if choices := _choices(base):
         return f"one of {', '.join(map(str, choices))}" if len(choices) > 1 else str(choices[0])
@@ -308,22 +308,28 @@ def wanted(kind: Any) -> str:
     if base not in (int, float):
         return "a text" if base is str else f"a {getattr(base, '__name__', str(base))}"
     noun = "a whole number" if base is int else "a number"
-    limits: dict[str, float] = {}
+    limit = limits(bounds)
+    words = []
+    if "ge" in limit:
+        words.append(f"from {limit['ge']:g}" if "le" in limit else f"of {limit['ge']:g} or more")
+    if "gt" in limit:
+        words.append(f"above {limit['gt']:g}")
+    if "le" in limit:
+        words.append(f"to {limit['le']:g}" if "ge" in limit else f"at most {limit['le']:g}")
+    if "lt" in limit:
+        words.append(f"below {limit['lt']:g}")
+    joined = " ".join(words) if "ge" in limit and "le" in limit else ", ".join(words)
+    return f"{noun} {joined}".strip()
+
+
+def limits(bounds: Iterable[Any]) -> dict[str, float]:
+    """What an annotated number is bounded by: ge, gt, le, lt → the value."""
+    found: dict[str, float] = {}
     for bound in [inner for each in bounds for inner in (each.metadata if isinstance(each, FieldInfo) else [each])]:
         for name in ("ge", "gt", "le", "lt"):
             if getattr(bound, name, None) is not None:
-                limits[name] = getattr(bound, name)
-    words = []
-    if "ge" in limits:
-        words.append(f"from {limits['ge']:g}" if "le" in limits else f"of {limits['ge']:g} or more")
-    if "gt" in limits:
-        words.append(f"above {limits['gt']:g}")
-    if "le" in limits:
-        words.append(f"to {limits['le']:g}" if "ge" in limits else f"at most {limits['le']:g}")
-    if "lt" in limits:
-        words.append(f"below {limits['lt']:g}")
-    joined = " ".join(words) if "ge" in limits and "le" in limits else ", ".join(words)
-    return f"{noun} {joined}".strip()
+                found[name] = getattr(bound, name)
+    return found
 
 
 def _problem(error: ValidationError, kind: Any, value: Any) -> str:

@@ -24,7 +24,7 @@ class CompressedSimulatedExchange(SimulatedExchange):
     def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
         """See `Exchange.begin`."""
         result = super().begin(weights, statistics, model)
-        service, nodes = self._service, self.side.nodes
+        service, nodes = self.service, self.side.nodes
         self.compression = Compression.parse(service.compression)
         trained = [bucket for bucket in self.carried if not bucket.statistics]
         self.packer = packer_of(

@@ -1,10 +1,26 @@
-"""Random schedules: how many workers and servers, how fast and how steady they are, what messages take, who crashes."""
+"""Random schedules: how many workers and servers, how fast and how steady they are, what messages take, who crashes.
 
+The options of the algorithm are drawn, too, from what its class says about them: their types, bounds and choices.
+"""
+
+import argparse
+import functools
+import math
+import shlex
+import zlib
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import numpy as np
 
+from ..algorithms import Algorithm
+from ..algorithms.options import annotated, limits
+from ..algorithms.registry import options_of
+from ..arguments import algorithm_of, choose_algorithm
+from ..launch import flags
 from .cluster import ClusterModel
 from .coordination import StateServerModel
 from .devices import DeviceModel, Pause
@@ -12,7 +28,15 @@ from .network import Link
 from .servers import ServerModel
 from .world import WorkerModel
 
-MODES = ("esync", "sync", "async", "dcasgd", "ssp")
+BATCH = 8
+#: How often an option of the algorithm is drawn; else it keeps its default.
+DRAWN = 0.4
+#: Whole numbers are drawn up to so far from the least one that is allowed, those of a list of values …
+NEAR, NEAR_IN_LISTS = 3, 11
+#: … and numbers without an upper bound by one of these distances.
+DISTANCES = (0.01, 0.1, 0.5, 1.0, 2.0)
+#: How often it is the least number that is allowed.
+AT_THE_END = 0.5
 
 
 @dataclass(frozen=True)
@@ -20,42 +44,54 @@ class Schedule:
     """What was drawn from a seed.
 
     Attributes:
-        mode: the algorithm.
+        options: the worker's flags.
         seed: of the schedule.
         cluster: the models.
-        rounds: to run for.
         delay: largest number of seconds that a message takes besides; drawn for each.
         buckets: values in one message.
         leases: whether workers keep leases.
-        local_iterations: fixed number of them (mode esync); None: the state server decides.
-        query_mode: of the questions to it.
-        run_ahead: local iterations that a worker may do during an exchange (mode esync); 0: it waits.
-        staleness: of mode ssp.
+        drawn: the options of the algorithm that were drawn: flag with underscores → value.
+        again: the command that draws this schedule.
     """
 
-    mode: str
+    options: argparse.Namespace
     seed: int
     cluster: ClusterModel
-    rounds: int
     delay: float
     buckets: int
     leases: bool
-    local_iterations: int | None
-    query_mode: str = "blocking"
-    run_ahead: int = 0
-    staleness: int = 0
+    drawn: dict[str, Any]
+    again: str
 
     @property
     def steady(self) -> bool:
-        """Whether every iteration of a device takes the same time, and nobody crashes."""
+        """Whether iterations of a device and messages always take the same time, and nobody crashes."""
         models = [worker.device for worker in self.cluster.workers]
         crashes = any(worker.crashes for worker in self.cluster.workers)
-        return not crashes and not any(model.jitter or model.pauses or model.speed for model in models)
+        return not (self.delay or crashes or any(model.jitter or model.pauses or model.speed for model in models))
 
 
-def draw(mode: str, seed: int, crashes: bool = True) -> Schedule:
-    """The schedule of a seed."""
-    random = np.random.default_rng(np.random.SeedSequence([seed, MODES.index(mode)]))
+def schedulable(algorithm: type[Algorithm]) -> bool:
+    """Whether there are schedules of an algorithm: its workers exchange, and gradients do not decide about what."""
+    return algorithm.sends != "nothing" and not algorithm.needs_gradients
+
+
+def draw(mode: str, seed: int, crashes: bool = True, given: Sequence[str] = ()) -> Schedule:
+    """The schedule of a seed.
+
+    It depends on the algorithm's name, not on which others there are.
+
+    Args:
+        mode: the algorithm, as `--mode` takes it.
+        seed: of the schedule.
+        crashes: whether workers may crash.
+        given: flags of the algorithm's options that are not to be drawn.
+
+    Raises:
+        ValueError: there is no such mode, it has no schedules, or it refuses a flag that was given.
+    """
+    options = argparse.Namespace(**vars(_flags(algorithm_of(mode), mode, tuple(given))))
+    random = np.random.default_rng(np.random.SeedSequence([seed, zlib.crc32(options.algorithm.name.encode())]))
     workers, rounds = int(random.integers(1, 7)), int(random.integers(2, 9))
     steady = random.random() < 0.3
     times = np.exp(random.uniform(np.log(0.03), np.log(2.0), workers))
@@ -94,16 +130,90 @@ def draw(mode: str, seed: int, crashes: bool = True) -> Schedule:
         link=lambda host: Link(bandwidth, latencies[host]),
         evaluation_time=1.0,
     )
+    options.rounds = rounds
+    delay = 0.0 if steady else float(random.choice([0.0, 0.01, 0.2]))
+    buckets, leases = int(random.integers(1, 4)), bool(random.random() < 0.7)
+    drawn = _draw_options(options, random)
+    again = ["--mode", mode, "--seed", str(seed), *([] if crashes else ["--no-crashes"]), *given]
     return Schedule(
-        mode=mode,
+        options=options,
         seed=seed,
         cluster=cluster,
-        rounds=rounds,
-        delay=0.0 if steady else float(random.choice([0.0, 0.01, 0.2])),
-        buckets=int(random.integers(1, 4)),
-        leases=bool(random.random() < 0.7),
-        local_iterations=int(random.integers(1, 4)) if mode == "esync" and random.random() < 0.2 else None,
-        query_mode=str(random.choice(["blocking", "delayed-ack"])),
-        run_ahead=int(random.integers(1, 8)) if mode == "esync" and random.random() < 0.3 else 0,
-        staleness=int(random.integers(0, 4)) if mode == "ssp" else 0,
+        delay=delay,
+        buckets=buckets,
+        leases=leases,
+        drawn=drawn,
+        again=f"python -m esync.simulate.schedules {shlex.join(again)}",
     )
+
+
+@functools.lru_cache(maxsize=16)
+def _flags(algorithm: type[Algorithm], mode: str, given: tuple[str, ...]) -> argparse.Namespace:
+    """The worker's flags for a mode, before anything is drawn."""
+    if not schedulable(algorithm):
+        why = "exchanges nothing" if algorithm.sends == "nothing" else "needs gradients"
+        raise ValueError(f"mode {mode} {why}, so it has no schedules")
+    words = ["--mode", mode, "--batch-size", str(BATCH), *given]
+    try:
+        options = flags.parse(words)
+    except flags.FlagError as error:  # perhaps the algorithm wants to know how many samples the run has
+        try:
+            options = flags.parse([*words, "--epochs=1"])
+        except flags.FlagError:
+            raise error from None
+    own = {each.dest for each in options_of(options.algorithm) if each.flags}
+    if foreign := sorted(options.given - own - {"mode", "batch_size", "epochs"}):
+        raise ValueError(f"{flags.flag(foreign[0])} is none of the options of mode {mode}: it cannot be given here")
+    return options
+
+
+def _draw_options(options: argparse.Namespace, random: np.random.Generator) -> dict[str, Any]:
+    """Draw some options of the algorithm, and put them among the flags; what the algorithm refuses is not drawn."""
+    drawn: dict[str, Any] = {}
+    for each in options_of(options.algorithm):
+        if not each.flags or each.dest in options.given or random.random() >= DRAWN:
+            continue
+        value = sample(each.kind, random)
+        if value is None:
+            continue
+        changed = {each.dest: value, "given": options.given | {each.dest}}
+        tried = argparse.Namespace(**{**vars(options), **changed})
+        try:
+            tried.algorithm.check_flags(tried, tried.given)
+            choose_algorithm(tried)
+        except ValueError:
+            continue
+        vars(options).update(changed)
+        drawn[each.dest] = value
+    return drawn
+
+
+def sample(kind: Any, random: np.random.Generator, near: int = NEAR) -> Any:
+    """Draw a value of an annotated type; None where its values cannot be told from the type, as those of texts."""
+    bounds: list[Any] = []
+    if get_origin(kind) is Annotated:
+        kind, *bounds = get_args(kind)
+    if get_origin(kind) in (Union, UnionType):
+        kinds = [each for each in get_args(kind) if each is not type(None)]
+        return sample(annotated(kinds[int(random.integers(len(kinds)))], bounds), random)
+    if get_origin(kind) is Literal:
+        choices = get_args(kind)
+        return choices[int(random.integers(len(choices)))]
+    if get_origin(kind) is tuple and get_args(kind)[1:] == (...,):
+        values = {sample(get_args(kind)[0], random, NEAR_IN_LISTS) for _ in range(int(random.integers(1, 4)))}
+        return None if None in values else tuple(sorted(values))
+    if kind is bool:
+        return True
+    limit = limits(bounds)
+    if kind is int:
+        low = int(max(limit.get("ge", 0), math.floor(limit.get("gt", -1)) + 1))
+        high = int(min(limit.get("le", math.inf), limit.get("lt", math.inf) - 1, low + near))
+        return int(random.integers(low, high + 1))
+    if kind is float:
+        least, most = limit.get("ge", limit.get("gt", 0.0)), limit.get("le", limit.get("lt", math.inf))
+        if "gt" not in limit and random.random() < AT_THE_END:
+            return least
+        if most == math.inf:
+            return least + float(random.choice(DISTANCES))
+        return most if "le" in limit and random.random() < AT_THE_END else float(random.uniform(least, most))
+    return None

@@ -56,7 +56,7 @@ class SimulatedExchange(Exchange):
         owner: object,
         straggler: Straggler | None = None,
     ) -> None:
-        self._service, self.side, self.host, self.owner = service, side, host, owner
+        self.service, self.side, self.host, self.owner = service, side, host, owner
         self._straggler = straggler
         self.rank, self.workers = rank, side.slots
         self.replacement, self.exchanges = False, 0
@@ -80,7 +80,7 @@ class SimulatedExchange(Exchange):
         offers: Offers = NO_OFFERS,
     ) -> None:
         """See `Exchange.join`."""
-        side, service = self.side, self._service
+        side, service = self.side, self.service
         side.engine.settle()
         greeting = Greeting.asking_for(
             service,
@@ -124,7 +124,7 @@ class SimulatedExchange(Exchange):
         pull.begin(side.engine.now)
         side.engine.pause()
         pull.write(model)
-        if self._service.private:
+        if self.service.private:
             self._keep(self.channel, weights, statistics)
         return Result(**self.standing(min(side.nodes, key=lambda node: node.ledger.round)), wait=0.0, transfer=0.0)
 
@@ -157,7 +157,9 @@ class SimulatedExchange(Exchange):
         begun = engine.now
         engine.pass_time(self.held(begun))
         pushes = self._pushes(payload)
-        kind = HiddenExchange if self._service.overlap else PendingExchange
+        if side.watch is not None:
+            side.watch(self, payload)
+        kind = HiddenExchange if self.service.overlap else PendingExchange
         pending = kind(self, model, payload.pulls_statistics, self.sequence, begun, engine.now)
         side.waiting[self.rank] = pending
         for node in side.nodes:

@@ -1,27 +1,45 @@
 """What must hold in every schedule, and a model of counters that tells: the weights show what was applied, how often.
 
-The model is a row of counters, one for each worker, which only that worker moves.
+The model is a row of counters, one for each worker, which only that worker moves. What must hold follows from what the
+algorithm asks the other side to do (`exchange.Service`), from what its payloads say, and from its class.
 """
 
+import math
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from ..algorithms import SSP, Algorithm, ESync, make
-from ..exchange.ledger import Limits
-from ..launch import flags
+from .. import config
+from ..algorithms import Algorithm
+from ..arguments import choose_algorithm
+from ..assembly import make_limits
+from ..compression import NONE
+from ..exchange import Payload, Service
+from ..sparse import Sparse
+from ..weighting import UNIFORM
 from .drawing import Schedule
 from .exchange import SimulatedExchange
 from .simulation import Simulation
 from .timing import TimedIteration, TimedReplica, TimedTrainer
 from .world import SimulatedWorld
 
-#: Modes whose workers all hold the same weights after each exchange.
-SYNCHRONOUS = ("esync", "sync")
-BATCH = 8
-EPSILON = 0.02
+#: Rule → what a worker adds to the weights with each 1 that it sends, at learning rate 1 and without momentum, among so
+#: many workers; in a round, divided by those that take part. Each counter is moved by one worker alone: it does not
+#: change between two of its payloads, so there is no delay to be compensated.
+ADDED: dict[str, Callable[[int], float]] = {
+    "sgd": lambda workers: -1.0,
+    "momentum_sgd": lambda workers: -1.0,
+    "delay_compensated_sgd": lambda workers: -1.0,
+    "add_mean_update": lambda workers: 1.0,
+    "outer_nesterov": lambda workers: 1.0,
+    "delayed_nesterov": lambda workers: 1.0 / workers,
+}
+#: Values in one message where it is compressed: what says which values they are has no room beside fewer.
+COMPRESSED = 8
+#: Of what was added up, that rounding may make a difference of.
+ROUNDING = 1e-4
 
 
 class BrokenError(AssertionError):
@@ -29,34 +47,29 @@ class BrokenError(AssertionError):
 
 
 class CountingReplica(TimedReplica):
-    """One counter for each worker: every iteration of worker r moves counter r by one, once it is applied.
+    """One counter for each worker: every iteration of worker r moves counter r, once it is applied."""
 
-    `sent` collects what this worker has contributed to each exchange.
-    """
-
-    def __init__(self, rank: int, workers: int, synchronous: bool, sent: Callable[[float], None]) -> None:
+    def __init__(self, rank: int, workers: int) -> None:
         super().__init__()
         self.weights.values = np.zeros(workers, np.float32)
         self.weights.size = self.size = workers
+        self.weights.sizes = [workers]
         self.statistics.values = np.full(2, rank, np.float32)
         self.statistics.size = 2
-        self._rank, self._sent = rank, sent
-        self._unit = float(workers if synchronous else 1)  # a mean over the workers will divide by their number
+        self._rank = rank
         self._steps = 0
 
     def local_step(self, batch_size: int) -> None:
-        """One more of mode esync."""
+        """One more for the next update."""
         self._steps += 1
 
     def gradient(self, factor: float) -> Any:
-        """Mode esync excepted, the exchange moves the counter by one."""
-        self._sent(1.0)
-        return self._alone(-self._unit)
+        """A step against it moves the counter by one."""
+        return self._alone(-1.0)
 
     def update(self) -> Any:
-        """By as many as there were local steps."""
-        self._sent(float(self._steps))
-        update = self._alone(self._unit * self._steps)
+        """As many as there were local steps."""
+        update = self._alone(self._steps)
         self._steps = 0
         return update
 
@@ -65,10 +78,37 @@ class CountingReplica(TimedReplica):
         target = self.statistics if statistics else self.weights
         target.values[start : start + len(values)] = values
 
+    def add(self, step: Sparse) -> None:
+        """Take what has come packed."""
+        indices, values = step
+        self.weights.values[indices] += values
+
+    def put(self, step: Sparse) -> None:
+        """Take what has come packed as new values."""
+        indices, values = step
+        self.weights.values[indices] = values
+
     def _alone(self, value: float) -> Any:
         vector = type(self.weights)(self.weights.size)
         vector.values[self._rank] = value
         return vector
+
+
+def uncountable(service: Service, payload: Payload, rank: int, values: np.ndarray) -> str:
+    """Why the weights do not show what was applied, and how often; "" where they do."""
+    if service.rule not in ADDED:
+        return f"rule {service.rule}"
+    if payload.momentum and service.rule != "outer_nesterov":  # there, a round is one exchange of each worker
+        return f"momentum in rule {service.rule}"
+    if payload.weight_decay:
+        return "weight decay"
+    if service.weighting != UNIFORM:
+        return f"weighting {service.weighting}"  # what counts is the others' samples, too
+    if service.compression != NONE:
+        return f"compression {service.compression}"
+    if np.delete(values, rank).any():
+        return "payloads hold more than a worker's own steps"
+    return ""
 
 
 class Check:
@@ -76,45 +116,48 @@ class Check:
 
     * no deadlock, and no worker fails;
     * rounds advance by one;
-    * synchronous: all workers hold the same weights after the same round;
-    * what was committed is what was applied, once;
-    * mode esync, steady devices: nobody waits longer than its bound;
-    * mode ssp: nobody goes on who is further ahead of the slowest than the staleness allows.
+    * payloads used together, and the next ones, too: all workers hold the same weights after the round;
+    * a rule that adds what is sent: what was committed is what was applied, once;
+    * a state server says when to exchange, steady devices: nobody waits longer than its bound;
+    * a service with a staleness: nobody goes on who is further ahead of the slowest than that.
+
+    Attributes:
+        uncounted: why it cannot be told whether what was committed is what was applied; "" where it can.
     """
 
     evaluates = False
     wire: tuple[int, int] | None = None
-    samples = 0
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
+        self._workers = len(schedule.cluster.workers)
         self._weights: dict[int, np.ndarray] = {}  # round → weights, as the first worker held them
         self._rounds: dict[SimulatedWorld, int] = {}
         self._contributed: dict[tuple[int, int], set[float]] = defaultdict(set)  # rank, sequence → amounts
+        self._at_once: set[tuple[int, int]] = set()  # rank, sequence of payloads that were not for a round
+        self._algorithm: Algorithm = choose_algorithm(schedule.options)
+        self._momentum = 0.0
+        self.uncounted = ""
+        self.samples = schedule.options.rounds * self._workers * schedule.options.batch_size
         random = np.random.default_rng(np.random.SeedSequence([schedule.seed, 1]))
-        options = flags.parse(["--rounds", str(schedule.rounds), "--batch-size", str(BATCH)])
         self.simulation = Simulation(
             schedule.cluster,
-            options,
+            schedule.options,
             self,
             watch=self._watch,
             leases=schedule.leases,
-            bucket_elements=schedule.buckets,
+            bucket_elements=COMPRESSED if self._algorithm.compression else schedule.buckets,
             delay=(lambda: float(random.uniform(0, schedule.delay))) if schedule.delay else None,
         )
+        self.simulation.side.watch = self._committed
 
     def start(self, rank: int, world: SimulatedWorld) -> tuple[TimedTrainer, TimedIteration]:
         """A worker."""
-        schedule = self._schedule
-        algorithm = _algorithm(schedule)
-
-        def sent(amount: float) -> None:
-            exchange = world.connections[-1]
-            self._contributed[rank, exchange.sequence + 1].add(amount)
-
-        replica = CountingReplica(rank, len(schedule.cluster.workers), schedule.mode in SYNCHRONOUS, sent)
-        limits = Limits(rounds=schedule.rounds)
-        return TimedTrainer(algorithm, world, limits, world.simulated.step_time, replica), TimedIteration(BATCH)
+        options = self._schedule.options
+        algorithm, limits = choose_algorithm(options), make_limits(options, self.samples)
+        replica = CountingReplica(rank, self._workers)
+        trainer = TimedTrainer(algorithm, world, limits, world.simulated.step_time, replica)
+        return trainer, TimedIteration(options.batch_size)
 
     def run(self) -> None:
         """Do it.
@@ -126,27 +169,69 @@ class Check:
             self.simulation.run()
         except Exception as error:
             self._broken(f"{type(error).__name__}: {error}")
+        if not self.simulation.side.here:
+            self._broken("nobody has met")
         self._check_applied()
-        schedule = self._schedule
-        if schedule.mode == "esync" and schedule.steady and not (schedule.local_iterations or schedule.run_ahead):
+        if self._asks_when_to_exchange and self._schedule.steady:
             self._check_waits()
 
     # --- what must hold -------------------------------------------------------------------------------------------
+
+    @property
+    def _asks_when_to_exchange(self) -> bool:
+        """Whether all workers ask a state server that, and wait for one another then."""
+        service = self._exchange.service
+        asks = self._algorithm.asks_state_server and self.simulation.state_server.watch is None
+        return asks and service.synchronous and not service.overlap
+
+    @property
+    def _exchange(self) -> SimulatedExchange:
+        """Worker 0's."""
+        exchange = next(world.connections[-1] for world in self.simulation.workers[0].worlds if world.connections)
+        assert isinstance(exchange, SimulatedExchange)
+        return exchange
+
+    def _committed(self, exchange: SimulatedExchange, payload: Payload) -> None:
+        """A worker sends a payload: note what it will have added to its counter when it has been used."""
+        service, rank = exchange.service, exchange.rank
+        values = np.zeros(self._workers, np.float32)
+        if payload.values is not None:
+            payload.values.read(0, self._workers, values)
+        self.uncounted = self.uncounted or uncountable(service, payload, rank, values)
+        self._momentum = payload.momentum
+        commit, amount = (rank, exchange.sequence), 0.0
+        together = _together(service, payload)
+        if commit in self._contributed and together == (commit in self._at_once):
+            # What a crash has left half done is done again; where it was used at once by some servers, and comes in a
+            # round to others, each is owed another one of this worker's for its next round.
+            self.uncounted = self.uncounted or "a switch during a crash"
+        if not together:
+            self._at_once.add(commit)
+        if not self.uncounted and not payload.aside:
+            amount = payload.learning_rate * ADDED[service.rule](self._workers) * float(values[rank])
+            if together:
+                ledger = self.simulation.side.nodes[0].ledger
+                amount /= self._workers - np.count_nonzero(ledger.apart)
+        self._contributed[commit].add(amount)
 
     def _watch(self, simulation: Simulation, trainer: TimedTrainer) -> None:
         before = self._rounds.get(trainer.world)
         if before is not None and trainer.round != before + 1:
             self._broken(f"worker {trainer.rank} went from round {before} to round {trainer.round}")
         self._rounds[trainer.world] = trainer.round
-        if self._schedule.mode == "ssp":
-            self._check_staleness(trainer)
-        if self._schedule.mode in SYNCHRONOUS:
+        exchange, result = trainer.world.connections[-1], trainer.algorithm.result
+        assert isinstance(exchange, SimulatedExchange)
+        assert result is not None
+        if exchange.service.staleness < math.inf:
+            self._check_staleness(trainer, exchange.service.staleness)
+        # After the last round together, others may have gone on at once.
+        if (trainer.rank, exchange.sequence) not in self._at_once and result.synchronous:
             weights = trainer.replica.weights.values
-            expected = self._weights.setdefault(trainer.round, weights.copy())
+            expected = self._weights.setdefault(result.step, weights.copy())
             if not np.array_equal(weights, expected):
                 self._broken(f"after round {trainer.round} worker {trainer.rank} holds {weights}, others {expected}")
 
-    def _check_staleness(self, trainer: TimedTrainer) -> None:
+    def _check_staleness(self, trainer: TimedTrainer, staleness: float) -> None:
         """Whoever goes on is not too far ahead, by the books of every server."""
         ledgers = [node.ledger for node in self.simulation.side.nodes]
         if any(ledger.finished for ledger in ledgers):
@@ -154,21 +239,16 @@ class Check:
         for ledger in ledgers:
             for rank in np.flatnonzero(ledger.member).tolist():
                 ahead = trainer.round - ledger.commits_of(rank)
-                if ahead > self._schedule.staleness:
+                if ahead > staleness:
                     self._broken(f"worker {trainer.rank} is {ahead} exchanges ahead of worker {rank}")
 
     def _check_applied(self) -> None:
-        simulation = self.simulation
-        if not simulation.side.here:
-            self._broken("nobody has met")
-        exchange = next(world.connections[-1] for world in simulation.workers[0].worlds if world.connections)
-        assert isinstance(exchange, SimulatedExchange)
-        for bucket in exchange.layout.buckets:
+        for bucket in self._exchange.layout.buckets:
             if bucket.statistics:
                 continue
             # Asynchronous commits reach the servers in different orders, so at the end of the run one server may have
             # used a payload that another one has not.
-            node = simulation.side.nodes[bucket.shard]
+            node = self.simulation.side.nodes[bucket.shard]
             for rank, held in zip(range(bucket.start, bucket.stop), node.weights(bucket), strict=True):
                 self._check_counter(
                     rank, float(held), int(node.ledger.acknowledged[rank]), bool(node.ledger.used[rank])
@@ -176,46 +256,57 @@ class Check:
 
     def _check_counter(self, rank: int, held: float, acknowledged: int, used: bool) -> None:
         """What a server holds of a counter, and how many exchanges of its worker it has dealt with."""
-        amounts = [self._contributed[rank, sequence] for sequence in range(1, acknowledged + used)]
+        last = acknowledged - (not used)
+        amounts = [self._contributed[rank, sequence] for sequence in range(1, last + 1)]
         if not all(amounts):
             self._broken(f"worker {rank}: an exchange was used that it never began")
+        if self.uncounted:
+            return
         # It is server 0 that tells the workers of the end: others may leave two exchanges of a worker unused by then.
-        surely = amounts if used or self._schedule.mode in SYNCHRONOUS else amounts[:-1]
-        least, most = sum(map(min, surely)), sum(map(max, amounts))
-        if not least <= held <= most:
+        surely = amounts if used or (rank, last) not in self._at_once else amounts[:-1]
+        least, most = (
+            _added(map(min, surely), self._momentum),
+            _added(map(max, amounts), self._momentum),
+        )
+        room = ROUNDING * max(abs(least), abs(most))
+        if not least - room <= held <= most + room:
             self._broken(f"worker {rank} has contributed {least:g} to {most:g}, but {held:g} was applied")
 
     def _check_waits(self) -> None:
         """A device waits for its own iteration and epsilon at most, plus what messages take."""
         cluster = self._schedule.cluster
         latency = max(cluster.link(worker.host).latency for worker in cluster.workers)
-        slots, bandwidth = len(cluster.workers), cluster.link("server0").bandwidth
-        size = 0.0 if self.simulation.side.sizes is None else sum(self.simulation.side.sizes.pushed[0])
-        messages = 0.0 if self.simulation.side.sizes is None else sum(self.simulation.side.sizes.buckets[0])
+        epsilon = self.simulation.state_server.coordinator.epsilon
+        slots, bandwidth = self._workers, cluster.link("server0").bandwidth
+        sizes = self._exchange.sizes
+        size = sum(sizes.pushed[0]) + len(cluster.servers) * sizes.message  # a payload with its commits
+        messages = sum(sizes.buckets[0])
         carrying = slots * size / bandwidth + slots * (messages + 2) * max(s.message_time for s in cluster.servers)
         asking = 4 * (2 * latency + slots * cluster.state_server.answer_time)
         for sums in self.simulation.workers:
-            bound = sums.worker.device.step_time + EPSILON + asking + 2 * carrying + 0.05
-            if self._schedule.query_mode == "delayed-ack":
+            own = sums.worker.device.step_time
+            guard = config.EPSILON_SHARE * own if epsilon is None else epsilon
+            bound = own + guard + asking + 2 * carrying + 0.05
+            if any(world.helpers for world in sums.worlds):  # questions that are not waited for
                 # READY may find the slowest in an iteration that it would better not have begun.
                 bound += max(worker.device.step_time for worker in cluster.workers)
             if sums.longest_wait > bound:
                 self._broken(f"worker {sums.worker.rank} waited {sums.longest_wait:.3f} s; its bound is {bound:.3f} s")
 
     def _broken(self, what: str) -> None:
-        raise BrokenError(
-            f"{what} (python -m esync.simulate.schedules --mode {self._schedule.mode} --seed {self._schedule.seed})"
-        )
+        drawn = "".join(f"{name}={value}, " for name, value in self._schedule.drawn.items())
+        raise BrokenError(f"{what} ({drawn}{self._schedule.again})")
 
 
-def _algorithm(schedule: Schedule) -> Algorithm:
-    if schedule.mode == "esync":
-        return ESync(
-            local_iterations=schedule.local_iterations,
-            epsilon=EPSILON,
-            query_mode=schedule.query_mode,
-            run_ahead=schedule.run_ahead,
-        )
-    if schedule.mode == "ssp":
-        return SSP(schedule.staleness)
-    return make(schedule.mode)
+def _added(amounts: Iterable[float], momentum: float) -> float:
+    """What comes of these exchanges of one worker; with Nesterov's momentum as in `rules.outer_nesterov`."""
+    weight = velocity = 0.0
+    for amount in amounts:
+        velocity = momentum * velocity + amount
+        weight += amount + momentum * velocity
+    return weight
+
+
+def _together(service: Service, payload: Payload) -> bool:
+    """Whether a payload is used with those of all workers, as a round."""
+    return service.synchronous if payload.together is None else payload.together

@@ -2,39 +2,70 @@
 
     python -m esync.simulate.schedules --mode sync --schedules 1000
     python -m esync.simulate.schedules --mode sync --seed 17         # one of them again
+    python -m esync.simulate.schedules --mode diloco --overlap       # with this option in all of them
 
-A schedule is drawn from its seed: how many workers and servers, how fast and how steady they are, how long messages
-take, which machines crash and when others take over their slots (`drawing`). What must hold is in `invariants`.
+A schedule is drawn from the algorithm's name and a seed: how many workers and servers, how fast and how steady they
+are, how long messages take, which machines crash and when others take over their slots, and options of the algorithm
+(`drawing`). What must hold is in `invariants`. One thing cannot always be told, whether all that was committed was
+applied: the last line says in how many schedules, and why.
 """
 
 import argparse
+import logging
 import sys
 import time
+from collections import Counter
 
-from .drawing import MODES, draw
+from ..algorithms.registry import names
+from .drawing import draw, schedulable
 from .invariants import BrokenError, Check
 
 
 def main(words: list[str] | None = None) -> int:
     """Run schedules; 1 where something did not hold."""
-    parser = argparse.ArgumentParser("python -m esync.simulate.schedules", description="Random schedules, checked.")
-    parser.add_argument("--mode", choices=MODES, action="append", help="may be given several times (default: all)")
+    parser = argparse.ArgumentParser(
+        "python -m esync.simulate.schedules",
+        usage="%(prog)s [flags] [options of the algorithm, as the worker takes them]",
+        description="Random schedules, checked.",
+        allow_abbrev=False,
+    )
+    modes = names(schedulable)
+    parser.add_argument(
+        "-m",
+        "--mode",
+        action="append",
+        help=f"algorithm: {', '.join(modes)}, or another one as the worker takes it; may be given several times "
+        "(default: all)",
+    )
     parser.add_argument("--schedules", type=int, default=100, help="of each mode (default: %(default)s)")
     parser.add_argument("--seed", type=int, help="only this one")
     parser.add_argument("--no-crashes", action="store_true", help="leave crashes out")
-    options = parser.parse_args(sys.argv[1:] if words is None else words)
+    options, given = parser.parse_known_args(sys.argv[1:] if words is None else words)
     seeds = range(options.schedules) if options.seed is None else [options.seed]
+    logging.getLogger("esync").setLevel(logging.ERROR)  # what an algorithm warns of may well be drawn
     broken = 0
-    for mode in options.mode or MODES:
+    for mode in options.mode or modes:
         begun, before = time.monotonic(), broken
+        uncounted = Counter[str]()
         for seed in seeds:
             try:
-                Check(draw(mode, seed, not options.no_crashes)).run()
+                check = Check(draw(mode, seed, not options.no_crashes, given))
+            except ValueError as error:
+                parser.error(str(error))
+            try:
+                check.run()
             except BrokenError as error:
                 broken += 1
                 print(f"{mode}, seed {seed}: {error}", flush=True)
+            uncounted[check.uncounted] += 1
         took = time.monotonic() - begun
-        print(f"{mode}: {len(seeds)} schedules, {broken - before} broken, in {took:.1f} s", flush=True)
+        del uncounted[""]
+        told = ", ".join(f"{count} × {reason}" for reason, count in uncounted.most_common())
+        print(
+            f"{mode}: {len(seeds)} schedules, {broken - before} broken, in {took:.1f} s"
+            f"{f'; commits were not counted in {told}' if told else ''}",
+            flush=True,
+        )
     return 1 if broken else 0
 
 

@@ -1,14 +1,17 @@
 """What all workers of a modelled cluster share: the servers, the network, who has come and who waits."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .. import config
+from ..exchange import Payload
 from .engine import Engine
 from .network import Network
 from .servers import ServerNode, Sizes
 
 if TYPE_CHECKING:
+    from .exchange import SimulatedExchange
     from .pending import PendingExchange
 
 
@@ -22,6 +25,10 @@ class ServerSide:
         nodes: the servers.
         slots: number of workers.
         model: weights and statistics of the model whose bytes go over the wire, where no values do.
+        bucket_elements: the most values in one message.
+
+    Attributes:
+        watch: called with every dense payload when it is sent, by the worker's exchange, which knows its number.
     """
 
     engine: Engine
@@ -32,6 +39,7 @@ class ServerSide:
     bucket_elements: int = config.BUCKET_ELEMENTS
     here: set[int] = field(default_factory=set)
     nonces: int = 0
+    watch: "Callable[[SimulatedExchange, Payload], None] | None" = None
 
     def __post_init__(self) -> None:
         self.everyone = tuple(range(self.slots))

@@ -21,7 +21,7 @@ class SparseSimulatedExchange(SimulatedExchange):
 
     def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
         """See `Exchange.begin`."""
-        self.messages = SparseConversation(self.layout, self.workers, self._service.options)
+        self.messages = SparseConversation(self.layout, self.workers, self.service.options)
         self._known: set[tuple[int, int]] = set()
         return super().begin(weights, statistics, model)
 

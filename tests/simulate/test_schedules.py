@@ -1,24 +1,62 @@
 """Random schedules, and that the checks would notice if something broke."""
 
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
 import pytest
+from pydantic import Field
 
 from esync import rules
+from esync.algorithms import REGISTRY
+from esync.algorithms.options import Options, option
+from esync.algorithms.registry import names, options_of
 from esync.exchange.ledger import Ledger
 from esync.simulate import schedules
-from esync.simulate.drawing import MODES, draw
+from esync.simulate.drawing import draw, sample, schedulable
 from esync.simulate.invariants import BrokenError, Check
 
-COUNT = 40
+COUNT = 25
+MODES = names(schedulable)
 
 
-def run_all(mode):
-    for seed in range(COUNT):
-        Check(draw(mode, seed)).run()
+def run_all(mode, *given, count=COUNT):
+    """Run schedules; return how often commits were not counted, and why."""
+    uncounted = Counter()
+    for seed in range(count):
+        check = Check(draw(mode, seed, given=given))
+        check.run()
+        uncounted[check.uncounted] += 1
+    return uncounted
+
+
+def test_there_are_schedules_of_whatever_exchanges_dense_messages():
+    assert set(MODES) == set(REGISTRY) - {"local", "gd-async", "dgc-async", "dgs"}
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_random_schedules(mode):
-    run_all(mode)
+    assert run_all(mode)[""] >= 3  # in these it was checked that what was committed was applied
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "sync-switch --switch-order 01",
+        "sync-switch --switch-order 101 --train-steps 3 12 20",
+        "sync-switch --switch-order 0101 --train-steps 5 8 20 24 --online-policy elastic --straggler-window 2 "
+        "--straggler-stride 1 --straggler-raise-after 1 --straggler-clear-after 1 --straggler-sigmas 0.1",
+        "local-sgd --compression topk:0.3",
+    ],
+)
+def test_schedules_with_options_that_cannot_be_drawn(words):
+    mode, *given = words.split()
+    run_all(mode, *given, count=20)
 
 
 def test_schedules_differ_and_repeat():
@@ -38,23 +76,189 @@ def test_crashes_are_drawn_where_wanted(crashes):
     assert any(worker.crashes for each in drawn for worker in each.cluster.workers) == crashes
 
 
-def broken(mode, monkeypatch, target, name, replacement):
+# --- options ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["esync", "dcasgd", "sync-switch"])
+def test_every_option_whose_type_tells_its_values_is_drawn(mode):
+    known = {each.dest: each for each in options_of(REGISTRY[mode]) if each.flags}
+    random = np.random.default_rng(0)
+    expected = {name for name, each in known.items() if sample(each.kind, random) is not None}
+    drawn = {name for seed in range(50) for name in draw(mode, seed).drawn}
+    assert drawn == expected
+    assert known.keys() - drawn <= {"compression", "switch_order", "hparams", "lr_decay"}  # texts
+
+
+def test_whole_numbers_are_drawn_near_the_least():
+    assert {draw("ssp", seed).options.staleness for seed in range(50)} == {0, 1, 2, 3}
+
+
+class Various(Options):
+    """Options of every kind."""
+
+    between: int = option(3, ge=2, le=4)
+    below: int = option(0, gt=-1, lt=2)
+    positive: float = option(1.0, gt=0)
+    share: float = option(0.5, ge=0, le=1)
+    momentum: float = option(0.9, ge=0, lt=1)
+    either: Annotated[float, Field(ge=3)] | Literal["auto"] = option("auto")
+    perhaps: int | None = option(None, ge=1)
+    switch: bool = option(False)
+    steps: tuple[Annotated[int, Field(ge=1)], ...] = option(())
+    text: str = option("")
+
+
+def test_values_are_drawn_from_types_and_bounds():
+    kinds = {each.name: each.kind for each in Various.described()}
+    random = np.random.default_rng(0)
+    seen: dict[str, set[Any]] = {name: {sample(kind, random) for _ in range(200)} for name, kind in kinds.items()}
+    assert seen["between"] == {2, 3, 4}
+    assert seen["below"] == {0, 1}
+    assert min(seen["positive"]) > 0
+    assert {0.0, 1.0} <= seen["share"]
+    assert 0.0 in seen["momentum"]
+    assert max(seen["momentum"]) < 1
+    assert {"auto", 3.0} <= seen["either"]
+    assert seen["perhaps"] == {1, 2, 3, 4}
+    assert seen["switch"] == {True}
+    assert all(list(steps) == sorted(set(steps)) and 1 <= len(steps) <= 3 for steps in seen["steps"])
+    assert seen["text"] == {None}
+    for name, values in seen.items():
+        for value in values - {None}:
+            assert getattr(Various.of(**{name: value}), name) == value
+
+
+def test_options_that_are_given_are_not_drawn():
+    for seed in range(10):
+        schedule = draw("ssp", seed, given=["--staleness=2"])
+        assert schedule.options.staleness == 2
+        assert "staleness" not in schedule.drawn
+        assert schedule.again.endswith(f"--mode ssp --seed {seed} --staleness=2")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--mode local", "mode local exchanges nothing"),
+        ("--mode dgs", "mode dgs needs gradients"),
+        ("--mode esyncc", "unknown algorithm 'esyncc'"),
+        ("--mode sync --staleness 1", "--staleness makes no sense with --mode sync"),
+        ("--mode sync --collective ring", "--collective is none of the options of mode sync"),
+        ("--mode ssp --staleness -1", "should be a whole number of 0 or more"),
+    ],
+)
+def test_what_has_no_schedules_is_refused(words, message, capsys):
+    with pytest.raises(SystemExit) as error:
+        schedules.main(words.split())
+    assert error.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+# --- algorithms from outside ----------------------------------------------------------------------------------------
+
+
+def program(folder, *words, code=0):
+    done = subprocess.run(
+        [sys.executable, "-m", "esync.simulate.schedules", *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_an_algorithm_from_a_file_has_schedules(tmp_path):
+    shutil.copy(Path(__file__).parents[1] / "algorithms" / "halfway.py", tmp_path)
+    out = program(tmp_path, "--mode", "halfway.py:Halfway", "--schedules", "20")
+    assert out.startswith("halfway.py:Halfway: 20 schedules, 0 broken, in ")
+
+
+FAULTY = """
+from esync.algorithms import SSP, option
+
+
+class Faulty(SSP):
+    '''SSP that cannot be patient.'''
+
+    class Options(SSP.Options):
+        patience: int = option(0, ge=0, le=2, help="how patient it is")
+
+    def step(self, batch_size):
+        if self.options.patience == 2:
+            raise RuntimeError("out of patience")
+        super().step(batch_size)
+"""
+
+
+def test_what_an_option_of_somebody_else_breaks_is_found(tmp_path):
+    (tmp_path / "mine.py").write_text(FAULTY)
+    out = program(tmp_path, "--mode", "mine.py:Faulty", "--schedules", "20", code=1)
+    lines = [line for line in out.splitlines() if "out of patience" in line]
+    assert 0 < len(lines) < 20
+    assert all("patience=2, " in line for line in lines)
+    assert f"{len(lines)} broken" in out
+    again = lines[0].rpartition("python -m esync.simulate.schedules ")[2].rstrip(")")
+    assert lines[0] in program(tmp_path, *again.split(), code=1)
+
+
+# --- faults that are found ------------------------------------------------------------------------------------------
+
+
+def broken(mode, monkeypatch, target, name, replacement, given=(), count=COUNT):
     monkeypatch.setattr(target, name, replacement)
-    with pytest.raises(BrokenError, match=r"--mode \w+ --seed [0-9]+") as error:
-        run_all(mode)
+    with pytest.raises(BrokenError, match=r"--mode [\w-]+ --seed [0-9]+") as error:
+        run_all(mode, *given, count=count)
     return str(error.value)
 
 
-def test_a_payload_that_is_applied_twice_is_noticed(monkeypatch):
-    def twice(weights, value, state, step):
-        return rules.sgd(weights, 2 * value, state, step)
+@pytest.mark.parametrize(
+    ("mode", "rule"),
+    [
+        ("async", "sgd"),
+        ("sync-switch", "momentum_sgd"),
+        ("dcasgd", "delay_compensated_sgd"),
+        ("esync", "add_mean_update"),
+        ("diloco", "outer_nesterov"),
+        ("dylu", "delayed_nesterov"),
+    ],
+)
+def test_a_payload_that_is_applied_twice_is_noticed(mode, rule, monkeypatch):
+    make = rules.RULES[rule]
+    doubled = {**rules.RULES, rule: lambda **options: twice(make(**options))}
+    assert "was applied" in broken(mode, monkeypatch, rules, "RULES", doubled)
 
-    assert "was applied" in broken("async", monkeypatch, rules, "RULES", {**rules.RULES, "sgd": lambda: twice})
+
+def twice(rule):
+    return lambda weights, value, state, step: rule(weights, 2 * value, state, step)
 
 
-def test_a_round_that_does_not_wait_for_all_is_noticed(monkeypatch):
-    text = broken("sync", monkeypatch, Ledger, "due", lambda self: sorted(self.pending))
+@pytest.mark.parametrize("mode", ["sync", "local-sgd", "sync-switch"])
+def test_a_round_that_does_not_wait_for_all_is_noticed(mode, monkeypatch):
+    text = broken(mode, monkeypatch, Ledger, "due", lambda self: sorted(self.pending))
     assert "was applied" in text or "others" in text or "round" in text
+
+
+def test_a_round_that_is_used_after_the_end_is_noticed(monkeypatch):
+    in_time = Ledger.applied
+
+    def applied(self, ranks, now):
+        waiting = {rank: each for rank, each in self.pending.items() if rank not in ranks}
+        in_time(self, ranks, now)
+        self.pending |= waiting
+
+    text = broken(
+        "sync-switch",
+        monkeypatch,
+        Ledger,
+        "applied",
+        applied,
+        given=["--switch-order=101", "--train-steps", "3", "12", "20"],
+        count=300,
+    )
+    assert "was applied" in text
 
 
 def test_a_coordinator_that_never_says_ready_is_noticed(monkeypatch):
@@ -99,5 +303,6 @@ def test_the_program_prints_seeds_that_break(monkeypatch, capsys):
     assert schedules.main(["--mode", "sync", "--seed", "2", "--no-crashes"]) == 1
     out = capsys.readouterr().out
     assert "sync, seed 2: DeadlockError: deadlock at" in out
+    assert "--mode sync --seed 2 --no-crashes)" in out
     assert "sync: 1 schedules, 1 broken" in out
     assert "the commits of the others" in out
