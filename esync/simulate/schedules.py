@@ -42,7 +42,6 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--no-crashes", action="store_true", help="leave crashes out")
     options, given = parser.parse_known_args(sys.argv[1:] if words is None else words)
     seeds = range(options.schedules) if options.seed is None else [options.seed]
-    logging.getLogger("esync").setLevel(logging.ERROR)  # what an algorithm warns of may well be drawn
     broken = 0
     for mode in options.mode or modes:
         begun, before = time.monotonic(), broken
@@ -70,4 +69,5 @@ def main(words: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    logging.getLogger("esync").setLevel(logging.ERROR)  # what an algorithm warns of may well be drawn
     sys.exit(main())
