@@ -67,7 +67,7 @@ def measure(network: str, batch: int, repetitions: int) -> dict[str, Any]:
     for _ in range(WARM_UP + repetitions):
         taken["iteration"].append(seconds(iterate))
         for name, hook in hooks.items():
-            taken[name].append(seconds(lambda hook=hook: replica.lend(hook, batch)))
+            taken[name].append(seconds(lambda hook=hook: replica.call_hook(hook, batch)))
     medians = {name: 1e3 * statistics.median(values[WARM_UP:]) for name, values in taken.items()}
     return {
         "network": network,

@@ -25,8 +25,8 @@ sys.path.insert(0, str(ROOT))
 
 from esync import arguments  # noqa: E402 - of this checkout, whatever is installed
 from esync.algorithms import Algorithm, ModelView  # noqa: E402
-from esync.algorithms.options import Described, option, wanted  # noqa: E402
-from esync.algorithms.registry import REGISTRY, options_of, register  # noqa: E402
+from esync.algorithms.options import OptionInfo, expected_values, option  # noqa: E402
+from esync.algorithms.registry import REGISTRY, flags_of, options_of, register  # noqa: E402
 from esync.rules import RULES, make_rule  # noqa: E402
 
 BLOCK = re.compile(r"(<!-- generated: (?P<name>[^>]+?) -->\n)(?P<text>.*?)(<!-- end generated -->)", re.DOTALL)
@@ -90,7 +90,7 @@ def rounds(algorithm: type[Algorithm]) -> str:
     """Whether all workers exchange together."""
     if algorithm.sends == "nothing":
         return NONE
-    return "both" if algorithm.switches else "synchronous" if algorithm.synchronous else "asynchronous"
+    return "both" if algorithm.switches_synchrony else "synchronous" if algorithm.synchronous else "asynchronous"
 
 
 def optimizer(algorithm: type[Algorithm]) -> str:
@@ -142,7 +142,7 @@ def exchanges(page: Path) -> str:
 
 
 def _statistics(algorithm: type[Algorithm]) -> str:
-    if algorithm.switches:
+    if algorithm.switches_synchrony:
         return "both"
     together = algorithm.synchronous and algorithm.sends != "nothing"
     return "their mean" if together else "each worker's own"
@@ -160,15 +160,11 @@ def combinations(page: Path) -> str:
                 f"`{name}`",
                 _state_server(each),
                 yes(each.elastic),
-                yes(not each.held_back),
+                yes(not each.prevents_checkpoints),
                 yes(each.serverless),
                 yes(_has(each, "compression")),
                 yes(_has(each, "overlap")),
-                NONE
-                if each.needs_gradients
-                else "round by round"
-                if vars(each).get("roundwise") is not None
-                else "yes",
+                NONE if each.needs_gradients else "round by round" if each.roundwise_options is not None else "yes",
             ]
             for name, each in built_in().items()
         ),
@@ -182,7 +178,7 @@ def _state_server(algorithm: type[Algorithm]) -> str:
 
 
 def _has(algorithm: type[Algorithm], dest: str) -> bool:
-    return any(each.flags and each.dest == dest for each in options_of(algorithm))
+    return dest in flags_of(algorithm)
 
 
 def precision(page: Path) -> str:
@@ -215,7 +211,7 @@ def modes_where(text: str) -> str:
 
 def options(page: Path, chosen: Sequence[str]) -> str:
     """The options of some modes; one that several share has one row."""
-    merged: dict[tuple[Any, ...], dict[str, Described]] = {}
+    merged: dict[tuple[Any, ...], dict[str, OptionInfo]] = {}
     for name in chosen:
         if name not in built_in():
             raise UnknownBlockError(f"there is no mode {name!r}")
@@ -245,7 +241,7 @@ def _dest(shared: str | None) -> str:
     return "state_server_ip" if shared == "state_server" else shared or ""
 
 
-def _defaults(users: dict[str, Described]) -> str:
+def _defaults(users: dict[str, OptionInfo]) -> str:
     """The default, or those of each mode."""
     by_text: dict[str, list[str]] = {}
     for name, each in users.items():
@@ -255,12 +251,12 @@ def _defaults(users: dict[str, Described]) -> str:
     return "; ".join(f"{text} ({code(modes)})" for text, modes in by_text.items())
 
 
-def _values(each: Described) -> str:
+def _values(each: OptionInfo) -> str:
     if each.switch:
         return NONE
     if each.several:
         return "several"
-    return wanted(each.kind)
+    return expected_values(each.kind)
 
 
 def _groups() -> dict[str, list[argparse.Action]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import __version__, config
 from .algorithms.loading import digest, source
-from .algorithms.registry import options_of
+from .algorithms.registry import flags_of
 from .arguments import choose_algorithm, effective, given_state_server
 from .environment import state_server_address
 from .errors import ExpectedError
@@ -71,7 +71,7 @@ def make_curves(options: argparse.Namespace, rank: int, logs: Any, started: floa
     """
     from .curves import Curves
 
-    return Curves(logs, started, step) if options.algorithm.switches and rank == 0 else None
+    return Curves(logs, started, step) if options.algorithm.switches_synchrony and rank == 0 else None
 
 
 def choose_checkpoints(options: argparse.Namespace) -> "Checkpoints | None":
@@ -182,7 +182,7 @@ def run_facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]
     flags = effective(options)
     return {
         **dict.fromkeys(("global_lr", "slowest_iterations", "query_mode")),  # in modes that have none
-        **{each.dest: flags[each.dest] for each in options_of(type(algorithm)) if each.flags},
+        **{dest: flags[dest] for dest in flags_of(type(algorithm))},
         **{flag: getattr(options, flag) for flag in FACTS},
         "version": __version__,
         "versions": versions(),

@@ -276,7 +276,7 @@ class Replica:
         self.statistics.close()
         self.gradients.close()
 
-    def lend(self, hook: Hook, batch_size: int | None = None, fixed_weights: bool = False) -> None:
+    def call_hook(self, hook: Hook, batch_size: int | None = None, fixed_weights: bool = False) -> None:
         """Call a hook with a view of this model, and take over what it has changed; the replica is closed.
 
         Args:

@@ -375,10 +375,10 @@ class Trainer(Standing, GluonTrainer):
     def _check_suits(self, checkpoints: Checkpoints | None) -> None:
         """What an algorithm cannot do is refused."""
         algorithm = self.algorithm
-        if checkpoints is not None and algorithm.held_back:
+        if checkpoints is not None and algorithm.prevents_checkpoints:
             raise ValueError(
-                f"algorithm {algorithm.name!r} with {algorithm.held_back} keeps no checkpoints: what its workers have "
-                "not sent yet would be lost"
+                f"algorithm {algorithm.name!r} keeps no checkpoints with {algorithm.prevents_checkpoints}: they would "
+                "lose what workers have not sent yet"
             )
         if not algorithm.has_momentum and getattr(self._optimizer, "momentum", None):
             raise ValueError(f"algorithm {algorithm.name!r} has no momentum: leave it out of the optimizer's options")

@@ -7,7 +7,7 @@ from esync import config
 from logs_tools.comparison import RunFigures, run_figures
 from logs_tools.facts import facts_of
 from logs_tools.modes import STANDALONE, Mode, mode_of
-from logs_tools.style import checked_style, told_apart
+from logs_tools.style import checked_style, distinguishable
 from logs_tools.summary_file import Summary, SummaryError, load_summary
 from logs_tools.tree import SPEEDUP_FILE, holds_rounds, mode_folders
 
@@ -36,7 +36,7 @@ def load_runs(network_folder: Path, target: float) -> tuple[list[RunFigures], li
             if device.accuracy_list and not device.accuracy_rounds:
                 problems.append(f"{mode.label}: the accuracies of {name} in {path} have no times; run summarize again")
         found.append((replace(mode, style=style), summary))
-    modes = told_apart([mode for mode, _ in found])
+    modes = distinguishable([mode for mode, _ in found])
     return [run_figures(mode, summary, target) for mode, (_, summary) in zip(modes, found, strict=True)], problems
 
 

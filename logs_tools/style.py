@@ -89,7 +89,7 @@ def _marker(value: Any) -> str | None:
     return value if isinstance(value, str) and value in MARKERS else None
 
 
-def told_apart(modes: Sequence[Mode]) -> list[Mode]:
+def distinguishable(modes: Sequence[Mode]) -> list[Mode]:
     """Give every algorithm one label and one style that no other has.
 
     Where two have the same, the later one gets a spare style, or its name behind its label. The built-in algorithms

@@ -559,7 +559,7 @@ def test_a_trial_calls_no_hook():
 
 def test_a_simulation_without_numerics_calls_no_hook():
     calls = []
-    TimedReplica().lend(calls.append, BATCH)
+    TimedReplica().call_hook(calls.append, BATCH)
     assert calls == []
 
 
@@ -570,7 +570,7 @@ def test_a_simulation_without_numerics_calls_no_hook():
 def reads(monkeypatch):
     """What is copied for hooks: (size of the vector, first value, last value), and how many hooks are called."""
     seen, lent = [], []
-    times, lend = FlatArrays.times, Replica.lend
+    times, call_hook = FlatArrays.times, Replica.call_hook
 
     def counted(self, factor, start, stop):
         seen.append((self.size, start, stop))
@@ -578,10 +578,10 @@ def reads(monkeypatch):
 
     def watched(self, *arguments, **more):
         lent.append(1)
-        return lend(self, *arguments, **more)
+        return call_hook(self, *arguments, **more)
 
     monkeypatch.setattr(FlatArrays, "times", counted)
-    monkeypatch.setattr(Replica, "lend", watched)
+    monkeypatch.setattr(Replica, "call_hook", watched)
     return seen, lent
 
 

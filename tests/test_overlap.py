@@ -139,5 +139,5 @@ def test_the_end_of_the_run_discards_what_nobody_will_get():
 
 
 def test_it_keeps_no_checkpoints():
-    assert ESync(run_ahead=1).held_back == "--overlap"
-    assert not ESync().held_back
+    assert ESync(run_ahead=1).prevents_checkpoints == "--overlap"
+    assert not ESync().prevents_checkpoints

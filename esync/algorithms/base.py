@@ -72,7 +72,7 @@ class ReplicaOfModel(Model, Protocol):
     def local_step(self, batch_size: int) -> None:
         """One step of the local optimizer."""
 
-    def lend(self, hook: Hook, batch_size: int | None = None, fixed_weights: bool = False) -> None:
+    def call_hook(self, hook: Hook, batch_size: int | None = None, fixed_weights: bool = False) -> None:
         """Call a hook with a view of the model, which has a gradient where there is a batch; take over its changes.
 
         Where nothing is computed the hook is not called.
@@ -213,14 +213,16 @@ class Algorithm(ABC):
         synchronous: whether all workers end their rounds together.
         elastic: whether the others can go on without a worker that is gone.
         serverless: whether all workers exchange together, so that a collective can take the servers' place.
-        switches: whether a run goes from synchronous to asynchronous training, or back; its curves are recorded then.
-        held_back: what keeps values on the worker that have not been sent yet, so that a checkpoint would lose them: a
-            flag, or another short name; "": nothing.
-        exclusive: flag (with underscores) → the flags that it makes meaningless, and why.
+        switches_synchrony: whether a run goes from synchronous to asynchronous training, or back; its curves are
+            recorded then.
+        prevents_checkpoints: what keeps values on the worker that have not been sent yet, so that a checkpoint would
+            lose them: a flag, or another short name; "": nothing.
+        excludes: flag (with underscores) → the flags that it makes meaningless, and why.
         without_state_server: what is missing where no state server is known though the mode could use one.
         instead_of_state_server: what to do where the mode needs one and there is none.
-        roundwise: names of the options that a simulation without gradients may work out round by round: it heeds them,
-            or they change no times; None: it goes event by event. A subclass says it anew.
+        roundwise_options: names of the options with which a simulation without gradients may go round by round, because
+            it heeds them or they change no times; None: it goes event by event. Not inherited: a subclass may exchange
+            at other times.
         compression: of the messages that carry weights.
         round: rounds completed; asynchronous: exchanges that this worker has taken part in; local: iterations.
         local_iterations: local iterations of the round under way, or of the one that the last step has ended.
@@ -249,18 +251,26 @@ class Algorithm(ABC):
     float32_only: ClassVar[bool] = False
     elastic: ClassVar[bool] = False
     serverless: ClassVar[bool] = False
-    switches: ClassVar[bool] = False
-    exclusive: ClassVar[Mapping[str, tuple[Set[str], str]]] = {}
+    switches_synchrony: ClassVar[bool] = False
+    excludes: ClassVar[Mapping[str, tuple[Set[str], str]]] = {}
     without_state_server: ClassVar[str] = ""
     instead_of_state_server: ClassVar[str] = ""
-    roundwise: ClassVar[Set[str] | None] = None
+    roundwise_options: ClassVar[Set[str] | None] = None
     synchronous: bool = True
-    held_back: str = ""
+    prevents_checkpoints: str = ""
     compression = Compression()
     left_out: tuple[int, ...] = ()
 
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        cls.roundwise_options = vars(cls).get("roundwise_options")
+
     def __init__(self, *values: Any, **settings: Any) -> None:
         self.options = self.Options.of(*values, **settings)
+        if isinstance(self.options, CompressionOptions):
+            self.compression = Compression.parse(self.options.compression)
+        if self.compression:
+            self.prevents_checkpoints = f"--compression {self.compression}"
         self.round = 0
         self.local_iterations = 0
         self.exchanged = False
@@ -270,7 +280,7 @@ class Algorithm(ABC):
 
     @classmethod
     def check_flags(cls, options: Namespace, typed: Set[str]) -> None:
-        """Refuse flags that do not fit each other, beyond what `Options` checks: those that are `exclusive`.
+        """Refuse flags that do not fit each other, beyond what `Options` checks: those that are `excludes`.
 
         Args:
             options: the parsed flags of a worker.
@@ -279,7 +289,7 @@ class Algorithm(ABC):
         Raises:
             ValueError: what does not fit, and what to do.
         """
-        for name, (others, why) in cls.exclusive.items():
+        for name, (others, why) in cls.excludes.items():
             if name in typed and (needless := sorted(typed & others)):
                 flag, other = (each.replace("_", "-") for each in (name, needless[0]))
                 raise ValueError(f"--{other} makes no sense beside --{flag}: {why}")
@@ -311,7 +321,7 @@ class Algorithm(ABC):
         Named as flags are, with underscores; an option without a flag of its own by its own name.
         """
         values = self.options.model_dump(mode="json")
-        return {each.dest or each.shared or each.name: values[each.name] for each in self.options.described()}
+        return {each.dest or each.shared or each.name: values[each.name] for each in self.options.info()}
 
     @property
     def updates(self) -> int:
@@ -426,7 +436,7 @@ class Algorithm(ABC):
         """Let `before_local_step` see the gradients, where the algorithm has one; the replica is closed."""
         if type(self).before_local_step is not Algorithm.before_local_step:
             with self.recorder.phase(LOCAL_UPDATE):
-                self.replica.lend(self.before_local_step, batch_size, self.float32_only)
+                self.replica.call_hook(self.before_local_step, batch_size, self.float32_only)
 
     def _local_step(self, batch_size: int) -> float:
         """Let the local optimizer use the gradients; the seconds that the device needed for the iteration."""
@@ -508,4 +518,4 @@ class Algorithm(ABC):
         self.exchanged = result.used
         if type(self).after_exchange is not Algorithm.after_exchange:
             with self.recorder.phase(self.exchange_phase):
-                self.replica.lend(self.after_exchange, fixed_weights=self.float32_only)
+                self.replica.call_hook(self.after_exchange, fixed_weights=self.float32_only)

@@ -53,14 +53,14 @@ class ESync(ModelAveraging):
         )
 
     options: Options
-    exclusive: ClassVar = {
+    excludes: ClassVar = {
         "local_iterations": (
             _FOR_THE_STATE_SERVER,
             "it fixes the number of local iterations; nobody asks a state server then",
         )
     }
     instead_of_state_server = "fix the number of local iterations with local_iterations"
-    roundwise = ModelAveraging.AVERAGING | {"epsilon", "slowest_iterations"}
+    roundwise_options = ModelAveraging.roundwise_options | {"epsilon", "slowest_iterations"}
 
     def __init__(self, *values: Any, **settings: Any) -> None:
         super().__init__(*values, **settings)

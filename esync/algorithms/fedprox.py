@@ -34,7 +34,7 @@ class FedProx(LocalSGD):
         )
 
     options: Options
-    roundwise = LocalSGD.AVERAGING | {"prox_mu"}
+    roundwise_options = LocalSGD.roundwise_options | {"prox_mu"}
 
     @property
     def checkpoint_terms(self) -> dict[str, Any]:

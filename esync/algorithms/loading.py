@@ -92,7 +92,7 @@ def find(text: str) -> type[Algorithm]:
     return algorithm
 
 
-def known() -> tuple[str, ...]:
+def entry_point_names() -> tuple[str, ...]:
     """Return the names of the entry points that are modes; none of them is imported for it."""
     return tuple(sorted(name for name in _entry_points(tuple(sys.path)) if name not in REGISTRY))
 
@@ -209,7 +209,7 @@ def _package_of(point: metadata.EntryPoint) -> str:
 
 
 def _unknown(text: str) -> str:
-    names = sorted({*REGISTRY, *known()})
+    names = sorted({*REGISTRY, *entry_point_names()})
     if text.endswith(".py"):
         return f"{text!r} names a file, but no class in it: {text}:CLASS"
     close = difflib.get_close_matches(text, names, 1)

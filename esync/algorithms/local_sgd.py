@@ -18,4 +18,4 @@ class LocalSGD(ModelAveraging):
 
         local_iterations: int = inherited(ModelAveraging.Options, "local_iterations", config.LOCAL_ITERATIONS)
 
-    roundwise = ModelAveraging.AVERAGING
+    roundwise_options = ModelAveraging.roundwise_options

@@ -6,7 +6,6 @@ from typing import Any, ClassVar, Literal
 from pydantic import model_validator
 
 from .. import config
-from ..compression import Compression
 from ..exchange import Payload, Result, Service
 from ..handles import Handle
 from .base import Algorithm, CompressionOptions, LandingOfModel, Surroundings
@@ -83,18 +82,16 @@ class ModelAveraging(Algorithm):
     sends = "updates"
     elastic = True
     serverless = True
-
-    #: Options whose effect on times is known round by round; see `Algorithm.roundwise`.
-    AVERAGING = frozenset({"local_iterations", "global_lr", "outer_momentum", "weighting", "run_ahead"})
+    roundwise_options = frozenset({"local_iterations", "global_lr", "outer_momentum", "weighting", "run_ahead"})
 
     def __init__(self, *values: Any, **settings: Any) -> None:
         super().__init__(*values, **settings)
         options = self.options
-        self.compression = Compression.parse(options.compression)
         ahead = options.run_ahead if options.overlap else 0
         # At the next exchange the one before has to be over.
         self._run_ahead = ahead if options.local_iterations is None else min(ahead, options.local_iterations)
-        self.held_back = f"--compression {self.compression}" if self.compression else "--overlap" if ahead else ""
+        if ahead:
+            self.prevents_checkpoints = "--overlap"
         self._flight: tuple[Handle[Result], LandingOfModel] | None = None
         self._samples, self._iterations = 0, 0  # since the last payload
 

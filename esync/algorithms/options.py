@@ -23,6 +23,8 @@ from pydantic_core import PydanticUndefined
 
 #: Where `option` keeps what Pydantic does not know.
 _KEY = "esync"
+#: Settings that every mode has, and whose values an option may take.
+Shared = Literal["batch_size", "job", "momentum", "state_server"]
 _OptionsT = TypeVar("_OptionsT", bound="Options")
 
 
@@ -33,7 +35,7 @@ def option(
     flag: str | tuple[str, ...] | None = "",
     metavar: str | None = None,
     per_device: bool = False,
-    shared: str | None = None,
+    shared: Shared | None = None,
     fixed: bool = False,
     agreed_as: str | None = None,
     ge: float | None = None,
@@ -58,7 +60,12 @@ def option(
         gt: value that it is above.
         le: most value.
         lt: value that it is below.
+
+    Raises:
+        ValueError: there is no such shared setting.
     """
+    if shared is not None and shared not in get_args(Shared):
+        raise ValueError(f"shared is {shared!r}, but should be one of {', '.join(get_args(Shared))}")
     bounds = {name: bound for name, bound in (("ge", ge), ("gt", gt), ("le", le), ("lt", lt)) if bound is not None}
     facts: dict[str, Any] = {
         "help": help,
@@ -79,7 +86,7 @@ def inherited(options: "type[Options]", name: str, default: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Described:
+class OptionInfo:
     """What is known about one option of an algorithm.
 
     Attributes:
@@ -145,8 +152,13 @@ class Described:
 
     @property
     def switch(self) -> bool:
-        """Whether the flag stands alone, without a value; where the default is True, `--no-…` turns it off."""
+        """Whether the flag stands alone, without a value."""
         return get_args(self.kind)[0] is bool
+
+    @property
+    def negatable(self) -> bool:
+        """Whether it is a switch that is on by default, so that there is a flag `--no-…` to turn it off."""
+        return self.switch and bool(self.default)
 
     def read(self, text: str) -> Any:
         """The value that a text stands for, or one value of several.
@@ -173,7 +185,7 @@ class Described:
         default = self.default if remark is None else argparse.SUPPRESS
         common: dict[str, Any] = {"dest": self.dest, "default": default, "help": text}
         if self.switch:
-            add(*self.flags, action=_OnOrOff if self.default else "store_true", **common)
+            add(*self.flags, action=_OnOrOff if self.negatable else "store_true", **common)
             return
         if self.several:
             common["nargs"] = "+"
@@ -228,7 +240,7 @@ class Options(BaseModel):
             raise ValueError(_all_problems(cls, error)) from None
 
     @classmethod
-    def described(cls) -> Iterator[Described]:
+    def info(cls) -> Iterator[OptionInfo]:
         """What is known about each of them, in the order of their declaration."""
         for name, field in cls.model_fields.items():
             yield _describe(name, field)
@@ -237,13 +249,13 @@ class Options(BaseModel):
     def agreed(self) -> dict[str, Any]:
         """Those that all workers must have in common: name in messages → value, as JSON can hold it."""
         values = self.model_dump(mode="json")
-        return {each.agreed_as: values[each.name] for each in self.described() if not each.per_device}
+        return {each.agreed_as: values[each.name] for each in self.info() if not each.per_device}
 
     @property
     def fixed(self) -> dict[str, Any]:
         """Those that a resumed run must have as its checkpoint had them: name in messages → value."""
         values = self.model_dump(mode="json")
-        return {each.agreed_as: values[each.name] for each in self.described() if each.fixed}
+        return {each.agreed_as: values[each.name] for each in self.info() if each.fixed}
 
 
 def _facts(field: FieldInfo) -> dict[str, Any]:
@@ -252,12 +264,12 @@ def _facts(field: FieldInfo) -> dict[str, Any]:
     return dict(extra[_KEY]) if isinstance(extra, dict) and _KEY in extra else {}
 
 
-def _describe(name: str, field: FieldInfo) -> Described:
+def _describe(name: str, field: FieldInfo) -> OptionInfo:
     facts = _facts(field)
     flag = facts.get("flag", "")
     derived = f"--{name.replace('_', '-')}"
     flags = () if flag is None else (derived,) if flag == "" else (flag,) if isinstance(flag, str) else tuple(flag)
-    return Described(
+    return OptionInfo(
         name=name,
         flags=flags,
         default=None if field.default is PydanticUndefined else field.default,
@@ -292,19 +304,19 @@ def _metavar(choices: tuple[Any, ...]) -> str | None:
     return "{" + ",".join(map(str, choices)) + "}" if choices else None
 
 
-def wanted(kind: Any) -> str:
+def expected_values(kind: Any) -> str:
     """What the values of an annotated type are, in words that complete "should be"."""
     base, *bounds = get_args(kind) if get_origin(kind) is Annotated else (kind,)
     base = _without_none(base)
     if get_origin(base) in (Union, UnionType):
-        *first, last = (wanted(annotated(each, bounds)) for each in get_args(base))
+        *first, last = (expected_values(annotated(each, bounds)) for each in get_args(base))
         return f"{', '.join(first)}, or {last}"
     if choices := _choices(base):
         return f"one of {', '.join(map(str, choices))}" if len(choices) > 1 else str(choices[0])
     if base is bool:
         return "true or false"
     if get_origin(base) is tuple:
-        return f"a list of values, each {wanted(get_args(base)[0])}"
+        return f"a list of values, each {expected_values(get_args(base)[0])}"
     if base not in (int, float):
         return "a text" if base is str else f"a {getattr(base, '__name__', str(base))}"
     noun = "a whole number" if base is int else "a number"
@@ -339,12 +351,12 @@ def _problem(error: ValidationError, kind: Any, value: Any) -> str:
             return str(each["ctx"]["error"])
     if isinstance(value, float) and not math.isfinite(value):
         return f"{value!r} should be a finite number"
-    return f"{value!r} should be {wanted(kind)}"
+    return f"{value!r} should be {expected_values(kind)}"
 
 
 def _all_problems(cls: type[Options], error: ValidationError) -> str:
     """What is wrong with several options, with their names."""
-    fields = {each.name: each for each in cls.described()}
+    fields = {each.name: each for each in cls.info()}
     texts: dict[str, str] = {}
     for each in error.errors(include_url=False):
         name = str(each["loc"][0]) if each["loc"] else ""
@@ -352,5 +364,5 @@ def _all_problems(cls: type[Options], error: ValidationError) -> str:
             texts[name] = str(each["ctx"]["error"]) if "error" in each.get("ctx", {}) else each["msg"]
         elif name not in texts:
             kind = fields[name].item if fields[name].several and len(each["loc"]) > 1 else fields[name].kind
-            texts[name] = f"{name} is {each['input']!r}, but should be {wanted(kind)}"
+            texts[name] = f"{name} is {each['input']!r}, but should be {expected_values(kind)}"
     return "; ".join(texts.values())

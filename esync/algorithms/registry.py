@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .options import Described, Options
+from .options import OptionInfo, Options
 
 if TYPE_CHECKING:
     from .base import Algorithm
@@ -159,7 +159,7 @@ def _check_options(algorithm: "type[Algorithm]") -> None:
             raise ValueError(f"{owner}: {found[each.dest]} and {each.name} have the same flag {each.flag}")
 
 
-def _check_form(owner: str, option: Described) -> None:
+def _check_form(owner: str, option: OptionInfo) -> None:
     """Refuse flags that do not look like flags."""
     *short, long = option.flags or ("",)
     if long and not _LONG_FLAG.fullmatch(long):
@@ -188,25 +188,30 @@ def _check_flags(algorithm: "type[Algorithm]") -> None:
                 )
 
 
-def _shown(option: Described) -> str:
+def _shown(option: OptionInfo) -> str:
     return f"“{option.help}” ({str(option.meaning[1]).removeprefix('typing.')})"
 
 
-def options_of(algorithm: "type[Algorithm]") -> list[Described]:
-    """The options of an algorithm, described."""
-    return list(algorithm.Options.described())
+def options_of(algorithm: "type[Algorithm]") -> list[OptionInfo]:
+    """Return what is known about each option of an algorithm."""
+    return list(algorithm.Options.info())
 
 
-def names(suits: "Callable[[type[Algorithm]], Any]" = lambda algorithm: True) -> tuple[str, ...]:
-    """The names of the algorithms for which a condition is true, in their order."""
-    return tuple(name for name, algorithm in REGISTRY.items() if suits(algorithm))
+def flags_of(algorithm: "type[Algorithm]") -> dict[str, OptionInfo]:
+    """Return the options of an algorithm that have flags, by the names of the flags' values."""
+    return {each.dest: each for each in options_of(algorithm) if each.flags}
 
 
-def all_flags() -> dict[str, list["type[Algorithm]"]]:
-    """Every flag's destination → the algorithms that have it."""
-    found: dict[str, list[type[Algorithm]]] = {}
+def all_flags() -> dict[str, OptionInfo]:
+    """Return the options with flags of all algorithms, those that several share once."""
+    found: dict[str, OptionInfo] = {}
     for algorithm in REGISTRY.values():
-        for each in options_of(algorithm):
-            if each.flags:
-                found.setdefault(each.dest, []).append(algorithm)
+        for dest, each in flags_of(algorithm).items():
+            if dest not in found or each.negatable:  # --no-NAME is a flag, too
+                found[dest] = each
     return found
+
+
+def names(condition: "Callable[[type[Algorithm]], Any]" = lambda algorithm: True) -> tuple[str, ...]:
+    """Return the names of the algorithms for which a condition is true, in their order."""
+    return tuple(name for name, algorithm in REGISTRY.items() if condition(algorithm))

@@ -54,7 +54,7 @@ class SparseAsync(Algorithm):
     elastic = True
     needs_gradients = True
     float32_only = True
-    held_back = "sparse messages"
+    prevents_checkpoints = "sparse messages"
 
     def __init__(self, *values: Any, **settings: Any) -> None:
         super().__init__(*values, **settings)

@@ -1,8 +1,5 @@
 """Synchronous SGD: every iteration waits for the gradients of all workers."""
 
-from typing import Any
-
-from ..compression import Compression
 from ..exchange import Service
 from .base import CompressionOptions
 from .every_iteration import EveryIteration
@@ -20,12 +17,7 @@ class SSGD(EveryIteration):
     own_rates = False
     elastic = True
     serverless = True
-    roundwise = frozenset[str]()
-
-    def __init__(self, *values: Any, **settings: Any) -> None:
-        super().__init__(*values, **settings)
-        self.compression = Compression.parse(self.options.compression)
-        self.held_back = f"--compression {self.compression}" if self.compression else ""
+    roundwise_options = frozenset[str]()
 
     def service(self) -> Service:
         """Ask for one SGD step on the mean gradient of all workers."""

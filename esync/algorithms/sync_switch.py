@@ -139,7 +139,7 @@ class SyncSwitch(EveryIteration):
 
     options: Options
     own_rates = False
-    switches = True
+    switches_synchrony = True
     without_state_server = "nobody looks for stragglers"
     instead_of_state_server = "do without a policy"
 

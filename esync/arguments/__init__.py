@@ -22,7 +22,6 @@ from .values import count
 
 __all__ = [
     "NETWORKS",
-    "adding",
     "algorithm_of",
     "build_parser",
     "choose_algorithm",
@@ -35,6 +34,7 @@ __all__ = [
     "modes_with",
     "parse",
     "read",
+    "reporting_conflicts",
 ]
 
 
@@ -42,7 +42,7 @@ class Group(Protocol):
     """One group of flags that all modes have; a module of this package is one."""
 
     #: Flags (by the names of their values) that make sense with some algorithms only, and the condition.
-    SUITS: Mapping[str, Condition]
+    CONDITIONS: Mapping[str, Condition]
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
         """Add the flags."""
@@ -60,8 +60,8 @@ def modes_of(name: str) -> tuple[str, ...] | None:
     if name == mode.USE_DCASGD:
         return mode.modes_with_dcasgd()
     for group in GROUPS:
-        if name in group.SUITS:
-            return names(group.SUITS[name])
+        if name in group.CONDITIONS:
+            return names(group.CONDITIONS[name])
     return modes_with(name) or None
 
 
@@ -88,12 +88,12 @@ def build_parser(
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     algorithm = None
     if words is not None:
-        chosen, typed = mode.first_stage(kind, program, words)
+        chosen, typed = mode.parse_mode(kind, program, words)
         if typed or not {"-h", "--help"} & set(words):
             algorithm = algorithm_of(chosen.mode, bool(chosen.use_dcasgd))
-    with adding(parser, algorithm):
+    with reporting_conflicts(parser, algorithm):
         mode.add_to(parser, algorithm)
-    with adding(parser, algorithm):
+    with reporting_conflicts(parser, algorithm):
         for group in GROUPS:
             group.add_to(parser)
     if algorithm is not None:
@@ -108,7 +108,7 @@ def build_parser(
 
 
 @contextlib.contextmanager
-def adding(parser: argparse.ArgumentParser, algorithm: type[Algorithm] | None = None) -> Iterator[None]:
+def reporting_conflicts(parser: argparse.ArgumentParser, algorithm: type[Algorithm] | None = None) -> Iterator[None]:
     """Add flags to a parser; if an algorithm's option has one of them already, that is an error which says so.
 
     Args:
@@ -139,9 +139,9 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> a
     try:
         mode.check(options, typed, options.algorithm)
         for group in GROUPS:
-            for name, suits in group.SUITS.items():
+            for name, suits in group.CONDITIONS.items():
                 if name in typed and not suits(options.algorithm):
-                    raise ValueError(mode.refuse(f"--{name.replace('_', '-')}", options.mode, names(suits)))
+                    raise ValueError(mode.refusal(f"--{name.replace('_', '-')}", options.mode, names(suits)))
         choose_algorithm(options)
         for group in GROUPS:
             group.check(options, typed)

@@ -7,8 +7,9 @@ from .. import config
 from .mode import Condition, choose_algorithm
 from .values import count
 
-SUITS: Mapping[str, Condition] = dict.fromkeys(
-    ("checkpoint_dir", "checkpoint_every", "keep_checkpoints", "resume"), lambda algorithm: not algorithm.held_back
+CONDITIONS: Mapping[str, Condition] = dict.fromkeys(
+    ("checkpoint_dir", "checkpoint_every", "keep_checkpoints", "resume"),
+    lambda algorithm: not algorithm.prevents_checkpoints,
 )
 
 
@@ -34,11 +35,11 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def check(options: argparse.Namespace, typed: Set[str]) -> None:
-    """Nothing of it without a folder, or where workers keep what they have not sent."""
-    held_back = choose_algorithm(options).held_back
-    if held_back and options.checkpoint_dir:
+    """Refuse them without a folder, and where they would lose what workers have not sent yet."""
+    obstacle = choose_algorithm(options).prevents_checkpoints
+    if obstacle and options.checkpoint_dir:
         raise ValueError(
-            f"{held_back} keeps no checkpoints (--checkpoint-dir): what its workers have not sent yet would be lost"
+            f"--checkpoint-dir makes no sense with {obstacle}: a checkpoint would lose what workers have not sent yet"
         )
     needless = typed & {"checkpoint_every", "keep_checkpoints", "resume"}
     if needless and not options.checkpoint_dir:

@@ -7,7 +7,7 @@ from .. import config
 from .mode import Condition
 from .values import positive
 
-SUITS: Mapping[str, Condition] = {"elastic": lambda algorithm: algorithm.elastic}
+CONDITIONS: Mapping[str, Condition] = {"elastic": lambda algorithm: algorithm.elastic}
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:

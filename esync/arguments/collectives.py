@@ -8,7 +8,7 @@ from ..algorithms.registry import names
 from ..collectives import COLLECTIVES
 from .mode import Condition, choose_algorithm
 
-SUITS: Mapping[str, Condition] = {}
+CONDITIONS: Mapping[str, Condition] = {}
 
 
 def _serverless() -> str:

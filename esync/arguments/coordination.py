@@ -15,7 +15,7 @@ def _may_ask(algorithm: type[Algorithm]) -> bool:
     return any(each.shared == "state_server" for each in options_of(algorithm))
 
 
-SUITS: Mapping[str, Condition] = {"state_server_ip": _may_ask, "state_server_port": _may_ask}
+CONDITIONS: Mapping[str, Condition] = {"state_server_ip": _may_ask, "state_server_port": _may_ask}
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,7 @@ from ..data.registry import REGISTRY
 from .mode import Condition
 from .values import checked
 
-SUITS: Mapping[str, Condition] = {}
+CONDITIONS: Mapping[str, Condition] = {}
 
 
 def partition(text: str) -> str:

@@ -8,7 +8,7 @@ from ..straggle import NETWORK, parse_spell
 from .mode import Condition
 from .values import checked, index, positive
 
-SUITS: Mapping[str, Condition] = {}
+CONDITIONS: Mapping[str, Condition] = {}
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,7 @@ from .. import config
 from .mode import Condition
 from .values import count
 
-SUITS: Mapping[str, Condition] = {}
+CONDITIONS: Mapping[str, Condition] = {}
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:

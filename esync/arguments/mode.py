@@ -12,9 +12,8 @@ from typing import Any
 
 from .. import config
 from ..algorithms import REGISTRY, Algorithm, find
-from ..algorithms.loading import FORMS, known
-from ..algorithms.options import Described
-from ..algorithms.registry import names, options_of
+from ..algorithms.loading import FORMS, entry_point_names
+from ..algorithms.registry import all_flags, flags_of, names, options_of
 from .values import checked
 
 #: The flag with which DC-ASGD is asked for as published …
@@ -40,7 +39,7 @@ def _mode(text: str) -> str:
     return text
 
 
-def first_stage(kind: type[ArgumentParser], program: str, words: Sequence[str]) -> tuple[Namespace, bool]:
+def parse_mode(kind: type[ArgumentParser], program: str, words: Sequence[str]) -> tuple[Namespace, bool]:
     """Read the mode alone from a command line; also whether it was given."""
     parser = kind(prog=program, usage=f"{program} [flags]   (--help lists them)", add_help=False, allow_abbrev=False)
     _add_mode(parser.add_argument, typed_only=True)
@@ -58,7 +57,8 @@ def _add_mode(add: Callable[..., Any], typed_only: bool = False) -> None:
         type=checked(_mode),
         default=argparse.SUPPRESS if typed_only else config.MODE,
         metavar="MODE",
-        help=f"algorithm: {', '.join([*REGISTRY, *known()])}; or one of your own, as {FORMS} (default: {config.MODE})",
+        help=f"algorithm: {', '.join([*REGISTRY, *entry_point_names()])}; or one of your own, as {FORMS} "
+        f"(default: {config.MODE})",
     )
     add(
         "-dcasgd",
@@ -80,11 +80,11 @@ def add_to(parser: ArgumentParser, algorithm: type[Algorithm] | None) -> None:
     mode = parser.add_argument_group("algorithm")
     _add_mode(mode.add_argument)
     if algorithm is not None:
-        own = {flag for each in options_of(algorithm) for flag in each.flags}
-        for each in options_of(algorithm):
-            if each.flags:
-                each.add_to(mode.add_argument)
-        for other in _flags_of_all():
+        options = flags_of(algorithm).values()
+        own = {flag for each in options for flag in each.flags}
+        for each in options:
+            each.add_to(mode.add_argument)
+        for other in all_flags().values():
             if not own & set(other.flags):
                 parser.add_argument(
                     *other.flags,
@@ -95,43 +95,28 @@ def add_to(parser: ArgumentParser, algorithm: type[Algorithm] | None) -> None:
                     help=argparse.SUPPRESS,
                 )
         return
-    for name, each_algorithm in REGISTRY.items():
-        group = parser.add_argument_group(f"mode {name}: {each_algorithm.label}")
-        for each in _flags_of_all():
-            users = modes_with(each.dest)
-            if users[0] == name:
-                each.add_to(group.add_argument, remark=_remark(each.dest, users))
-
-
-def _flags_of_all() -> list[Described]:
-    """The options with flags of all modes, those that several share once."""
-    found: dict[str, Described] = {}
-    for algorithm in REGISTRY.values():
-        for each in options_of(algorithm):
-            if each.flags:
-                found.setdefault(each.dest, each)
-                if each.switch and each.default:  # --no-… is wanted, too
-                    found[each.dest] = each
-    return list(found.values())
+    groups = {name: parser.add_argument_group(f"mode {name}: {each.label}") for name, each in REGISTRY.items()}
+    for dest, option in all_flags().items():
+        users = modes_with(dest)
+        option.add_to(groups[users[0]].add_argument, remark=_remark(dest, users))
 
 
 def modes_with_dcasgd() -> tuple[str, ...]:
-    """The modes with which `--use-dcasgd` makes sense."""
+    """Return the modes with which `--use-dcasgd` makes sense."""
     return (*WITH_DCASGD, *WITH_DCASGD.values())
 
 
 def modes_with(dest: str) -> tuple[str, ...]:
-    """The modes that have a flag."""
-    return names(lambda algorithm: any(each.flags and each.dest == dest for each in options_of(algorithm)))
+    """Return the modes that have a flag, which is given by the name of its value."""
+    return names(lambda algorithm: dest in flags_of(algorithm))
 
 
 def _remark(dest: str, users: Sequence[str]) -> str:
-    """Which modes a flag is for, and its defaults there."""
+    """Say which modes a flag is for, and what its defaults are there."""
     by_default: dict[str, list[str]] = {}
-    for name, algorithm in REGISTRY.items():
-        for each in options_of(algorithm):
-            if each.flags and each.dest == dest and each.default_text:
-                by_default.setdefault(each.default_text, []).append(name)
+    for name in users:
+        if text := flags_of(REGISTRY[name])[dest].default_text:
+            by_default.setdefault(text, []).append(name)
     if [list(users)] == list(by_default.values()):
         texts = [f"default: {next(iter(by_default))}"]
     else:
@@ -148,7 +133,7 @@ class _OfOtherModes(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
-def refuse(flag: str, mode: str, modes: Sequence[str]) -> str:
+def refusal(flag: str, mode: str, modes: Sequence[str]) -> str:
     """Say that a flag makes no sense in a mode, and in which it does."""
     shown = [f"{each} (or async with --use-dcasgd 1)" if each in WITH_DCASGD.values() else each for each in modes]
     return f"{flag} makes no sense with --mode {mode}; it is for {' and '.join(shown)}"
@@ -157,13 +142,13 @@ def refuse(flag: str, mode: str, modes: Sequence[str]) -> str:
 def check(options: Namespace, typed: Set[str], algorithm: type[Algorithm]) -> None:
     """Refuse flags of other modes, and flags of this one that do not fit each other."""
     if USE_DCASGD in typed and options.mode not in modes_with_dcasgd():
-        raise ValueError(refuse("--use-dcasgd", options.mode, tuple(WITH_DCASGD)))
+        raise ValueError(refusal("--use-dcasgd", options.mode, tuple(WITH_DCASGD)))
     if USE_DCASGD in typed and options.mode not in WITH_DCASGD and not options.use_dcasgd:
         raise ValueError(f"--mode {options.mode} is DC-ASGD, --use-dcasgd 0 asks to do without: leave one of them out")
-    own = {each.dest for each in options_of(algorithm) if each.flags}
-    for each in _flags_of_all():
-        if each.dest in typed and each.dest not in own:
-            raise ValueError(refuse(each.flag, options.mode, modes_with(each.dest)))
+    own = flags_of(algorithm)
+    for dest, option in all_flags().items():
+        if dest in typed and dest not in own:
+            raise ValueError(refusal(option.flag, options.mode, modes_with(dest)))
     algorithm.check_flags(options, typed)
 
 
@@ -179,6 +164,7 @@ def choose_algorithm(options: Namespace) -> Algorithm:
         "momentum": options.momentum,
         "state_server": given_state_server(options),
     }
+    # What was not given is left out: an option may say more than its value, as `run_ahead` does. A switch never does.
     settings: dict[str, Any] = {}
     for each in options_of(options.algorithm):
         if each.shared:

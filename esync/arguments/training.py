@@ -26,7 +26,7 @@ NETWORKS = (
     "cifar-resnet110-v1",
 )
 
-SUITS: Mapping[str, Condition] = {
+CONDITIONS: Mapping[str, Condition] = {
     "momentum": lambda algorithm: algorithm.has_momentum,
     "learning_rate": lambda algorithm: algorithm.sends != "updates",
     "local_lr": lambda algorithm: algorithm.sends == "updates",
@@ -89,14 +89,14 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=config.LEARNING_RATE,
         help="of the step with a batch's gradients; sync-switch takes it times the number of workers while it is "
-        f"synchronous (all modes but {', '.join(names(SUITS['local_lr']))}; default: %(default)s)",
+        f"synchronous (all modes but {', '.join(names(CONDITIONS['local_lr']))}; default: %(default)s)",
     )
     add(
         "-ll",
         "--local-lr",
         type=positive,
         default=config.LEARNING_RATE_LOCAL,
-        help=f"of the local optimizer (modes {', '.join(names(SUITS['local_lr']))}; default: %(default)s)",
+        help=f"of the local optimizer (modes {', '.join(names(CONDITIONS['local_lr']))}; default: %(default)s)",
     )
 
     end = parser.add_argument_group("end of the run", "Any of them ends it cleanly, on all workers.")

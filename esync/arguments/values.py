@@ -12,9 +12,9 @@ JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def number(
-    kind: Callable[[str], Any], least: float, wanted: str, above: bool = False, most: float = sys.float_info.max
+    kind: Callable[[str], Any], least: float, expected: str, above: bool = False, most: float = sys.float_info.max
 ) -> Callable[[str], Any]:
-    """A checked number: at least (or above) `least`, at most `most`; `wanted` completes the error message."""
+    """A checked number: at least (or above) `least`, at most `most`; `expected` completes the error message."""
 
     def parse(text: str) -> Any:
         try:
@@ -22,7 +22,7 @@ def number(
         except ValueError:
             value = math.nan
         if not (value > least if above else value >= least) or value > most:
-            raise argparse.ArgumentTypeError(f"{text!r} should be {wanted}")
+            raise argparse.ArgumentTypeError(f"{text!r} should be {expected}")
         return value
 
     return parse

@@ -47,7 +47,7 @@ def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, dict[str, Any
         PROGRAM, "Start a whole cluster, as a description says; end it, whatever happens.", words
     )
     parser.usage = f"{PROGRAM} FILE [flags of launch] [flags of the worker, worth more than FILE]"
-    with arguments.adding(parser):
+    with arguments.reporting_conflicts(parser):
         _add_to(parser)
     options = parser.parse_args(words)
     if options.dry_run and options.json:

@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 
 from .. import arguments, config
 from ..algorithms import REGISTRY, Algorithm
-from ..algorithms.registry import options_of
-from ..arguments.mode import USE_DCASGD, WITH_DCASGD, first_stage, typed_text
+from ..algorithms.registry import flags_of
+from ..arguments.mode import USE_DCASGD, WITH_DCASGD, parse_mode, typed_text
 from ..files import expanded
 from .yaml_text import DescriptionError, load, shown
 
@@ -67,7 +67,7 @@ def parser_of_all(program: str, description: str, words: Sequence[str]) -> argpa
         words: the command line; where it names no mode, the description of the cluster does.
     """
     with contextlib.suppress(FlagError, DescriptionError):  # told when it is parsed, or the file is read
-        _, typed = first_stage(_Parser, program, words)
+        _, typed = parse_mode(_Parser, program, words)
         if not typed:
             for word in words:
                 if word.endswith((".yaml", ".yml")):
@@ -133,7 +133,7 @@ def merge(described: Mapping[str, Any], typed: Mapping[str, Any]) -> Settings:
     replaced = set().union(*(REPLACES.get(name, set()) for name in typed))
     settings = {name: value for name, value in described.items() if name not in replaced} | dict(typed)
     algorithm = algorithm_of(settings)
-    replaced = set().union(*(others for name, (others, _) in algorithm.exclusive.items() if name in typed))
+    replaced = set().union(*(others for name, (others, _) in algorithm.excludes.items() if name in typed))
     if "mode" in typed and typed["mode"] not in WITH_DCASGD:
         replaced.add(USE_DCASGD)  # it belongs to the description's mode
     return {
@@ -163,13 +163,13 @@ def _suits(name: str, algorithm: type[Algorithm]) -> bool:
 
 def to_arguments(settings: Mapping[str, Any]) -> list[str]:
     """The command line; None stands for a flag that is not given, as does False for one that stands alone."""
-    on = {each.dest for each in options_of(algorithm_of(settings)) if each.switch and each.default}
+    own = flags_of(algorithm_of(settings))
     words = []
     for name, value in settings.items():
         if is_switch(name):
             if value:
                 words.append(flag(name))
-            elif value is False and name in on:
+            elif value is False and name in own and own[name].negatable:
                 words.append(flag(f"no_{name}"))
         elif takes_several(name):
             words += [flag(name), *map(typed_text, value)] if value else []
@@ -186,11 +186,11 @@ def understood(settings: Mapping[str, Any]) -> argparse.Namespace:
         FlagError: it would refuse them, or understand a value as another one.
     """
     options = parse(to_arguments(settings))
-    for each in options_of(options.algorithm):
-        if each.dest in settings and getattr(options, each.dest) != settings[each.dest]:
+    for name, each in flags_of(options.algorithm).items():
+        if name in settings and getattr(options, name) != settings[name]:
             raise FlagError(
-                f"{each.flag}: a worker is told {typed_text(settings[each.dest])!r}, and would understand "
-                f"{shown(getattr(options, each.dest))} instead of {shown(settings[each.dest])}: its type should read "
+                f"{each.flag}: a worker is told {typed_text(settings[name])!r}, and would understand "
+                f"{shown(getattr(options, name))} instead of {shown(settings[name])}: its type should read "
                 "the text of each of its values as that value"
             )
     return options

@@ -25,7 +25,7 @@ def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, Job]:
     """The options, and the job that they describe."""
     parser = flags.parser_of_all(PROGRAM, "Train on a modelled cluster, in virtual time.", words)
     parser.usage = f"{PROGRAM} FILE [--numerics none] [--json FILE] [--sweep KEY=A,B,C] [flags of the worker]"
-    with arguments.adding(parser):
+    with arguments.reporting_conflicts(parser):
         _add_to(parser)
     options = parser.parse_args(words)
     typed = arguments.given(parser, words) & set(flags.known()) - {"quiet"}

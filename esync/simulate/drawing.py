@@ -18,7 +18,7 @@ import numpy as np
 
 from ..algorithms import Algorithm
 from ..algorithms.options import annotated, limits
-from ..algorithms.registry import options_of
+from ..algorithms.registry import flags_of
 from ..arguments import algorithm_of, choose_algorithm
 from ..launch import flags
 from .cluster import ClusterModel
@@ -161,7 +161,7 @@ def _flags(algorithm: type[Algorithm], mode: str, given: tuple[str, ...]) -> arg
             options = flags.parse([*words, "--epochs=1"])
         except flags.FlagError:
             raise error from None
-    own = {each.dest for each in options_of(options.algorithm) if each.flags}
+    own = flags_of(options.algorithm).keys()
     if foreign := sorted(options.given - own - {"mode", "batch_size", "epochs"}):
         raise ValueError(f"{flags.flag(foreign[0])} is none of the options of mode {mode}: it cannot be given here")
     return options
@@ -170,13 +170,13 @@ def _flags(algorithm: type[Algorithm], mode: str, given: tuple[str, ...]) -> arg
 def _draw_options(options: argparse.Namespace, random: np.random.Generator) -> dict[str, Any]:
     """Draw some options of the algorithm, and put them among the flags; what the algorithm refuses is not drawn."""
     drawn: dict[str, Any] = {}
-    for each in options_of(options.algorithm):
-        if not each.flags or each.dest in options.given or random.random() >= DRAWN:
+    for dest, each in flags_of(options.algorithm).items():
+        if dest in options.given or random.random() >= DRAWN:
             continue
         value = sample(each.kind, random)
         if value is None:
             continue
-        changed = {each.dest: value, "given": options.given | {each.dest}}
+        changed = {dest: value, "given": options.given | {dest}}
         tried = argparse.Namespace(**{**vars(options), **changed})
         try:
             tried.algorithm.check_flags(tried, tried.given)
@@ -184,7 +184,7 @@ def _draw_options(options: argparse.Namespace, random: np.random.Generator) -> d
         except ValueError:
             continue
         vars(options).update(changed)
-        drawn[each.dest] = value
+        drawn[dest] = value
     return drawn
 
 

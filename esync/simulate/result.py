@@ -51,7 +51,7 @@ def result(simulation: Simulation | RoundwiseSimulation, description: str) -> di
 
 def _share(simulation: Simulation | RoundwiseSimulation) -> dict[str, Any]:
     """The share of the samples that was used synchronously, where a run switches between the two ways of training."""
-    if not simulation.options.algorithm.switches or not isinstance(simulation, Simulation):
+    if not simulation.options.algorithm.switches_synchrony or not isinstance(simulation, Simulation):
         return {}
     samples = simulation.samples
     return {"bsp_share_done": simulation.samples_together / samples if samples else None}

@@ -99,7 +99,7 @@ class TimedReplica:
     def local_step(self, batch_size: int) -> None:
         """Nothing is learnt."""
 
-    def lend(self, hook: Hook, batch_size: int | None = None, fixed_weights: bool = False) -> None:
+    def call_hook(self, hook: Hook, batch_size: int | None = None, fixed_weights: bool = False) -> None:
         """Nothing is computed that a hook could see: it is not called."""
 
     def write(self, statistics: bool, start: int, values: np.ndarray) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from esync.algorithms import LocalSGD, loading
-from esync.algorithms.loading import AlgorithmError, agreed_source, digest, find, known, load, source
+from esync.algorithms.loading import AlgorithmError, agreed_source, digest, entry_point_names, find, load, source
 from esync.algorithms.registry import REGISTRY
 from esync.errors import ExpectedError
 
@@ -427,13 +427,13 @@ def test_an_entry_point(folder):
     write(site / "plugin" / "__init__.py", "")
     write(site / "plugin" / "core.py", algorithm("FedDyn"))
     entry_point(site, "[esync.algorithms]\nfeddyn = plugin.core:FedDyn [extra]\n[other]\nx = y:z\n")
-    assert known() == ("feddyn",)
+    assert entry_point_names() == ("feddyn",)
     assert "plugin" not in sys.modules
     found = find("feddyn")
     assert (found.name, found.label) == ("feddyn", "FedDyn")
     assert source(found) == "feddyn"
     assert digest(found)
-    assert known() == ()
+    assert entry_point_names() == ()
     assert find("feddyn") is found
 
 
@@ -445,7 +445,7 @@ def test_broken_entry_points_break_nobody_else(folder):
     entry_point(site, f"[esync.algorithms]\n{points}other-name = plugin:Named\n")
     write(site / "plugin.py", algorithm("Good") + algorithm("Named", "name = 'named'"))
     entry_point(site, "[esync.algorithms]\nno equals sign\n", "nonsense")
-    assert known() == ("failing", "gone", "good", "odd", "other-name", "whole")
+    assert entry_point_names() == ("failing", "gone", "good", "odd", "other-name", "whole")
     assert find("good").name == "good"
     assert "entry point gone = no_such_plugin:Gone of plugin: " in refused("gone")
     assert "there is no module 'no_such_plugin'" in refused("gone")
@@ -473,4 +473,4 @@ def test_an_entry_point_does_not_replace_a_built_in_algorithm(folder, caplog):
     with caplog.at_level(logging.WARNING):
         assert find("local-sgd") is LocalSGD
     assert "local-sgd is this package's own algorithm; not used: entry point local-sgd = plugin:Mine" in caplog.text
-    assert known() == ()
+    assert entry_point_names() == ()

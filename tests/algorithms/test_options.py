@@ -40,7 +40,7 @@ class Many(Options):
 
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("program", allow_abbrev=False)
-    for each in Many.described():
+    for each in Many.info():
         if each.flags:
             each.add_to(parser.add_argument)
     return parser
@@ -92,7 +92,7 @@ def test_the_help_tells_defaults_also_where_they_are_0():
         level: float = option(0.0, help="100% loud")
 
     parser = argparse.ArgumentParser("program")
-    for each in Quiet.described():
+    for each in Quiet.info():
         each.add_to(parser.add_argument)
     assert "100% loud (default: 0.0)" in parser.format_help()
 
@@ -160,7 +160,7 @@ def test_an_inherited_option_keeps_its_meaning():
     class Fewer(Many):
         count: int = inherited(Many, "count", 2)
 
-    before, after = (next(each for each in kind.described() if each.name == "count") for kind in (Many, Fewer))
+    before, after = (next(each for each in kind.info() if each.name == "count") for kind in (Many, Fewer))
     assert after.meaning == before.meaning
     assert (before.default, after.default) == (3, 2)
     with pytest.raises(ValueError, match="1 or more"):
@@ -342,7 +342,7 @@ def test_every_option_of_a_built_in_has_help(name):
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_asynchronous_modes_have_the_option_for_statistics(name):
     algorithm = ALGORITHMS[name]
-    asynchronous = algorithm.switches or not algorithm.synchronous
+    asynchronous = algorithm.switches_synchrony or not algorithm.synchronous
     assert asynchronous == issubclass(algorithm.Options, OwnStatisticsOptions)
 
 

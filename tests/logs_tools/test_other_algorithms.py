@@ -25,7 +25,7 @@ from logs_tools.facts import Facts, facts_of
 from logs_tools.load import load_runs
 from logs_tools.modes import mode_of
 from logs_tools.plot import main as plot
-from logs_tools.style import INVALID, checked_style, plain, told_apart
+from logs_tools.style import INVALID, checked_style, distinguishable, plain
 from logs_tools.summary_file import DeviceSummary, RunInfo, load_run_info
 
 CLUSTER = {"cloud1/gpu0": 0.5, "cloud1/cpu": 2.0}
@@ -277,14 +277,14 @@ def test_whatever_is_said_a_mode_comes_of_it_that_can_be_stored_and_drawn(said: 
     style, _ = checked_style(found.style, mode.style)
     to_rgb(style.color)
     Line2D([0], [0], color=style.color, linestyle=style.line, marker=style.marker)
-    assert told_apart([mode]) != []
+    assert distinguishable([mode]) != []
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdefghijklmnopqrst"), st.booleans(), st.sampled_from("XxY")), max_size=20))
 def test_algorithms_of_one_figure_have_labels_and_styles_of_their_own(said: list[tuple[str, bool, str]]) -> None:
     modes = [mode_of("esync"), mode_of("sync")]
     modes += [mode_of(name + "-niid" * niid, Facts(label=label)) for name, niid, label in said]
-    apart = told_apart(modes)
+    apart = distinguishable(modes)
     assert [mode.folder for mode in apart] == [mode.folder for mode in modes]
     labels = {mode.name: mode.method for mode in apart}
     styles = {mode.name: mode.style for mode in apart}

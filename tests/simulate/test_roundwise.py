@@ -208,9 +208,9 @@ def test_the_flags_that_are_named_exist():
     assert common >= scope.REGARDED | scope.WITHOUT_EFFECT
 
 
-@pytest.mark.parametrize("algorithm", [each for each in REGISTRY.values() if each.roundwise is not None])
+@pytest.mark.parametrize("algorithm", [each for each in REGISTRY.values() if each.roundwise_options is not None])
 def test_the_options_that_an_algorithm_names_exist(algorithm):
-    assert set(algorithm.Options.model_fields) >= algorithm.roundwise
+    assert set(algorithm.Options.model_fields) >= algorithm.roundwise_options
 
 
 @pytest.mark.parametrize("entangled", [True, False])

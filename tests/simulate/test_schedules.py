@@ -109,7 +109,7 @@ class Various(Options):
 
 
 def test_values_are_drawn_from_types_and_bounds():
-    kinds = {each.name: each.kind for each in Various.described()}
+    kinds = {each.name: each.kind for each in Various.info()}
     random = np.random.default_rng(0)
     seen: dict[str, set[Any]] = {name: {sample(kind, random) for _ in range(200)} for name, kind in kinds.items()}
     assert seen["between"] == {2, 3, 4}

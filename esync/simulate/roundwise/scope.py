@@ -2,13 +2,13 @@
 
 import argparse
 
-from ...algorithms.registry import all_flags, options_of
+from ...algorithms.registry import all_flags, flags_of
 from ...launch import flags
 from ..cluster import ClusterModel
 
 #: Flags of all modes that this simulation takes into account, and those that change no times. One that is not among
 #: them has to have its default, so that a flag which is added some day is not ignored here. What it makes of an
-#: algorithm's own options, the algorithm says (`roundwise`).
+#: algorithm's own options, the algorithm says (`roundwise_options`).
 REGARDED = frozenset(
     {*("mode", "network", "batch_size", "seed", "rounds", "epochs", "max_time", "dataset"), "use_dcasgd"}
 )
@@ -29,11 +29,11 @@ class EntangledError(Exception):
 
 def covers(cluster: ClusterModel, options: argparse.Namespace) -> bool:
     """Whether this job can be simulated round by round (it may still turn out to be entangled)."""
-    heeded = options.algorithm.__dict__.get("roundwise")
+    heeded = options.algorithm.roundwise_options
     if heeded is None:
         return False
-    own = {each.dest: each for each in options_of(options.algorithm) if each.flags}
-    if any(getattr(options, name) != each.default for name, each in own.items() if each.name not in heeded):
+    own = flags_of(options.algorithm)
+    if any(getattr(options, dest) != each.default for dest, each in own.items() if each.name not in heeded):
         return False
     others = flags.known().keys() - REGARDED - WITHOUT_EFFECT - all_flags().keys()
     defaults = vars(flags.parse(["--mode", options.mode]))
