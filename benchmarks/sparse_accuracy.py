@@ -28,7 +28,7 @@ from results_file import write_figures
 
 from esync.algorithms import Surroundings
 from esync.algorithms.base import Hyper
-from esync.assembly import choose_algorithm
+from esync.arguments import choose_algorithm
 from esync.data import Batches, as_floats, find_data_dir, load, partition
 from esync.errors import ExpectedError
 from esync.exchange.ledger import Limits
