@@ -60,5 +60,15 @@ ALGORITHMS = REGISTRY
 
 
 def make(algorithm: "str | Algorithm") -> Algorithm:
-    """Return the algorithm of that name with default options; an algorithm as it is."""
-    return algorithm if isinstance(algorithm, Algorithm) else find(algorithm)()
+    """Return the algorithm of that name with default options; an algorithm as it is.
+
+    Raises:
+        ValueError: there is no such algorithm.
+        TypeError: it is neither a name nor an algorithm.
+    """
+    if isinstance(algorithm, Algorithm):
+        return algorithm
+    if not isinstance(algorithm, str):
+        example = f"{algorithm.__name__}()" if isinstance(algorithm, type) else "SSP(staleness=2)"
+        raise TypeError(f"algorithm is {algorithm!r}, but should be a name or an object, such as {example}")
+    return find(algorithm)()

@@ -218,13 +218,15 @@ class Options(BaseModel):
         """Make them from values in the order of `POSITIONAL`, and from values by name; or take them as they are.
 
         Raises:
-            TypeError: there is no such option, or it is given twice.
+            TypeError: there is no such option, it is given twice, or the object is another class's.
             ValueError: a value cannot be used; the message names it and says what was expected.
         """
-        if len(values) == 1 and isinstance(values[0], cls) and not settings:
+        owner = cls.__qualname__.rpartition(".")[0] or cls.__name__
+        if len(values) == 1 and isinstance(values[0], Options) and not settings:
+            if type(values[0]) is not cls:  # not a subclass either, some of whose options would have no effect
+                raise TypeError(f"{owner} was given {type(values[0]).__qualname__}; give it {cls.__qualname__}")
             return values[0]
         names = cls.POSITIONAL or tuple(cls.model_fields)
-        owner = cls.__qualname__.rpartition(".")[0] or cls.__name__
         if len(values) > len(names):
             raise TypeError(f"{owner} takes {len(names)} options, but was given {len(values)}: {', '.join(names)}")
         for name, value in zip(names, values, strict=False):

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from ..algorithms.loading import AlgorithmError, find
 from ..errors import ExpectedError
 from ..files import write_whole
 from ..launch import flags
@@ -94,7 +96,8 @@ def run(job: Job, sweeps: Sequence[str], at_a_time: int | None, path: Path | Non
     processes = min(at_a_time or len(os.sched_getaffinity(0)), len(jobs))
     rows: list[dict[str, Any]] = []
     failures: list[Failed] = []
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+    modes = sorted({each.typed["mode"] for _, each in jobs if "mode" in each.typed})
+    with ProcessPoolExecutor(processes, get_context("spawn"), _load, (modes,)) as pool:
         under_way = [(chosen, pool.submit(_attempt, each)) for chosen, each in jobs]
         for chosen, future in under_way:
             words = ", ".join(f"{key}={value}" for key, value in chosen.items())
@@ -129,6 +132,13 @@ def table(rows: Sequence[dict[str, Any]]) -> Table:
         longest = max(device["wait"]["max"] for device in row["devices"])
         columns.add_row(*swept, clock(row["seconds"]), *(_show(row[name]) for name in COLUMNS), f"{longest:.3f} s")
     return columns
+
+
+def _load(modes: Sequence[str]) -> None:
+    """Load the algorithms of all combinations, because the description may hold options of any of them."""
+    for text in modes:
+        with suppress(AlgorithmError):  # told by the combination itself
+            find(text)
 
 
 def _attempt(job: Job) -> Done | Failed:

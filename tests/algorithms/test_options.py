@@ -8,7 +8,7 @@ import pytest
 from pydantic import AfterValidator, Field, ValidationError
 
 from esync import config
-from esync.algorithms import ALGORITHMS, DCASGD, DGS, SSGD, SSP, DiLoCo, DyLU, ESync, LocalSGD, SyncSwitch
+from esync.algorithms import ALGORITHMS, ASGD, DCASGD, DGS, SSGD, SSP, DiLoCo, DyLU, ESync, LocalSGD, SyncSwitch, make
 from esync.algorithms.base import OwnStatisticsOptions
 from esync.algorithms.options import Options, inherited, option
 from esync.algorithms.registry import REGISTRY, Style, options_of, register
@@ -129,6 +129,19 @@ def test_in_python_what_is_no_option_is_named():
 def test_options_can_be_given_as_an_object():
     options = SSP.Options(staleness=5)
     assert SSP(options).options is options
+
+
+def test_options_of_another_class_are_refused():
+    """Also a subclass's: ASGD would heed no staleness, and run.json would tell it."""
+    with pytest.raises(TypeError, match=r"ASGD was given SSP\.Options; give it ASGD\.Options"):
+        ASGD(SSP.Options(staleness=9))
+    with pytest.raises(TypeError, match=r"SSP was given ASGD\.Options; give it SSP\.Options"):
+        SSP(ASGD.Options())
+
+
+def test_a_class_is_no_algorithm_with_its_options():
+    with pytest.raises(TypeError, match=r"ASGD.*should be a name or an object, such as ASGD\(\)"):
+        make(ASGD)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

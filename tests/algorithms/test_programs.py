@@ -83,6 +83,15 @@ def test_without_mxnet(folder):
     assert "importable without MXNet: import it inside the methods" in said
 
 
+def test_a_sweep_knows_the_options_of_every_mode_that_it_has(folder):
+    """Each combination is simulated by another process, which has to know what the description holds for the others."""
+    (folder / "cluster.yaml").write_text(DESCRIPTION.replace('mode: "halfway.py:Halfway", ', ""))
+    simulate = ("-m", "esync.simulate", "cluster.yaml", "--numerics", "none", "--jobs", "2", "--json", "sweep.json")
+    program(folder, *simulate, "--sweep", "mode=halfway.py:Halfway,local-sgd")
+    program(folder, *simulate, "-m", "halfway.py:Halfway", "--sweep", "seed=1,2")
+    assert [each["rounds"] for each in json.loads((folder / "sweep.json").read_text())] == [3, 3]
+
+
 def test_an_entry_point_of_an_installed_package(folder):
     site = folder / "site"
     info = site / "plugin-1.0.dist-info"
