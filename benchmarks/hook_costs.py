@@ -2,11 +2,10 @@
 
 For each network, on random images of Fashion-MNIST's shape: an iteration of local SGD (forward, backward, the step);
 and beside it FedProx's `before_local_step`, which goes block by block, the same on whole arrays, and a hook that
-touches nothing. They take turns; medians in milliseconds, and how long the hook takes in iterations.
+touches nothing. They take turns; the least of each in milliseconds, and how long the hook takes in iterations.
 """
 
 import argparse
-import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +23,6 @@ from esync.replica import Replica
 
 #: Network → batch size → repetitions.
 CASES = {"lenet": {8: 300, 64: 200}, "resnet18-v1": {8: 30, 64: 20}}
-WARM_UP = 3
 MU = 0.01
 
 
@@ -47,7 +45,7 @@ def seconds(work: Callable[[], Any]) -> float:
 
 
 def measure(network: str, batch: int, repetitions: int) -> dict[str, Any]:
-    """The medians of one case."""
+    """The figures of one case."""
     net = build(network, 10, mx.cpu(), seed=0)
     images, labels = mx.nd.random.uniform(shape=(batch, 1, 28, 28)), mx.nd.array(np.arange(batch) % 10)
     net(images)
@@ -64,17 +62,17 @@ def measure(network: str, batch: int, repetitions: int) -> dict[str, Any]:
     replica.keep_anchor()
     hooks = {"fedprox": FedProx(prox_mu=MU).before_local_step, "whole arrays": whole, "nothing": nothing}
     taken: dict[str, list[float]] = {name: [] for name in ("iteration", *hooks)}
-    for _ in range(WARM_UP + repetitions):
+    for _ in range(repetitions):
         taken["iteration"].append(seconds(iterate))
         for name, hook in hooks.items():
             taken[name].append(seconds(lambda hook=hook: replica.call_hook(hook, batch)))
-    medians = {name: 1e3 * statistics.median(values[WARM_UP:]) for name, values in taken.items()}
+    least = {name: 1e3 * min(values) for name, values in taken.items()}
     return {
         "network": network,
         "weights": replica.weights.size,
         "batch": batch,
-        **{name: round(value, 3) for name, value in medians.items()},
-        "share": round(medians["fedprox"] / medians["iteration"], 3),
+        **{name: round(value, 3) for name, value in least.items()},
+        "share": round(least["fedprox"] / least["iteration"], 3),
     }
 
 

@@ -34,7 +34,7 @@ def test_a_worker_that_mpi_has_not_started_says_how_to(monkeypatch: pytest.Monke
         check_start("ring")
 
 
-@pytest.mark.parametrize("more", [(), ("--overlap",), ("-m", "fedprox")])
+@pytest.mark.parametrize("more", [(), ("--overlap",), ("-m", "fedprox", "--overlap")])
 def test_two_workers_train_without_a_server(more: tuple[str, ...], tmp_path: Path) -> None:
     if reason := mpiexec.why_not():
         pytest.skip(reason)
