@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from esync import replica
 from esync.engine import mx
 from esync.replica import Difference, FlatArrays, Scaled
 
@@ -55,6 +56,27 @@ def test_pieces_are_views_that_begin_where_they_say():
     vector = flat(*counting(*SHAPES))
     pieces = list(vector.pieces(4, 9))
     assert [(at, values.tolist()) for at, values in pieces] == [(4, [4, 5]), (6, [6]), (7, [7, 8])]
+
+
+@pytest.mark.parametrize("start", [0, 5])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_what_has_not_been_changed_in_a_scaled_copy_keeps_every_bit(start, dtype, monkeypatch):
+    """Multiplied by 1/48 and divided again, one value in six would not be the same."""
+    monkeypatch.setattr(replica, "BLOCK", 64)
+    before = [np.random.default_rng(seed).standard_normal(size).astype(dtype) for seed, size in enumerate((300, 7, 93))]
+    arrays = [mx.nd.array(values, dtype=dtype) for values in before]
+    vector, expected = flat(*arrays), np.concatenate(before)
+    copy = vector.times(1 / 48, start, 390)
+    np.testing.assert_array_equal(copy, np.float32(expected[start:390]) * np.float32(1 / 48))
+    copy[::10] = 2.0
+    vector.change(copy, 1 / 48, start)
+    assert vector.close()
+    expected[start:390:10] = 96
+    found = np.concatenate([array.asnumpy() for array in arrays])
+    assert found.tobytes() == expected.tobytes()
+    vector.open()
+    vector.change(vector.times(1 / 48, 0, 400), 1 / 48, 0)
+    assert not vector.close()  # there is nothing to bring back to a device
 
 
 def test_no_arrays_are_an_empty_vector():
