@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 from esync import arguments  # noqa: E402 - of this checkout, whatever is installed
 from esync.algorithms import Algorithm, ModelView  # noqa: E402
 from esync.algorithms.options import OptionInfo, expected_values, option  # noqa: E402
-from esync.algorithms.registry import REGISTRY, flags_of, options_of, register  # noqa: E402
+from esync.algorithms.registry import ALGORITHMS, flags_of, options_of, register  # noqa: E402
 from esync.rules import RULES, make_rule  # noqa: E402
 
 BLOCK = re.compile(r"(<!-- generated: (?P<name>[^>]+?) -->\n)(?P<text>.*?)(<!-- end generated -->)", re.DOTALL)
@@ -46,7 +46,7 @@ class UnknownBlockError(Exception):
 
 def built_in() -> dict[str, type[Algorithm]]:
     """Return the algorithms of this package by their names."""
-    return {name: each for name, each in REGISTRY.items() if each.__module__.startswith("esync.algorithms.")}
+    return {name: each for name, each in ALGORITHMS.items() if each.__module__.startswith("esync.algorithms.")}
 
 
 # --- cells ------------------------------------------------------------------------------------------------------------
@@ -94,14 +94,14 @@ def rounds(algorithm: type[Algorithm]) -> str:
 
 
 def optimizer(algorithm: type[Algorithm]) -> str:
-    """Where the optimizer runs, and which it may be."""
+    """Say where the optimizer runs, and which it may be."""
     if algorithm.sends != "gradients":
         return "any, on the workers"
     return "SGD, on the workers" if algorithm.float32_only else "SGD, on the servers"
 
 
 def modes(page: Path) -> str:
-    """What the modes are."""
+    """Return the table of what the modes are."""
     return table(
         ["`--mode`", "what it is", "workers send", "rounds"],
         (
@@ -112,7 +112,7 @@ def modes(page: Path) -> str:
 
 
 def names(page: Path) -> str:
-    """What the modes are called elsewhere."""
+    """Return the table of what the modes are called elsewhere."""
     return table(
         ["`--mode`", "in figures", "summary", "class in `esync.algorithms`"],
         (
@@ -123,7 +123,7 @@ def names(page: Path) -> str:
 
 
 def exchanges(page: Path) -> str:
-    """What the workers compute, send and must have in common."""
+    """Return the table of what the workers compute, send and must have in common."""
     return table(
         ["`--mode`", "workers send", "rounds", "optimizer", "momentum", "rates", "batch-norm statistics"],
         (
@@ -149,7 +149,7 @@ def _statistics(algorithm: type[Algorithm]) -> str:
 
 
 def combinations(page: Path) -> str:
-    """What the modes can be combined with."""
+    """Return the table of what the modes can be combined with."""
     return table(
         [
             *("`--mode`", "state server", "`--elastic`", "`--checkpoint-dir`", "`--collective`", "`--compression`"),
@@ -182,7 +182,7 @@ def _has(algorithm: type[Algorithm], dest: str) -> bool:
 
 
 def precision(page: Path) -> str:
-    """What the modes make of float16 weights."""
+    """Return the table of what the modes make of float16 weights."""
     words = {
         "SGD, on the servers": 'allowed; `multi_precision` adds nothing and is refused as an option of `"sgd"`',
         "any, on the workers": "allowed, best with `multi_precision`",
@@ -210,7 +210,7 @@ def modes_where(text: str) -> str:
 
 
 def options(page: Path, chosen: Sequence[str]) -> str:
-    """The options of some modes; one that several share has one row."""
+    """Return the table of the options of some modes; one that several share has one row."""
     merged: dict[tuple[Any, ...], dict[str, OptionInfo]] = {}
     for name in chosen:
         if name not in built_in():
@@ -242,7 +242,7 @@ def _dest(shared: str | None) -> str:
 
 
 def _defaults(users: dict[str, OptionInfo]) -> str:
-    """The default, or those of each mode."""
+    """Return the default, or those of each mode."""
     by_text: dict[str, list[str]] = {}
     for name, each in users.items():
         by_text.setdefault(f"`{each.default_text}`" if each.default_text else NONE, []).append(name)
@@ -260,7 +260,7 @@ def _values(each: OptionInfo) -> str:
 
 
 def _groups() -> dict[str, list[argparse.Action]]:
-    """The flags that all modes have, by the titles of their groups without what stands in brackets."""
+    """Return the flags that all modes have, by the titles of their groups without what stands in brackets."""
     parser = argparse.ArgumentParser()
     for group in arguments.GROUPS:
         group.add_to(parser)
@@ -269,7 +269,7 @@ def _groups() -> dict[str, list[argparse.Action]]:
 
 
 def _meaning(action: argparse.Action) -> tuple[str, str]:
-    """The help of a flag without its default, and the default."""
+    """Return the help of a flag without its default, and the default."""
     text = " ".join(((action.help or "") % {"default": action.default}).split())
     if found := re.fullmatch(r"(.*)\((?:[^()]*; )?default: (.*)\)", text):
         return found[1].strip(), found[2]
@@ -277,7 +277,7 @@ def _meaning(action: argparse.Action) -> tuple[str, str]:
 
 
 def flags(page: Path, title: str) -> str:
-    """A group of flags."""
+    """Return the table of a group of flags."""
     groups = _groups()
     if title not in groups:
         raise UnknownBlockError(f"there is no group of flags {title!r}, but {', '.join(groups)}")
@@ -322,7 +322,7 @@ def section(thing: Any, name: str, head: str) -> Callable[[Path], str]:
 
 
 def model(page: Path) -> str:
-    """What a hook sees."""
+    """Return the table of what a hook sees."""
     rows = []
     for kind in reversed(ModelView.__mro__):
         for name, each in vars(kind).items():
@@ -335,7 +335,7 @@ def model(page: Path) -> str:
 
 
 def rules(page: Path) -> str:
-    """The rules of the servers."""
+    """Return the table of the servers' rules."""
     rows = []
     for name in RULES:
         rule = make_rule(name, {})

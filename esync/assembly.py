@@ -42,7 +42,7 @@ class NoSuchDeviceError(ExpectedError):
 
 
 def choose_device(options: argparse.Namespace) -> tuple[Any, str]:
-    """The MXNet context, and the name of the device's log folder.
+    """Return the MXNet context, and the name of the device's log folder.
 
     Without -g and -c the first GPU is taken, or the CPU where there is none.
     """
@@ -60,7 +60,7 @@ def choose_device(options: argparse.Namespace) -> tuple[Any, str]:
 
 
 def make_curves(options: argparse.Namespace, rank: int, logs: Any, started: float = 0.0, step: int = 0) -> Any:
-    """Who writes acc.csv and loss.csv: rank 0 where the run goes from synchronous to asynchronous training; else None.
+    """Make what writes acc.csv and loss.csv: on rank 0 of runs that switch to asynchronous training, else None.
 
     Args:
         options: the flags.
@@ -75,7 +75,7 @@ def make_curves(options: argparse.Namespace, rank: int, logs: Any, started: floa
 
 
 def choose_checkpoints(options: argparse.Namespace) -> "Checkpoints | None":
-    """Where the flags want checkpoints."""
+    """Make the checkpoints that the flags ask for; None where they ask for none."""
     from .checkpoint import Checkpoints
 
     if not options.checkpoint_dir:
@@ -90,7 +90,7 @@ def choose_checkpoints(options: argparse.Namespace) -> "Checkpoints | None":
 
 
 def make_limits(options: argparse.Namespace, samples: int) -> "Limits":
-    """What ends the run; `samples` is the size of the training set."""
+    """Make what ends the run; `samples` is the size of the training set."""
     from .exchange.ledger import Limits
 
     return Limits(
@@ -103,7 +103,7 @@ def make_limits(options: argparse.Namespace, samples: int) -> "Limits":
 def make_trainer(
     net: Any, options: argparse.Namespace, world: "World", samples: int, checkpoints: "Checkpoints | None" = None
 ) -> "Trainer":
-    """The trainer that the flags describe; `samples` is the size of the training set."""
+    """Make the trainer that the flags describe; `samples` is the size of the training set."""
     from .engine import mx
     from .trainer import Trainer
 
@@ -143,12 +143,12 @@ def make_trainer(
 
 
 def _learning_rate(options: argparse.Namespace) -> float:
-    """The learning rate of the optimizer, wherever it runs."""
+    """Return the learning rate of the optimizer, wherever that runs."""
     return float(options.local_lr if options.algorithm.sends == "updates" else options.learning_rate)
 
 
 def gradient_scale(options: argparse.Namespace) -> float:
-    """How many times the mean gradient of a batch the learning rates of the command line multiply.
+    """Return how many times the mean gradient of a batch the learning rates of the command line multiply.
 
     The batch size, hence the sum over the batch, where a step is proportional to the gradient. Optimizers that divide
     by the gradient's own size (Adam, Adagrad, LARS, …) step as far for the sum as for the mean: they get the mean, for
@@ -163,7 +163,7 @@ def _multiply_the_sum(options: argparse.Namespace) -> bool:
 
 
 def make_reports(options: argparse.Namespace, trainer: "Trainer", device: str) -> "Reports | None":
-    """What tells the state server's dashboard; None where no state server is known."""
+    """Make what reports to the state server's dashboard; None where no state server is known."""
     from .coordination.reports import Reports
 
     given = given_state_server(options)
@@ -176,7 +176,7 @@ def make_reports(options: argparse.Namespace, trainer: "Trainer", device: str) -
 
 
 def run_facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]:
-    """What run.json says about the run."""
+    """Return what run.json says about the run."""
     algorithm = trainer.algorithm
     plan = getattr(algorithm, "plan", None)
     flags = effective(options)
@@ -204,7 +204,7 @@ def run_facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]
 
 
 def _effective_options(options: argparse.Namespace, algorithm: "Algorithm") -> dict[str, Any]:
-    """Every flag's value that counts in this run, whether it was given or is a default."""
+    """Return the value of every flag that counts in this run, whether it was given or is a default."""
     momentum = config.MOMENTUM if options.momentum is None else options.momentum
     flags = {**effective(options), "momentum": momentum}
     own = algorithm.effective_options
@@ -212,7 +212,7 @@ def _effective_options(options: argparse.Namespace, algorithm: "Algorithm") -> d
 
 
 def algorithm_facts(algorithm: "type[Algorithm]") -> dict[str, Any]:
-    """What the log tools have to know of an algorithm, so that they need not import it."""
+    """Return what the log tools have to know of an algorithm, so that they need not import it."""
     return {
         "name": algorithm.name,
         "label": algorithm.label,
@@ -224,7 +224,7 @@ def algorithm_facts(algorithm: "type[Algorithm]") -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """The versions of what the results depend on: this package, Python, and the libraries that compute."""
+    """Return the versions of what the results depend on: this package, Python, and the libraries that compute."""
     from importlib.metadata import PackageNotFoundError, version
 
     found = {"esync": __version__, "python": platform.python_version()}

@@ -49,7 +49,7 @@ def facts_of(summary: Summary) -> tuple[Facts, list[str]]:
 
 
 def _essence(content: Any) -> Any:
-    """The part that the tools use."""
+    """Return the part that the tools use."""
     if not isinstance(content, dict):
         return content
     return [content.get(key) for key in ("label", "summary", "style")]

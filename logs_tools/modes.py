@@ -7,13 +7,13 @@ algorithms are known by the names of their folders; anything else goes by its fo
 from dataclasses import dataclass
 from pathlib import Path
 
-from esync.algorithms.registry import LABEL_LENGTH, NON_IID, REGISTRY, Style, spare_style, stem_of
+from esync.algorithms.registry import ALGORITHMS, LABEL_LENGTH, NON_IID, Style, spare_style, stem_of
 from esync.printable import printable
 from logs_tools.facts import Facts
 
 BASELINE = "sync"  # name of the algorithm that a speedup is measured against
 STANDALONE = "local"  # name of sequential SGD on one device
-BASELINE_LABEL = REGISTRY[BASELINE].label
+BASELINE_LABEL = ALGORITHMS[BASELINE].label
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Mode:
     @property
     def built_in(self) -> bool:
         """Whether it is one of the project's own algorithms."""
-        return self.name in REGISTRY
+        return self.name in ALGORITHMS
 
     @property
     def label(self) -> str:
@@ -58,7 +58,7 @@ class Mode:
 
     def place(self) -> tuple[int, int, str]:
         """Key for sorting: i.i.d. data first; built-in algorithms in their order, then the others; local at the end."""
-        known = list(REGISTRY)
+        known = list(ALGORITHMS)
         kind = 2 if self.name == STANDALONE else int(not self.iid)
         return kind, known.index(self.name) if self.built_in else len(known), self.folder
 
@@ -69,7 +69,7 @@ def mode_of(folder: str, said: Facts = Facts()) -> Mode:  # noqa: B008 - frozen
     The summaries of built-in algorithms have the published names, whatever the runs say.
     """
     name = folder.removesuffix(NON_IID) or folder
-    known = REGISTRY.get(name)
+    known = ALGORITHMS.get(name)
     if known:
         stem, method, style = known.summary, known.label, known.style
     else:
@@ -82,7 +82,7 @@ def mode_of(folder: str, said: Facts = Facts()) -> Mode:  # noqa: B008 - frozen
 #: Folders of the built-in algorithms, in the order in which tables and figures show them.
 FOLDERS: tuple[str, ...] = tuple(
     sorted(
-        (name + suffix for name in REGISTRY for suffix in ("", NON_IID) if name + suffix != STANDALONE + NON_IID),
+        (name + suffix for name in ALGORITHMS for suffix in ("", NON_IID) if name + suffix != STANDALONE + NON_IID),
         key=lambda folder: mode_of(folder).place(),
     )
 )

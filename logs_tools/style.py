@@ -13,7 +13,7 @@ from typing import Any
 from matplotlib.colors import is_color_like, to_hex, to_rgb
 from matplotlib.markers import MarkerStyle
 
-from esync.algorithms.registry import REGISTRY, SPARE_STYLES, Style
+from esync.algorithms.registry import ALGORITHMS, SPARE_STYLES, Style
 from logs_tools.comparison import RunFigures
 from logs_tools.modes import Mode
 
@@ -95,7 +95,7 @@ def distinguishable(modes: Sequence[Mode]) -> list[Mode]:
     Where two have the same, the later one gets a spare style, or its name behind its label. The built-in algorithms
     come first, and their labels are theirs even where they are not shown.
     """
-    owners = {algorithm.label.casefold(): name for name, algorithm in REGISTRY.items()}
+    owners = {algorithm.label.casefold(): name for name, algorithm in ALGORITHMS.items()}
     labels: dict[str, str] = {}
     styles: dict[str, Style] = {}
     for mode in sorted(modes, key=lambda mode: (not mode.built_in, mode.place())):

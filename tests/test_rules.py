@@ -8,6 +8,7 @@ from esync import config
 from esync.engine import mx
 from esync.rules import (
     RULES,
+    STATE_VECTORS,
     DelayCompensatedSGD,
     Step,
     add_mean_update,
@@ -17,6 +18,7 @@ from esync.rules import (
     outer_nesterov,
     replace_by_mean,
     sgd,
+    take_apart,
 )
 
 #: Makes an array of the kind that the rules are to be run on.
@@ -253,6 +255,14 @@ def test_rules_by_name():
     assert make_rule("sgd", {}) is sgd
     assert make_rule("add_mean_update", {}) is add_mean_update
     assert make_rule("delay_compensated_sgd", {"strength": 2.0, "adaptive": True}) == DelayCompensatedSGD(2.0, True)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_as_many_vectors_are_kept_as_a_rule_remembers(name):
+    rule = make_rule(name, {"adaptive": True} if name == "delay_compensated_sgd" else {})
+    weights, value, sent = (np.float32(values) for values in ([2.0, 1.0], [3.0, -2.0], [1.0, 3.0]))
+    _, state = rule(weights, value, None, Step(0.1, 0.9, 0.01, sent))
+    assert STATE_VECTORS.get(name, 0) == (0 if state is None else len(take_apart(state)))
 
 
 def test_defaults_come_from_the_configuration():

@@ -1,4 +1,21 @@
-"""One file per algorithm; `make` finds them by the names of the command line."""
+"""The algorithms, one file each.
+
+What is true of an algorithm stands in its class; every other part of the package asks the class, not its name:
+
+    registry     `@register` enters a class into ALGORITHMS under its mode's name; `loading` finds those from
+                 outside.
+    arguments    Two stages: `--mode` finds the class, whose `Options` then say flags, defaults and checks.
+                 `choose_algorithm` makes the object that the flags describe.
+    assembly     Gives that object to an `esync.Trainer`, and writes into run.json what it is and how it is set.
+    trainer      Hands it replica and world when it starts (`Surroundings`), and calls its `step` for every batch. The
+                 workers compare its `terms` then, checkpoints the `fixed` ones of its options.
+    launch       Check the same flags for all processes (`launch.flags`), and ask the class what it needs: servers,
+    simulate     a state server, gradients. The simulator runs the same object in a world of its own.
+    logs_tools   Import no class: name, label, style and summary are in run.json.
+
+docs/generate.py writes the tables of modes, options and flags from the classes; docs/adding_an_algorithm.md is for
+whoever writes a class.
+"""
 
 # The order of tables and figures is the order in which the classes are registered.
 # isort: off
@@ -22,7 +39,7 @@ from ..modelview import ModelView
 from .base import Algorithm, Hyper, NoPast, Surroundings, World
 from .loading import find
 from .options import option
-from .registry import REGISTRY, Style, register
+from .registry import ALGORITHMS, Style, register
 from .switch_schedule import Schedule
 
 __all__ = [
@@ -55,16 +72,13 @@ __all__ = [
     "register",
 ]
 
-#: Name → class.
-ALGORITHMS = REGISTRY
-
 
 def make(algorithm: "str | Algorithm") -> Algorithm:
-    """Return the algorithm of that name with default options; an algorithm as it is.
+    """Return an algorithm as it is; of a text that `find` understands, the algorithm with its default options.
 
     Raises:
         ValueError: there is no such algorithm.
-        TypeError: it is neither a name nor an algorithm.
+        TypeError: it is neither a text nor an algorithm.
     """
     if isinstance(algorithm, Algorithm):
         return algorithm

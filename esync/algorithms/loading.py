@@ -30,7 +30,7 @@ from typing import Any
 from ..errors import ExpectedError
 from ..files import NoHomeError, expanded
 from .base import Algorithm
-from .registry import REGISTRY, register
+from .registry import ALGORITHMS, register
 
 log = logging.getLogger(__name__)
 
@@ -71,10 +71,10 @@ def find(text: str) -> type[Algorithm]:
     if ":" in text:
         return load(text)
     points = _entry_points(tuple(sys.path)).get(text, [])
-    if text in REGISTRY:
-        if points and not _is_outside(REGISTRY[text]):
+    if text in ALGORITHMS:
+        if points and not _is_outside(ALGORITHMS[text]):
             log.warning("%s is this package's own algorithm; not used: %s", text, _told(points))
-        return REGISTRY[text]
+        return ALGORITHMS[text]
     if len({point.value for point in points}) > 1:
         raise AlgorithmError(
             f"several packages offer an algorithm {text!r}: {_told(points)}; uninstall all but one, or name the class: "
@@ -94,7 +94,7 @@ def find(text: str) -> type[Algorithm]:
 
 def entry_point_names() -> tuple[str, ...]:
     """Return the names of the entry points that are modes; none of them is imported for it."""
-    return tuple(sorted(name for name in _entry_points(tuple(sys.path)) if name not in REGISTRY))
+    return tuple(sorted(name for name in _entry_points(tuple(sys.path)) if name not in ALGORITHMS))
 
 
 def load(text: str, name: str | None = None) -> type[Algorithm]:
@@ -118,7 +118,7 @@ def load(text: str, name: str | None = None) -> type[Algorithm]:
     _make_importable(os.getcwd())
     module = _import_file(text, place) if place.endswith(".py") else _import_module(text, place)
     algorithm = _pick(text, module, path)
-    if not any(algorithm is each for each in REGISTRY.values()):
+    if not any(algorithm is each for each in ALGORITHMS.values()):
         _register(text, algorithm, name)
     if _is_outside(algorithm):
         _sources[algorithm] = text
@@ -209,7 +209,7 @@ def _package_of(point: metadata.EntryPoint) -> str:
 
 
 def _unknown(text: str) -> str:
-    names = sorted({*REGISTRY, *entry_point_names()})
+    names = sorted({*ALGORITHMS, *entry_point_names()})
     if text.endswith(".py"):
         return f"{text!r} names a file, but no class in it: {text}:CLASS"
     close = difflib.get_close_matches(text, names, 1)
@@ -336,13 +336,13 @@ def _hyphenated(algorithm: type[Algorithm]) -> str:
 @contextlib.contextmanager
 def _readable(text: str) -> Iterator[None]:
     """Turn whatever an import raises into one sentence, and forget the algorithms of modules that have failed."""
-    before = set(REGISTRY)
+    before = set(ALGORITHMS)
     try:
         yield
     except (Exception, SystemExit) as error:
-        for name, algorithm in list(REGISTRY.items()):
+        for name, algorithm in list(ALGORITHMS.items()):
             if name not in before and algorithm.__module__ not in sys.modules:
-                del REGISTRY[name]
+                del ALGORITHMS[name]
         if isinstance(error, AlgorithmError):
             raise
         raise AlgorithmError(f"{text} cannot be imported: {_place(error)}{_reason(error)}") from None

@@ -161,7 +161,7 @@ class OptionInfo:
         return self.switch and bool(self.default)
 
     def read(self, text: str) -> Any:
-        """The value that a text stands for, or one value of several.
+        """Return the value that a text stands for, or one value of several.
 
         Raises:
             argparse.ArgumentTypeError: it stands for none; the message says what was expected.
@@ -243,7 +243,7 @@ class Options(BaseModel):
 
     @classmethod
     def info(cls) -> Iterator[OptionInfo]:
-        """What is known about each of them, in the order of their declaration."""
+        """Yield what is known about each of them, in the order of their declaration."""
         for name, field in cls.model_fields.items():
             yield _describe(name, field)
 
@@ -261,7 +261,7 @@ class Options(BaseModel):
 
 
 def _facts(field: FieldInfo) -> dict[str, Any]:
-    """What `option` was given, without the default."""
+    """Return what `option` was given, without the default."""
     extra: Any = field.json_schema_extra
     return dict(extra[_KEY]) if isinstance(extra, dict) and _KEY in extra else {}
 
@@ -286,12 +286,12 @@ def _describe(name: str, field: FieldInfo) -> OptionInfo:
 
 
 def annotated(kind: Any, bounds: Iterable[Any]) -> Any:
-    """`Annotated[kind, *bounds, None]`: None, because there has to be something."""
+    """Return `Annotated[kind, *bounds, None]`: None, because there has to be something."""
     return operator.getitem(Annotated, (kind, *bounds, None))
 
 
 def _without_none(kind: Any) -> Any:
-    """A type without None as its alternative."""
+    """Return a type without None as its alternative."""
     if get_origin(kind) in (Union, UnionType):
         rest = tuple(each for each in get_args(kind) if each is not type(None))
         return Union[rest] if rest else kind  # noqa: UP007 - of as many types as there are
@@ -307,7 +307,7 @@ def _metavar(choices: tuple[Any, ...]) -> str | None:
 
 
 def expected_values(kind: Any) -> str:
-    """What the values of an annotated type are, in words that complete "should be"."""
+    """Say what the values of an annotated type are, in words that complete "should be"."""
     base, *bounds = get_args(kind) if get_origin(kind) is Annotated else (kind,)
     base = _without_none(base)
     if get_origin(base) in (Union, UnionType):
@@ -337,7 +337,7 @@ def expected_values(kind: Any) -> str:
 
 
 def limits(bounds: Iterable[Any]) -> dict[str, float]:
-    """What an annotated number is bounded by: ge, gt, le, lt → the value."""
+    """Return what an annotated number is bounded by: ge, gt, le, lt → the value."""
     found: dict[str, float] = {}
     for bound in [inner for each in bounds for inner in (each.metadata if isinstance(each, FieldInfo) else [each])]:
         for name in ("ge", "gt", "le", "lt"):
@@ -347,7 +347,7 @@ def limits(bounds: Iterable[Any]) -> dict[str, float]:
 
 
 def _problem(error: ValidationError, kind: Any, value: Any) -> str:
-    """What is wrong with a value; a check's own message where it has one."""
+    """Say what is wrong with a value, with a check's own message where it has one."""
     for each in error.errors(include_url=False):
         if each["type"] == "value_error":
             return str(each["ctx"]["error"])
@@ -357,7 +357,7 @@ def _problem(error: ValidationError, kind: Any, value: Any) -> str:
 
 
 def _all_problems(cls: type[Options], error: ValidationError) -> str:
-    """What is wrong with several options, with their names."""
+    """Say what is wrong with several options, by their names."""
     fields = {each.name: each for each in cls.info()}
     texts: dict[str, str] = {}
     for each in error.errors(include_url=False):

@@ -85,7 +85,7 @@ def stem_of(*texts: str) -> str:
 
 
 #: Name → class, in the order of tables and figures.
-REGISTRY: "dict[str, type[Algorithm]]" = {}
+ALGORITHMS: "dict[str, type[Algorithm]]" = {}
 
 
 def register(
@@ -120,7 +120,7 @@ def register(
         )
 
     def enter(algorithm: _AlgorithmT) -> _AlgorithmT:
-        known = REGISTRY.get(name)
+        known = ALGORITHMS.get(name)
         if known is not None:
             raise ValueError(
                 f"{algorithm.__module__}.{algorithm.__qualname__} cannot be called {name!r}, as "
@@ -132,14 +132,14 @@ def register(
         algorithm.summary = summary or stem_of(algorithm.label, name)
         _check_options(algorithm)
         _check_flags(algorithm)
-        REGISTRY[name] = algorithm
+        ALGORITHMS[name] = algorithm
         return algorithm
 
     return enter
 
 
 def _check_options(algorithm: "type[Algorithm]") -> None:
-    """A class has the options that its base classes use, and each has a default."""
+    """Refuse a class that lacks options of its base classes, and options without a default or with unusable flags."""
     owner = f"{algorithm.__qualname__}.Options"
     for base in algorithm.__bases__:
         needed = getattr(base, "Options", Options)
@@ -176,8 +176,8 @@ def _check_form(owner: str, option: OptionInfo) -> None:
 
 
 def _check_flags(algorithm: "type[Algorithm]") -> None:
-    """Two algorithms may share a flag only with equal type and meaning."""
-    known = {flag: (other, each) for other in REGISTRY.values() for each in options_of(other) for flag in each.flags}
+    """Refuse a flag that another algorithm has with another type or meaning."""
+    known = {flag: (other, each) for other in ALGORITHMS.values() for each in options_of(other) for flag in each.flags}
     for each in options_of(algorithm):
         for flag in each.flags:
             other, theirs = known.get(flag, (algorithm, each))
@@ -205,7 +205,7 @@ def flags_of(algorithm: "type[Algorithm]") -> dict[str, OptionInfo]:
 def all_flags() -> dict[str, OptionInfo]:
     """Return the options with flags of all algorithms, those that several share once."""
     found: dict[str, OptionInfo] = {}
-    for algorithm in REGISTRY.values():
+    for algorithm in ALGORITHMS.values():
         for dest, each in flags_of(algorithm).items():
             if dest not in found or each.negatable:  # --no-NAME is a flag, too
                 found[dest] = each
@@ -214,4 +214,4 @@ def all_flags() -> dict[str, OptionInfo]:
 
 def names(condition: "Callable[[type[Algorithm]], Any]" = lambda algorithm: True) -> tuple[str, ...]:
     """Return the names of the algorithms for which a condition is true, in their order."""
-    return tuple(name for name, algorithm in REGISTRY.items() if condition(algorithm))
+    return tuple(name for name, algorithm in ALGORITHMS.items() if condition(algorithm))

@@ -56,7 +56,7 @@ GROUPS: tuple[Group, ...] = (training, data, device, logs, checkpoints, coordina
 
 
 def modes_of(name: str) -> tuple[str, ...] | None:
-    """The modes in which a flag makes sense; None: all of them. `name` is its value's."""
+    """Return the modes in which a flag, given by the name of its value, makes sense; None: all of them."""
     if name == mode.USE_DCASGD:
         return mode.modes_with_dcasgd()
     for group in GROUPS:
@@ -176,7 +176,7 @@ def expand_paths(options: argparse.Namespace) -> None:
 
 
 def given(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> set[str]:
-    """The names of the flags that were really typed."""
+    """Return the names of the flags that were really typed."""
     # A flag whose default is suppressed has no value unless it is typed.
     names = [action.dest for action in parser._actions if action.default is not argparse.SUPPRESS]
     namespace = argparse.Namespace(**dict.fromkeys(names, argparse.SUPPRESS))

@@ -38,7 +38,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def check(options: argparse.Namespace, typed: Set[str]) -> None:
-    """Leases are for elastic clusters."""
+    """Refuse leases where the cluster is not elastic."""
     needless = typed & {"lease", "redistribute"}
     if needless and not options.elastic:
         raise ValueError(f"--{min(needless)} needs --elastic")

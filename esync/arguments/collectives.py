@@ -12,7 +12,7 @@ CONDITIONS: Mapping[str, Condition] = {}
 
 
 def _serverless() -> str:
-    """The modes in which all workers exchange together, so that no server is needed."""
+    """Name the modes in which all workers exchange together, so that no server is needed."""
     return ", ".join(names(lambda algorithm: algorithm.serverless))
 
 
@@ -29,7 +29,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def check(options: argparse.Namespace, typed: Set[str]) -> None:
-    """What needs a server is refused."""
+    """Refuse what needs a server where there is none."""
     if options.collective == "ps":
         return
     if not options.algorithm.serverless:

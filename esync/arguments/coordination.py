@@ -40,4 +40,4 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def check(options: argparse.Namespace, typed: Set[str]) -> None:
-    """Nothing here depends on another flag."""
+    """Do nothing: no flag here depends on another one."""

@@ -13,7 +13,7 @@ CONDITIONS: Mapping[str, Condition] = {}
 
 
 def partition(text: str) -> str:
-    """The text itself, where it is a partition; ValueError otherwise."""
+    """Return the text itself where it is a partition; ValueError otherwise."""
     parse_partition(text)
     return text
 
@@ -33,7 +33,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def check(options: argparse.Namespace, typed: Set[str]) -> None:
-    """Two flags say the same; afterwards `partition` alone does."""
+    """Refuse a contradiction between the two flags for partitions; afterwards `partition` alone counts."""
     if options.split_by_class and options.partition not in (None, "class"):
         raise ValueError(f"--split-by-class 1 and --partition {options.partition} contradict each other")
     options.partition = options.partition or ("class" if options.split_by_class else config.PARTITION)

@@ -30,7 +30,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def check(options: argparse.Namespace, typed: Set[str]) -> None:
-    """A GPU or the processor, not both; messages to parameter servers need those."""
+    """Refuse a GPU beside the CPU, and delays of messages to parameter servers where there are none."""
     if options.cpu and options.gpu is not None:
         raise ValueError(f"--cpu 1 and --gpu {options.gpu} contradict each other")
     if options.collective != "ps" and any(spell.kind == NETWORK for spell in options.straggle):

@@ -33,6 +33,6 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def check(options: argparse.Namespace, typed: Set[str]) -> None:
-    """What an evaluation is for needs one."""
+    """Refuse, without an evaluation, the flags that need one."""
     if options.no_evaluation and typed & {"target_accuracy", "eval_duration", "test_images"}:
         raise ValueError("--no-evaluation contradicts --target-accuracy, --eval-duration and --test-images")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from .. import config
-from ..algorithms import REGISTRY, Algorithm, find
+from ..algorithms import ALGORITHMS, Algorithm, find
 from ..algorithms.loading import FORMS, entry_point_names
 from ..algorithms.registry import all_flags, flags_of, names, options_of
 from .values import checked
@@ -57,7 +57,7 @@ def _add_mode(add: Callable[..., Any], typed_only: bool = False) -> None:
         type=checked(_mode),
         default=argparse.SUPPRESS if typed_only else config.MODE,
         metavar="MODE",
-        help=f"algorithm: {', '.join([*REGISTRY, *entry_point_names()])}; or one of your own, as {FORMS} "
+        help=f"algorithm: {', '.join([*ALGORITHMS, *entry_point_names()])}; or one of your own, as {FORMS} "
         f"(default: {config.MODE})",
     )
     add(
@@ -95,7 +95,7 @@ def add_to(parser: ArgumentParser, algorithm: type[Algorithm] | None) -> None:
                     help=argparse.SUPPRESS,
                 )
         return
-    groups = {name: parser.add_argument_group(f"mode {name}: {each.label}") for name, each in REGISTRY.items()}
+    groups = {name: parser.add_argument_group(f"mode {name}: {each.label}") for name, each in ALGORITHMS.items()}
     for dest, option in all_flags().items():
         users = modes_with(dest)
         option.add_to(groups[users[0]].add_argument, remark=_remark(dest, users))
@@ -115,7 +115,7 @@ def _remark(dest: str, users: Sequence[str]) -> str:
     """Say which modes a flag is for, and what its defaults are there."""
     by_default: dict[str, list[str]] = {}
     for name in users:
-        if text := flags_of(REGISTRY[name])[dest].default_text:
+        if text := flags_of(ALGORITHMS[name])[dest].default_text:
             by_default.setdefault(text, []).append(name)
     if [list(users)] == list(by_default.values()):
         texts = [f"default: {next(iter(by_default))}"]
@@ -181,7 +181,7 @@ def given_state_server(options: Namespace) -> str | None:
 
 
 def effective(options: Namespace) -> Mapping[str, Any]:
-    """The value of every flag, by its name with underscores, as JSON can hold it."""
+    """Return the value of every flag, by its name with underscores, as JSON can hold it."""
     hidden = {"algorithm", "given"}
     values = {name: value for name, value in vars(options).items() if name not in hidden}
     return {name: value if _plain(value) else _text(value) for name, value in sorted(values.items())}
@@ -200,5 +200,5 @@ def _text(value: Any) -> Any:
 
 
 def typed_text(value: Any) -> str:
-    """A value as it is typed behind a flag."""
+    """Return a value as it is typed behind a flag."""
     return str(value.value if isinstance(value, enum.Enum) else value)

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Mapping, Set
 
 from .. import config
-from ..algorithms import REGISTRY
+from ..algorithms import ALGORITHMS
 from ..algorithms.registry import names, options_of
 from .mode import Condition
 from .values import accuracy, count, index, not_negative, positive
@@ -34,10 +34,10 @@ CONDITIONS: Mapping[str, Condition] = {
 
 
 def _momenta() -> str:
-    """The modes whose momentum has a default of its own."""
+    """Say which modes have a default momentum of their own."""
     own = {
         name: each.default
-        for name, algorithm in REGISTRY.items()
+        for name, algorithm in ALGORITHMS.items()
         for each in options_of(algorithm)
         if each.shared == "momentum"
     }
@@ -108,4 +108,4 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def check(options: argparse.Namespace, typed: Set[str]) -> None:
-    """Nothing here depends on another flag."""
+    """Do nothing: no flag here depends on another one."""

@@ -14,7 +14,7 @@ JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 def number(
     kind: Callable[[str], Any], least: float, expected: str, above: bool = False, most: float = sys.float_info.max
 ) -> Callable[[str], Any]:
-    """A checked number: at least (or above) `least`, at most `most`; `expected` completes the error message."""
+    """Make a type for numbers from (or above) `least` to `most`; `expected` completes the error message."""
 
     def parse(text: str) -> Any:
         try:
@@ -29,7 +29,7 @@ def number(
 
 
 def checked(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """A function that raises ValueError as a type for argparse, with its message kept."""
+    """Make a type for argparse of a function that raises ValueError; its message is kept."""
 
     def convert(text: str) -> Any:
         try:
@@ -49,7 +49,7 @@ accuracy = number(float, 0, "an accuracy above 0, at most 1", above=True, most=1
 
 
 def job(text: str) -> str:
-    """The name of a training."""
+    """Return the text itself where it can be the name of a training."""
     if not JOB_NAME.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} should be a name of letters, digits, '.', '_' and '-'")
     return text

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from .. import arguments, config
-from ..algorithms import REGISTRY, Algorithm
+from ..algorithms import ALGORITHMS, Algorithm
 from ..algorithms.registry import flags_of
 from ..arguments.mode import USE_DCASGD, WITH_DCASGD, parse_mode, typed_text
 from ..files import expanded
@@ -51,7 +51,7 @@ class _Parser(argparse.ArgumentParser):
 
 @functools.lru_cache(maxsize=8)
 def _every(modes: tuple[str, ...]) -> tuple[argparse.ArgumentParser, Mapping[str, argparse.Action]]:
-    """The parser that knows the flags of all modes, and those by the names of their values."""
+    """Return the parser that knows the flags of all modes, and those flags by the names of their values."""
     parser = arguments.build_parser(PROGRAM, "", None, _Parser)
     return parser, {
         action.dest: action for action in parser._actions if action.dest not in ("help", "version", argparse.SUPPRESS)
@@ -78,8 +78,8 @@ def parser_of_all(program: str, description: str, words: Sequence[str]) -> argpa
 
 
 def known() -> Mapping[str, argparse.Action]:
-    """Every flag of every mode that is known by now, by its long name with underscores."""
-    return _every(tuple(REGISTRY))[1]
+    """Return every flag of every mode that is known by now, by its long name with underscores."""
+    return _every(tuple(ALGORITHMS))[1]
 
 
 def is_switch(name: str) -> bool:
@@ -93,12 +93,12 @@ def takes_several(name: str) -> bool:
 
 
 def flag(name: str) -> str:
-    """As it stands on a command line."""
+    """Return a flag as it stands on a command line."""
     return f"--{name.replace('_', '-')}"
 
 
 def check(name: str, value: object) -> Any:
-    """The value as the worker will understand it.
+    """Return the value of a flag as the worker will understand it.
 
     Raises:
         FlagError: the worker would refuse it, or launch sets it by itself.
@@ -115,14 +115,14 @@ def check(name: str, value: object) -> Any:
         raise FlagError(f"expected {'a list of values' if several else 'one value'}, not {shown(value)}")
     words = [flag(name), *map(str, values)] if several else [f"{flag(name)}={value}"]
     try:
-        return getattr(_every(tuple(REGISTRY))[0].parse_args(words), name)
+        return getattr(_every(tuple(ALGORITHMS))[0].parse_args(words), name)
     except FlagError as error:
         _, _, reason = str(error).partition(": ")  # in front of it stands the flag, which the caller names
         raise FlagError(reason or str(error)) from None
 
 
 def merge(described: Mapping[str, Any], typed: Mapping[str, Any]) -> Settings:
-    """What is to be passed on: what was typed, and of the description whatever does not contradict it.
+    """Return what is to be passed on: what was typed, and of the description whatever does not contradict it.
 
     A description may hold settings of several modes; those of other modes than the one that is run are left out. What
     was typed is kept as it is, so that the worker's parser refuses what makes no sense.
@@ -162,7 +162,7 @@ def _suits(name: str, algorithm: type[Algorithm]) -> bool:
 
 
 def to_arguments(settings: Mapping[str, Any]) -> list[str]:
-    """The command line; None stands for a flag that is not given, as does False for one that stands alone."""
+    """Return the command line; None stands for a flag that is not given, as does False for one without a value."""
     own = flags_of(algorithm_of(settings))
     words = []
     for name, value in settings.items():
@@ -180,7 +180,7 @@ def to_arguments(settings: Mapping[str, Any]) -> list[str]:
 
 
 def understood(settings: Mapping[str, Any]) -> argparse.Namespace:
-    """What the worker will make of settings.
+    """Return what the worker will make of settings.
 
     Raises:
         FlagError: it would refuse them, or understand a value as another one.
@@ -197,7 +197,7 @@ def understood(settings: Mapping[str, Any]) -> argparse.Namespace:
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """What the worker will make of a command line.
+    """Return what the worker will make of a command line.
 
     Raises:
         FlagError: it would refuse it.

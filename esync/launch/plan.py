@@ -91,7 +91,7 @@ def ports_needed(description: Description) -> int:
 
 
 def mode_folder(options: argparse.Namespace) -> Path:
-    """Where the logs of this algorithm on this network and kind of data belong: {log_dir}/{network}/{mode}."""
+    """Return the folder of the logs of this algorithm on this network and kind of data: {log_dir}/{network}/{mode}."""
     name = options.algorithm.name
     skewed = options.partition == "class" or options.partition.startswith("dirichlet")
     if skewed and options.algorithm.sends != "nothing":  # else one worker has all the data

@@ -12,7 +12,7 @@ import pytest
 
 from esync.algorithms import LocalSGD, loading
 from esync.algorithms.loading import AlgorithmError, agreed_source, digest, entry_point_names, find, load, source
-from esync.algorithms.registry import REGISTRY
+from esync.algorithms.registry import ALGORITHMS
 from esync.errors import ExpectedError
 
 ROOT = Path(__file__).parents[2]
@@ -39,14 +39,14 @@ def algorithm(name: str = "Mine", line: str = "sends = 'nothing'") -> str:
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """An empty folder that is the current one; whatever a test loads is forgotten after it."""
-    names, modules = dict(REGISTRY), dict(sys.modules)
+    names, modules = dict(ALGORITHMS), dict(sys.modules)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(loading, "_files", {})
     monkeypatch.setattr(loading, "_sources", {})
     yield tmp_path
-    REGISTRY.clear()
-    REGISTRY.update(names)
+    ALGORITHMS.clear()
+    ALGORITHMS.update(names)
     for name in set(sys.modules) - set(modules):
         del sys.modules[name]
 
@@ -93,7 +93,7 @@ def test_a_class_in_a_file(folder):
     write(folder / "mine.py", algorithm("FedProx"))
     found = load("mine.py:FedProx")
     assert (found.name, found.label) == ("fed-prox", "FedProx")
-    assert REGISTRY["fed-prox"] is found
+    assert ALGORITHMS["fed-prox"] is found
     assert source(found) == "mine.py:FedProx"
     assert find("fed-prox") is found
     assert sys.modules[found.__module__].__name__ == "mine"
@@ -356,7 +356,7 @@ def test_a_file_that_was_corrected_can_be_loaded(folder):
     text = "from esync.algorithms.registry import register\n" + registered
     write(folder / "mine.py", f"{text}\n1 / 0\n")
     assert "line 14: ZeroDivisionError" in refused("mine.py:Mine")
-    assert "mine" not in REGISTRY
+    assert "mine" not in ALGORITHMS
     write(folder / "mine.py", f"{text}\n")
     assert load("mine.py:Mine").name == "mine"
 

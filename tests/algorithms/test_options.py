@@ -11,7 +11,7 @@ from esync import config
 from esync.algorithms import ALGORITHMS, ASGD, DCASGD, DGS, SSGD, SSP, DiLoCo, DyLU, ESync, LocalSGD, SyncSwitch, make
 from esync.algorithms.base import OwnStatisticsOptions
 from esync.algorithms.options import Options, inherited, option
-from esync.algorithms.registry import REGISTRY, Style, options_of, register
+from esync.algorithms.registry import Style, options_of, register
 from esync.arguments import choose_algorithm, effective, read
 
 
@@ -202,10 +202,10 @@ def test_diloco_is_local_sgd_with_other_defaults():
 
 @pytest.fixture
 def registry():
-    before = dict(REGISTRY)
-    yield REGISTRY
-    REGISTRY.clear()
-    REGISTRY.update(before)
+    before = dict(ALGORITHMS)
+    yield ALGORITHMS
+    ALGORITHMS.clear()
+    ALGORITHMS.update(before)
 
 
 def test_a_registered_class_has_what_figures_and_folders_need(registry):

@@ -4,7 +4,7 @@ import pytest
 
 from esync.algorithms import ASGD, LocalSGD
 from esync.algorithms.options import Options, option
-from esync.algorithms.registry import REGISTRY, is_label, is_stem, register, stem_of
+from esync.algorithms.registry import ALGORITHMS, is_label, is_stem, register, stem_of
 
 
 class Mine(ASGD):
@@ -31,7 +31,7 @@ class Mine(ASGD):
 def test_what_cannot_be_shown_or_be_a_file_is_refused(settings: dict, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         register(**{"name": "mine"} | settings)
-    assert "mine" not in REGISTRY
+    assert "mine" not in ALGORITHMS
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_options_without_those_of_the_base_class_or_without_a_default_are_refuse
     algorithm = type("Mine", (LocalSGD,), {"Options": options})
     with pytest.raises(TypeError, match=problem):
         register("mine")(algorithm)
-    assert "mine" not in REGISTRY
+    assert "mine" not in ALGORITHMS
 
 
 @pytest.mark.filterwarnings("ignore:Field name")
@@ -91,10 +91,10 @@ def test_options_that_parsed_flags_could_not_hold_are_refused(name: str, setting
     algorithm = type("Mine", (LocalSGD,), {"Options": type("Options", (LocalSGD.Options,), space)})
     with pytest.raises(ValueError, match=f"Mine.Options: .*{problem}"):
         register("mine")(algorithm)
-    assert "mine" not in REGISTRY
+    assert "mine" not in ALGORITHMS
 
 
 def test_what_the_classes_say_themselves_can_be_shown_and_stored() -> None:
-    for algorithm in REGISTRY.values():
+    for algorithm in ALGORITHMS.values():
         assert is_label(algorithm.label)
         assert is_stem(algorithm.summary)

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BeforeValidator
 
 from esync import arguments
-from esync.algorithms import REGISTRY, SSGD, option, register
+from esync.algorithms import ALGORITHMS, SSGD, option, register
 from esync.launch import flags, ssh
 from esync.launch.description import Description, DescriptionError
 from esync.launch.ground import Supplies
@@ -117,7 +117,7 @@ class Colour(enum.Enum):
 @pytest.fixture
 def own():
     """A mode "own" whose options have unusual types."""
-    before = dict(REGISTRY)
+    before = dict(ALGORITHMS)
 
     @register("own")
     class Own(SSGD):
@@ -130,8 +130,8 @@ def own():
             percent: Annotated[float, BeforeValidator(lambda value: float(value) / 100)] = option(0.0)
 
     yield Own
-    REGISTRY.clear()
-    REGISTRY.update(before)
+    ALGORITHMS.clear()
+    ALGORITHMS.update(before)
 
 
 @pytest.mark.usefixtures("own")

@@ -15,7 +15,7 @@ from matplotlib.colors import same_color, to_rgb
 from matplotlib.lines import Line2D
 
 from esync.algorithms import ASGD, Algorithm
-from esync.algorithms.registry import REGISTRY, SPARE_STYLES, is_stem, register
+from esync.algorithms.registry import ALGORITHMS, SPARE_STYLES, is_stem, register
 from esync.assembly import algorithm_facts
 from esync.launch.report import read_figures
 from esync.launch.spec import Plan
@@ -264,10 +264,10 @@ JSON = st.recursive(
 )
 TEXT = st.sampled_from(["Solo", "../x", "o", "--", "C0", "red", "0.3", "$x$", "a|b", "_x", "-", ".", "none"]) | JSON
 STYLES = st.fixed_dictionaries({}, optional={"color": TEXT, "line": TEXT, "marker": TEXT}) | JSON
-ALGORITHMS = st.fixed_dictionaries({}, optional={"label": TEXT, "summary": TEXT, "style": STYLES}) | JSON
+SAID = st.fixed_dictionaries({}, optional={"label": TEXT, "summary": TEXT, "style": STYLES}) | JSON
 
 
-@given(ALGORITHMS, st.sampled_from(["solo", "solo-niid", "esync", "-niid", "figures2", "a b"]))
+@given(SAID, st.sampled_from(["solo", "solo-niid", "esync", "-niid", "figures2", "a b"]))
 def test_whatever_is_said_a_mode_comes_of_it_that_can_be_stored_and_drawn(said: Any, folder: str) -> None:
     found, _ = facts(said)
     mode = mode_of(folder, found)
@@ -444,7 +444,7 @@ def test_run_json_of_today_is_kept_in_the_summary(tmp_path: Path) -> None:
     assert facts_of({"h": {"cpu": columns(again)}})[0] == Facts("Solo SGD", "Solo", SOLO["style"])
 
 
-@pytest.mark.parametrize("algorithm", REGISTRY.values(), ids=str)
+@pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=str)
 def test_what_a_worker_writes_about_a_built_in_algorithm_is_what_the_tools_know(algorithm: type[Algorithm]) -> None:
     found, problems = facts(algorithm_facts(algorithm))
     mode = mode_of(algorithm.name, found)
@@ -464,7 +464,7 @@ def test_a_run_is_called_the_same_where_its_class_is_known_and_where_it_is_not()
         try:
             known = mode_of(name, facts(algorithm_facts(Kind))[0])
         finally:
-            del REGISTRY[name]
+            del ALGORITHMS[name]
         unknown = mode_of(name, facts(algorithm_facts(Kind))[0])
         assert known == unknown
         assert is_stem(known.summary)

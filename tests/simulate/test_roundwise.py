@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from esync.algorithms import REGISTRY
+from esync.algorithms import ALGORITHMS
 from esync.algorithms.registry import all_flags
 from esync.launch import flags
 from esync.simulate.cluster import ClusterModel
@@ -208,7 +208,7 @@ def test_the_flags_that_are_named_exist():
     assert common >= scope.REGARDED | scope.WITHOUT_EFFECT
 
 
-@pytest.mark.parametrize("algorithm", [each for each in REGISTRY.values() if each.roundwise_options is not None])
+@pytest.mark.parametrize("algorithm", [each for each in ALGORITHMS.values() if each.roundwise_options is not None])
 def test_the_options_that_an_algorithm_names_exist(algorithm):
     assert set(algorithm.Options.model_fields) >= algorithm.roundwise_options
 

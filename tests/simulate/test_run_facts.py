@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from esync import __version__, config
-from esync.algorithms import REGISTRY
+from esync.algorithms import ALGORITHMS
 from esync.arguments import read
 from esync.simulate.job import Job, run
 
@@ -29,7 +29,7 @@ def facts_of(tmp_path: Path, **typed: object) -> dict:
     return json.loads((done.logs / "localhost" / "cpu" / "run.json").read_text())
 
 
-@pytest.mark.parametrize("mode", [name for name, each in REGISTRY.items() if not each.needs_gradients])
+@pytest.mark.parametrize("mode", [name for name, each in ALGORITHMS.items() if not each.needs_gradients])
 def test_every_flag_of_the_mode_is_there_with_its_value(tmp_path, mode):
     facts = facts_of(tmp_path, mode=mode)
     words = ["--mode", mode, "--network", "lenet", "--epochs", "0.01"]
@@ -41,7 +41,7 @@ def test_every_flag_of_the_mode_is_there_with_its_value(tmp_path, mode):
 
 def test_what_the_log_tools_need_is_there(tmp_path):
     facts = facts_of(tmp_path, mode="async", use_dcasgd=1, dcasgd_lambda=0.5)
-    style = REGISTRY["dcasgd"].style
+    style = ALGORITHMS["dcasgd"].style
     assert facts["algorithm"] == {
         "name": "dcasgd",
         "label": "DC-ASGD",

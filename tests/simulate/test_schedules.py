@@ -13,7 +13,7 @@ import pytest
 from pydantic import Field
 
 from esync import rules
-from esync.algorithms import REGISTRY
+from esync.algorithms import ALGORITHMS
 from esync.algorithms.options import Options, option
 from esync.algorithms.registry import names, options_of
 from esync.exchange.ledger import Ledger
@@ -36,7 +36,7 @@ def run_all(mode, *given, count=COUNT):
 
 
 def test_there_are_schedules_of_whatever_exchanges_dense_messages():
-    assert set(MODES) == set(REGISTRY) - {"local", "gd-async", "dgc-async", "dgs"}
+    assert set(MODES) == set(ALGORITHMS) - {"local", "gd-async", "dgc-async", "dgs"}
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -81,7 +81,7 @@ def test_crashes_are_drawn_where_wanted(crashes):
 
 @pytest.mark.parametrize("mode", ["esync", "dcasgd", "sync-switch"])
 def test_every_option_whose_type_tells_its_values_is_drawn(mode):
-    known = {each.dest: each for each in options_of(REGISTRY[mode]) if each.flags}
+    known = {each.dest: each for each in options_of(ALGORITHMS[mode]) if each.flags}
     random = np.random.default_rng(0)
     expected = {name for name, each in known.items() if sample(each.kind, random) is not None}
     drawn = {name for seed in range(50) for name in draw(mode, seed).drawn}
