@@ -171,7 +171,7 @@ class OwnStatisticsOptions(AnyOptions):
     statistics: Literal["mean", "rank0"] = option(
         config.STATISTICS,
         agreed_as="evaluated statistics",
-        help="whose batch-norm statistics are evaluated and exported: the mean of all workers' latest, or rank 0's, as "
+        help="batch-norm statistics that are evaluated and exported: the mean of all workers' latest, or rank 0's, as "
         "published",
     )
 
@@ -187,8 +187,8 @@ class CompressionOptions(AnyOptions):
         config.COMPRESSION,
         metavar="KIND",
         agreed_as="compression",
-        help=f"of what workers and servers send each other: {GRAMMAR}; RATIO is the share of each tensor's values that "
-        "a worker sends, BACK the share that it gets back at most; see docs/compression.md",
+        help=f"compression of what workers and servers send each other: {GRAMMAR}; RATIO is the share of "
+        "each tensor's values that a worker sends, BACK the share that it gets back at most; see docs/compression.md",
     )
 
 

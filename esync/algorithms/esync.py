@@ -40,7 +40,7 @@ class ESync(ModelAveraging):
         state_server: str | None = option(None, shared="state_server", per_device=True)
         job: str = option(config.JOB, shared="job", per_device=True)
         epsilon: Annotated[float, Field(ge=0)] | Literal["auto"] = option(
-            config.EPSILON, help="seconds that guard READY, or auto: what iterations and questions fluctuate by"
+            config.EPSILON, help="margin of READY in seconds; auto: as much as iterations and questions fluctuate"
         )
         slowest_iterations: int = option(
             config.SLOWEST_ITERATIONS, ge=1, help="local iterations of the slowest device per round"
@@ -48,8 +48,8 @@ class ESync(ModelAveraging):
         query_mode: Literal["blocking", "delayed-ack"] = option(
             config.QUERY_MODE,
             per_device=True,
-            help="wait for the state server's answers, or train on until READY arrives, and give the iteration in "
-            "flight up then (paper, section 4.2)",
+            help="whether to wait for the state server's answers, or to train on until READY arrives and give up the "
+            "iteration in flight then (paper, section 4.2)",
         )
 
     options: Options

@@ -33,27 +33,28 @@ class ModelAveraging(Algorithm):
             config.LOCAL_ITERATIONS,
             ge=1,
             per_device=True,
-            help="that many in every round of a worker (mode dylu: of the fastest worker), without a state server",
+            help="number of local iterations of a worker in every round (mode dylu: of the fastest worker), instead of "
+            "what a state server says",
         )
         global_lr: float = option(
             config.LEARNING_RATE_GLOBAL,
             gt=0,
             flag=("-gl", "--global-lr"),
             agreed_as="global learning rate",
-            help="ε, scales a model update",
+            help="factor ε of a model update",
         )
         outer_momentum: float = option(
             config.OUTER_MOMENTUM,
             ge=0,
             lt=1,
             agreed_as="outer momentum",
-            help="of Nesterov's momentum on the model updates; 0: none",
+            help="Nesterov's momentum on the model updates; 0: none",
         )
         weighting: Literal["uniform", "samples", "normalized"] = option(
             config.WEIGHTING,
             agreed_as="weighting",
-            help="how much each worker counts: all the same, by its samples, or each update divided by what was "
-            "computed for it (FedNova)",
+            help="weight of each worker's update in the mean: the same for all, by its samples, or each update divided "
+            "by what was computed for it (FedNova)",
         )
         overlap: bool = option(
             False, per_device=True, help="go on with local iterations while an exchange is under way"
@@ -62,7 +63,7 @@ class ModelAveraging(Algorithm):
             config.RUN_AHEAD,
             ge=1,
             per_device=True,
-            help="with --overlap: at most so many local iterations in one exchange, then wait",
+            help="with --overlap: most local iterations during one exchange, after which a worker waits",
         )
 
         @model_validator(mode="before")

@@ -35,7 +35,7 @@ class SparseAsync(Algorithm):
             config.SPARSE_SECONDARY_RATIO,
             ge=0,
             le=1,
-            help="the same for what a server answers; 0: all that has changed",
+            help="share of each tensor's values in a server's answer; 0: all that have changed",
         )
         values: Literal["float32", "float16"] = option(
             config.SPARSE_VALUES, flag="--sparse-values", help="type of the values on the wire"

@@ -65,7 +65,8 @@ class SyncSwitch(EveryIteration):
         """When it switches, what each segment trains with, and what is done about stragglers."""
 
         switch_order: str = option(
-            config.SWITCH_ORDER, help="of the segments, 1 is synchronous, 0 asynchronous: 10, 101, …"
+            config.SWITCH_ORDER,
+            help="kinds of the segments in their order, 1 synchronous and 0 asynchronous: 10, 101, …",
         )
         train_steps: tuple[Annotated[int, Field(ge=1)], ...] = option(
             (), metavar="STEP", help="global step at which each segment ends"
@@ -74,43 +75,48 @@ class SyncSwitch(EveryIteration):
             None,
             ge=0,
             le=1,
-            help=f"instead of --train-steps: synchronous share of --epochs, 0 to 1 (default: {config.BSP_SHARE})",
+            help="instead of --train-steps: share of --epochs that is trained synchronously "
+            f"(default: {config.BSP_SHARE})",
         )
         ckpt_frequency: tuple[Annotated[int, Field(ge=1)], ...] = option(
-            (), metavar="STEPS", help="evaluate every that many global steps"
+            (), metavar="STEPS", help="global steps between two evaluations, of each segment"
         )
         hparams: tuple[str, ...] = option(
             (),
             metavar="NAME=NUMBER",
-            help=f"of each segment, joined by commas, from {', '.join(HYPER_PARAMETERS)}; - for none; the learning "
-            "rate is a worker's own, and multiplies the gradient summed over its batch",
+            help=f"hyper-parameters of each segment, joined by commas, from {', '.join(HYPER_PARAMETERS)}; - for none; "
+            "the learning rate is a worker's own, and multiplies the gradient summed over its batch",
         )
         lr_decay: Annotated[str, AfterValidator(_checked_decay)] = option(
             "",
             metavar="SHARE:FACTOR",
-            help="learning rate by the share of all samples that has been used: 0.5:0.1,0.75:0.01 (default: it stays)",
+            help="factor of the learning rate from a share of all samples on: 0.5:0.1,0.75:0.01 (default: it stays)",
         )
         online_policy: Literal["none", "elastic", "greedy"] | None = option(
             None,
-            help="while it is synchronous: go on without stragglers (elastic), asynchronously and with the planned "
-            "synchronous share afterwards (greedy), or wait for them (none); a reconstruction of the paper's policies "
-            f"(default: {config.ONLINE_POLICY} where there is a state server, which runs the policy)",
+            help="what is done about stragglers while training is synchronous: go on without them (elastic), go on "
+            "asynchronously and do the planned synchronous share afterwards (greedy), or wait (none); a "
+            f"reconstruction of the paper's policies (default: {config.ONLINE_POLICY} where there is a state "
+            "server, which runs the policy)",
         )
         straggler_window: int = option(
-            config.STRAGGLER_WINDOW, ge=1, le=config.STRAGGLER_WINDOW_MOST, help="steps whose throughput is looked at"
+            config.STRAGGLER_WINDOW,
+            ge=1,
+            le=config.STRAGGLER_WINDOW_MOST,
+            help="steps over which a worker's throughput is measured",
         )
-        straggler_stride: int = option(config.STRAGGLER_STRIDE, ge=1, help="steps from one look to the next")
+        straggler_stride: int = option(config.STRAGGLER_STRIDE, ge=1, help="steps from one check to the next")
         straggler_raise_after: int = option(
-            config.STRAGGLER_RAISE_AFTER, ge=1, help="looks in a row after which a slow worker is a straggler"
+            config.STRAGGLER_RAISE_AFTER, ge=1, help="checks in a row after which a slow worker counts as a straggler"
         )
         straggler_clear_after: int = option(
-            config.STRAGGLER_CLEAR_AFTER, ge=1, help="looks in a row after which it is none any more"
+            config.STRAGGLER_CLEAR_AFTER, ge=1, help="checks in a row after which it no longer does"
         )
         straggler_sigmas: float = option(
-            config.STRAGGLER_SIGMAS, ge=0, help="standard deviations below the workers' mean throughput"
+            config.STRAGGLER_SIGMAS, ge=0, help="standard deviations that a slow worker is below the mean throughput"
         )
         straggler_floor: float = option(
-            config.STRAGGLER_FLOOR, gt=0, le=1, help="share of the mean that its throughput is below, too"
+            config.STRAGGLER_FLOOR, gt=0, le=1, help="share of the mean throughput that a slow worker is below, too"
         )
         batch_size: int = option(1, ge=1, shared="batch_size")
         state_server: str | None = option(None, shared="state_server", per_device=True)

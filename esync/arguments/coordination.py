@@ -20,7 +20,7 @@ CONDITIONS: Mapping[str, Condition] = {"state_server_ip": _may_ask, "state_serve
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
-    coordination = parser.add_argument_group(f"state server (modes {' and '.join(names(_may_ask))})")
+    coordination = parser.add_argument_group(f"state server (modes {', '.join(names(_may_ask))})")
     add = coordination.add_argument
     add("-ip", "--state-server-ip", default=config.STATE_SERVER_IP, help="address of the state server")
     add(

@@ -136,7 +136,7 @@ class _OfOtherModes(argparse.Action):
 def refusal(flag: str, mode: str, modes: Sequence[str]) -> str:
     """Say that a flag makes no sense in a mode, and in which it does."""
     shown = [f"{each} (or async with --use-dcasgd 1)" if each in WITH_DCASGD.values() else each for each in modes]
-    return f"{flag} makes no sense with --mode {mode}; it is for {' and '.join(shown)}"
+    return f"{flag} makes no sense with --mode {mode}; it is for {', '.join(shown)}"
 
 
 def check(options: Namespace, typed: Set[str], algorithm: type[Algorithm]) -> None:

@@ -57,7 +57,12 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         default=config.BATCH_SIZE,
         help="samples of one iteration on this device (default: %(default)s)",
     )
-    add("--seed", type=index, default=config.SEED, help="of initial weights, shares and batches (default: %(default)s)")
+    add(
+        "--seed",
+        type=index,
+        default=config.SEED,
+        help="seed of initial weights, shares and batches (default: %(default)s)",
+    )
     add(
         "--optimizer",
         default=config.OPTIMIZER,
@@ -67,7 +72,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--momentum",
         type=not_negative,
         default=None,
-        help=f"of the optimizer (default: {config.MOMENTUM}{_momenta()})",
+        help=f"momentum of the optimizer (default: {config.MOMENTUM}{_momenta()})",
     )
     add(
         "--weight-decay",
@@ -88,7 +93,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--learning-rate",
         type=positive,
         default=config.LEARNING_RATE,
-        help="of the step with a batch's gradients; sync-switch takes it times the number of workers while it is "
+        help="learning rate of the step with a batch's gradients; sync-switch takes it times the number of "
+        "workers while it is "
         f"synchronous (all modes but {', '.join(names(CONDITIONS['local_lr']))}; default: %(default)s)",
     )
     add(
@@ -96,7 +102,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--local-lr",
         type=positive,
         default=config.LEARNING_RATE_LOCAL,
-        help=f"of the local optimizer (modes {', '.join(names(CONDITIONS['local_lr']))}; default: %(default)s)",
+        help=f"learning rate of the local optimizer (modes {', '.join(names(CONDITIONS['local_lr']))}; "
+        "default: %(default)s)",
     )
 
     end = parser.add_argument_group("end of the run", "Any of them ends it cleanly, on all workers.")
