@@ -143,6 +143,12 @@ class OptionInfo:
         return get_origin(kind) is tuple and bool(get_args(kind)[1:]) and get_args(kind)[1] is Ellipsis
 
     @property
+    def collection(self) -> bool:
+        """Whether its value consists of several, in whatever form."""
+        kind = _without_none(get_args(self.kind)[0])
+        return (get_origin(kind) or kind) in (tuple, list, set, frozenset, dict)
+
+    @property
     def item(self) -> Any:
         """The type of one value of a list; of the value itself where the flag takes one."""
         if not self.several:

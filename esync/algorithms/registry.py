@@ -4,6 +4,7 @@ Whatever is derived from the algorithms starts from here: the choices of `--mode
 styles of the figures, the tables in the documentation.
 """
 
+import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -84,6 +85,9 @@ def stem_of(*texts: str) -> str:
     return next(filter(is_stem, stems), "summary")
 
 
+#: What an exchange may carry; see `Algorithm.sends`.
+SENDS = ("gradients", "updates", "nothing")
+
 #: Name → class, in the order of tables and figures.
 ALGORITHMS: "dict[str, type[Algorithm]]" = {}
 
@@ -130,12 +134,27 @@ def register(
         algorithm.label = label or name
         algorithm.style = style or spare_style(name)
         algorithm.summary = summary or stem_of(algorithm.label, name)
+        _check_class(algorithm)
         _check_options(algorithm)
         _check_flags(algorithm)
         ALGORITHMS[name] = algorithm
         return algorithm
 
     return enter
+
+
+def _check_class(algorithm: "type[Algorithm]") -> None:
+    """Refuse a class with an unknown capability, or that cannot be made from options by their names."""
+    if algorithm.sends not in SENDS:
+        raise ValueError(
+            f"{algorithm.__qualname__}.sends is {algorithm.sends!r}, but should be one of {', '.join(SENDS)}"
+        )
+    parameters = inspect.signature(algorithm.__init__).parameters.values()
+    if not any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters):
+        raise TypeError(
+            f"the constructor of {algorithm.__qualname__} cannot be given its options: write "
+            "def __init__(self, *values, **settings), and pass both on to super().__init__"
+        )
 
 
 def _check_options(algorithm: "type[Algorithm]") -> None:
@@ -161,6 +180,11 @@ def _check_options(algorithm: "type[Algorithm]") -> None:
 
 def _check_form(owner: str, option: OptionInfo) -> None:
     """Refuse flags that do not look like flags."""
+    if option.flags and option.collection and not option.several:
+        raise ValueError(
+            f"{owner}: no flag can give {option.name} its values; write tuple[TYPE, ...] for several of one type, or "
+            "say flag=None for an option of Python alone"
+        )
     *short, long = option.flags or ("",)
     if long and not _LONG_FLAG.fullmatch(long):
         raise ValueError(

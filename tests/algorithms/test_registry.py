@@ -98,3 +98,32 @@ def test_what_the_classes_say_themselves_can_be_shown_and_stored() -> None:
     for algorithm in ALGORITHMS.values():
         assert is_label(algorithm.label)
         assert is_stem(algorithm.summary)
+
+
+@pytest.mark.parametrize("kind", [list[int], tuple[int, int], dict[str, int], set[str], list[int] | None])
+def test_an_option_that_no_flag_can_set_is_refused(kind: object) -> None:
+    class Own(ASGD):
+        class Options(ASGD.Options):
+            several: kind = option(None, help="several")
+
+    with pytest.raises(
+        ValueError, match=r"Own\.Options: no flag can give several its values; write tuple\[TYPE, \.\.\.\]"
+    ):
+        register("own")(Own)
+
+
+def test_a_constructor_that_takes_no_options_is_refused() -> None:
+    class Own(ASGD):
+        def __init__(self) -> None:
+            super().__init__()
+
+    with pytest.raises(TypeError, match=r"the constructor of .*Own cannot be given its options: write def __init__"):
+        register("own")(Own)
+
+
+def test_what_an_exchange_carries_is_checked() -> None:
+    class Own(ASGD):
+        sends = "weird"
+
+    with pytest.raises(ValueError, match=r"Own\.sends is 'weird', but should be one of gradients, updates, nothing"):
+        register("own")(Own)
