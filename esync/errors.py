@@ -9,3 +9,7 @@ class ExpectedError(Exception):
     """
 
     transient = False
+
+
+class AlgorithmResultError(ExpectedError):
+    """A method of an algorithm has returned what cannot be used."""

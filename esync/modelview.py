@@ -5,8 +5,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-#: Takes a view; `Algorithm.before_local_step` is one.
-Hook = Callable[["ModelView"], None]
+#: Takes a view, and returns None, which is checked; `Algorithm.before_local_step` is one.
+Hook = Callable[["ModelView"], object]
 
 #: Values of a block of `ModelView.blocks`: a few arrays of so many stay in the processor's cache.
 BLOCK = 65_536

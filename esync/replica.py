@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .engine import mx
-from .errors import ExpectedError
+from .errors import AlgorithmResultError, ExpectedError
 from .exchange import Source
 from .landing import Flat, Landing
 from .memory import BLOCK, host_view, is_plain
@@ -283,10 +283,18 @@ class Replica:
             hook: called with a `ModelView`.
             batch_size: samples of the batch whose gradients are there; None: the view has no gradient.
             fixed_weights: the hook may not change the weights.
+
+        Raises:
+            AlgorithmResultError: the hook has returned something, as hooks of PyTorch do; it would be lost.
         """
         self._wait()
         view = ModelView(self, batch_size, self._scale() / (batch_size or 1), fixed_weights)
-        hook(view)
+        returned = hook(view)
+        if returned is not None:
+            raise AlgorithmResultError(
+                f"{hook.__qualname__} has returned {type(returned).__name__}, but should return nothing: it "
+                "changes arrays of the model in place, or assigns new ones, as model.gradient = …"
+            )
         view.write_back()
         self.close()
 

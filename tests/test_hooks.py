@@ -1,5 +1,6 @@
 """Hooks of an algorithm around a real network: what they see, what becomes of what they change, and when."""
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -22,6 +23,7 @@ from esync.algorithms import (
     SyncSwitch,
 )
 from esync.engine import mx
+from esync.errors import AlgorithmResultError
 from esync.exchange.ledger import Limits
 from esync.replica import FlatArrays, Replica
 from esync.simulate.timing import TimedReplica
@@ -561,6 +563,33 @@ def test_a_simulation_without_numerics_calls_no_hook():
     calls = []
     TimedReplica().call_hook(calls.append, BATCH)
     assert calls == []
+
+
+# --- what cannot be used --------------------------------------------------------------------------------------------
+
+
+def test_what_a_hook_returns_is_refused_instead_of_lost():
+    net = make_net()
+    trainer = make_trainer(net, local_sgd(lambda model: model.gradient / 2))
+    backward(net, 0)
+    with pytest.raises(
+        AlgorithmResultError, match=r"has returned ndarray, but should return nothing: .*model\.gradient = …"
+    ):
+        trainer.step(BATCH)
+
+
+@pytest.mark.parametrize("planned", [0, -1, 2.5, None, "3", math.nan])
+def test_planned_iterations_that_are_no_number_of_iterations_are_refused(planned):
+    net = make_net()
+    kind = type("Odd", (LocalSGD,), {"planned_iterations": planned})
+    trainer = make_trainer(net, kind())
+    backward(net, 0)
+    with pytest.raises(
+        AlgorithmResultError, match=r"planned_iterations of Odd is .* in round 1, but should be a whole"
+    ):
+        trainer.step(BATCH)
+    with pytest.raises(AlgorithmResultError, match="planned_iterations of Odd"):
+        trainer.algorithm.undisturbed()
 
 
 # --- what it costs --------------------------------------------------------------------------------------------------

@@ -1,11 +1,13 @@
 """What ESync, local SGD and DiLoCo share: local iterations, then an exchange of which all take the mean update."""
 
 import math
+from numbers import Integral
 from typing import Any, ClassVar, Literal
 
 from pydantic import model_validator
 
 from .. import config
+from ..errors import AlgorithmResultError
 from ..exchange import Payload, Result, Service
 from ..handles import Handle
 from .base import Algorithm, CompressionOptions, LandingOfModel, Surroundings
@@ -144,7 +146,7 @@ class ModelAveraging(Algorithm):
         """All but the last of a round; see `Algorithm.undisturbed`."""
         if self._flight is not None:
             return super().undisturbed()  # the answer may come at any time
-        return self.planned_iterations - 1 - self._iterations, math.inf
+        return self._planned() - 1 - self._iterations, math.inf
 
     def iterated(self, count: int, batch_size: int, seconds: float, last: float) -> None:
         """See `Algorithm.iterated`."""
@@ -159,7 +161,17 @@ class ModelAveraging(Algorithm):
 
     def _due(self) -> bool:
         """Whether to exchange after this iteration."""
-        return self._iterations >= self.planned_iterations
+        return self._iterations >= self._planned()
+
+    def _planned(self) -> int:
+        """`planned_iterations`, which a subclass may have defined, checked."""
+        planned: Any = self.planned_iterations
+        if not isinstance(planned, Integral) or planned < 1:
+            raise AlgorithmResultError(
+                f"planned_iterations of {type(self).__qualname__} is {planned!r} in round {self.round + 1}, but should "
+                "be a whole number of 1 or more"
+            )
+        return int(planned)
 
     def aggregate(self) -> None:
         """Exchange the model updates of all workers; go on from their mean, or begin to run ahead of it."""

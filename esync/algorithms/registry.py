@@ -106,7 +106,7 @@ def register(
     Raises:
         ValueError: the name, the label or the summary cannot be used, the name is another class's, or an option has
             the flag of another algorithm's option with another meaning, or a name or flag that cannot be used.
-        TypeError: the class's `Options` lacks those of a base class, or an option has no default.
+        TypeError: the class's `Options` lacks those of a base class, an option has no default, or the style is none.
     """
     if not NAME.fullmatch(name) or name.endswith(NON_IID) or name == FIGURES:
         raise ValueError(
@@ -117,6 +117,8 @@ def register(
         raise ValueError(
             f"the label of {name!r} is {label!r}, but should be one line of up to {LABEL_LENGTH} printable characters"
         )
+    if style is not None and not isinstance(style, Style):
+        raise TypeError(f"the style of {name!r} is {style!r}, but should be Style(color, line, marker)")
     if summary is not None and not is_stem(summary):
         raise ValueError(
             f"the summary of {name!r} is {summary!r}, but should be a file's name without its ending: up to 64 "
@@ -176,6 +178,10 @@ def _check_options(algorithm: "type[Algorithm]") -> None:
         _check_form(owner, each)
         if each.flags and found.setdefault(each.dest, each.name) != each.name:
             raise ValueError(f"{owner}: {found[each.dest]} and {each.name} have the same flag {each.flag}")
+    try:
+        algorithm.Options.of()
+    except ValueError as error:
+        raise ValueError(f"the defaults of {owner} cannot be used: {error}") from None
 
 
 def _check_form(owner: str, option: OptionInfo) -> None:

@@ -94,6 +94,31 @@ def test_options_that_parsed_flags_could_not_hold_are_refused(name: str, setting
     assert "mine" not in ALGORITHMS
 
 
+@pytest.mark.parametrize(
+    ("space", "problem"),
+    [
+        (
+            {"__annotations__": {"clip": float}, "clip": option(1.5, lt=1)},
+            "clip is 1.5, but should be a number below 1",
+        ),
+        ({"__annotations__": {"clip": int}, "clip": option("x")}, "clip is 'x', but should be a whole number"),
+    ],
+)
+def test_defaults_that_cannot_be_used_are_refused_as_such(space: dict, problem: str) -> None:
+    algorithm = type("Mine", (LocalSGD,), {"Options": type("Options", (LocalSGD.Options,), space)})
+    with pytest.raises(ValueError, match=f"the defaults of Mine.Options cannot be used: {problem}"):
+        register("mine")(algorithm)
+    assert "mine" not in ALGORITHMS
+
+
+def test_a_style_that_is_none_is_refused() -> None:
+    with pytest.raises(
+        TypeError, match=r"the style of 'mine' is '#AA3377', but should be Style\(color, line, marker\)"
+    ):
+        register("mine", style="#AA3377")  # type: ignore[arg-type]
+    assert "mine" not in ALGORITHMS
+
+
 def test_what_the_classes_say_themselves_can_be_shown_and_stored() -> None:
     for algorithm in ALGORITHMS.values():
         assert is_label(algorithm.label)
