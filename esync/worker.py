@@ -65,6 +65,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
 
     import numpy as np
 
+    from .algorithms.loading import is_at_fault
     from .data import Batches, find_data_dir, load, partition, redistribute
     from .engine import mx
     from .evaluate import EvaluationProcess
@@ -179,7 +180,10 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         trainer.close()
         raise
     except BaseException as error:
-        if joined and SUPERVISED_VARIABLE in os.environ and not isinstance(error, ExpectedError):
+        foreseen = isinstance(error, ExpectedError)
+        if not foreseen and is_at_fault(type(trainer.algorithm), error):
+            progress.tell(progress.OVER, reason=str(error))  # a replacement would meet it again
+        elif joined and SUPERVISED_VARIABLE in os.environ and not foreseen:
             # The launcher starts a replacement; the others wait for that, or go on without this worker.
             log.exception("worker %d ends: %s", trainer.rank, error or type(error).__name__)
             program.leave(1)

@@ -160,6 +160,24 @@ def source(algorithm: type[Algorithm]) -> str:
     return _sources.get(algorithm, f"{algorithm.__module__}:{algorithm.__qualname__}")
 
 
+def is_at_fault(algorithm: type[Algorithm], error: BaseException) -> bool:
+    """Whether an exception has come out of the code of an algorithm from outside this package.
+
+    Another worker in the place of this one would do the same. Not so where memory or a file failed, or where the method
+    of a base class failed that an overriding one calls.
+    """
+    if not isinstance(error, Exception) or isinstance(error, (MemoryError, OSError)):
+        return False
+    classes = [each for each in algorithm.__mro__ if _is_digested(each.__module__)]
+    own = {_file_of(each.__module__) for each in classes}
+    files = [Path(frame.f_code.co_filename).resolve() for frame, _ in traceback.walk_tb(error.__traceback__)]
+    last = max((place for place, file in enumerate(files) if file in own), default=None)
+    if last is None:
+        return False
+    called = files[last + 1 : last + 2]
+    return not called or called[0].parent != Path(__file__).resolve().parent
+
+
 def _is_outside(algorithm: type[Algorithm]) -> bool:
     return _top(algorithm.__module__) != _PACKAGE
 

@@ -1,5 +1,6 @@
 """Algorithms from outside the package, loaded from real files, modules and entry points."""
 
+import inspect
 import logging
 import os
 import pickle
@@ -7,11 +8,21 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
-from esync.algorithms import LocalSGD, loading
-from esync.algorithms.loading import AlgorithmError, agreed_source, digest, entry_point_names, find, load, source
+from esync.algorithms import Algorithm, LocalSGD, loading
+from esync.algorithms.loading import (
+    AlgorithmError,
+    agreed_source,
+    digest,
+    entry_point_names,
+    find,
+    is_at_fault,
+    load,
+    source,
+)
 from esync.algorithms.registry import ALGORITHMS
 from esync.errors import ExpectedError
 
@@ -474,3 +485,34 @@ def test_an_entry_point_does_not_replace_a_built_in_algorithm(folder, caplog):
         assert find("local-sgd") is LocalSGD
     assert "local-sgd is this package's own algorithm; not used: entry point local-sgd = plugin:Mine" in caplog.text
     assert entry_point_names() == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("raise RuntimeError('mine')", True),
+        ("return [][1]", True),
+        ("import json; json.loads('{')", True),  # called in vain, but by this code
+        ("raise MemoryError", False),
+        ("open('/no/such/file')", False),
+        ("raise KeyboardInterrupt", False),
+        ("super().heed()", False),  # the base class has failed, not what calls it
+    ],
+)
+def test_whether_the_code_of_an_algorithm_is_at_fault(folder, monkeypatch, line, fault):
+    def heed(self):
+        raise RuntimeError("not mine")
+
+    # As if it stood in this package's file.
+    monkeypatch.setattr(
+        Algorithm,
+        "heed",
+        FunctionType(heed.__code__.replace(co_filename=inspect.getfile(Algorithm)), {}),
+        raising=False,
+    )
+    write(folder / "mine.py", algorithm() + f"\n    def heed(self):\n        {line}\n")
+    found = load("mine.py:Mine")
+    with pytest.raises(BaseException) as error:  # noqa: PT011 - of several kinds
+        found().heed()
+    assert is_at_fault(found, error.value) is fault
+    assert not is_at_fault(LocalSGD, error.value)

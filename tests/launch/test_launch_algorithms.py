@@ -57,6 +57,20 @@ def test_three_workers_on_this_machine(tmp_path, data_dir, launch: Start):
     assert (folder / "Halfway.json").exists()
 
 
+def test_an_exception_from_its_code_ends_the_job_at_once(tmp_path, data_dir, launch: Start):
+    """A replacement would meet it again, or go on as if nothing had been."""
+    hook = (
+        "    def before_local_step(self, model):\n        if self.steps == 5:\n            raise RuntimeError('boom')\n"
+    )
+    (tmp_path / "halfway.py").write_text(f"{HALFWAY.read_text()}\n{hook}")
+    content = launching.description([0.05, 0.08], **{**TRAIN, "rounds": 20}, data_dir=str(data_dir))
+    job = launch(write(tmp_path / "cluster.yaml", content), "--max-restarts", "3")
+    assert job.wait() == 1, job.output
+    assert "replacement" not in job.output
+    assert 'halfway.py", line' in job.output
+    assert "RuntimeError: boom" in job.output
+
+
 def test_over_ssh_from_the_working_directories(tmp_path, data_dir, sshd, machines, launch: Start):  # noqa: F811
     places = [tmp_path, *(sshd.workdir(name) for name in ADDRESSES)]
     for place in places:
