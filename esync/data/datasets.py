@@ -46,7 +46,8 @@ def find_data_dir(data_dir: str | Path | None, name: str) -> Path:
         if (place / name).is_dir():
             return place
     looked_at = ", ".join(str(place / name) for place in places)
-    raise DataError(looked_at, "no such folder", expected=f"the files of {name}", remedy=fetch_remedy(places[0], name))
+    remedy = f"Where it is in another folder, say so: --data-dir FOLDER. {fetch_remedy(places[0], name)}"
+    raise DataError(looked_at, "no such folder", expected=f"the files of {name}", remedy=remedy)
 
 
 def load(name: str, data_dir: str | Path | None = None) -> Dataset:
