@@ -132,4 +132,4 @@ def test_what_makes_no_sense_is_refused(capsys, words, said):
 
 def test_its_strength_is_agreed_on_and_in_checkpoints():
     assert FedProx(prox_mu=0.1).terms["--prox-mu"] == 0.1
-    assert FedProx(prox_mu=0.1, weighting="samples").checkpoint_terms == {"--prox-mu": 0.1, "weighting": "samples"}
+    assert FedProx(prox_mu=0.1).options.fixed == {"--prox-mu": 0.1}

@@ -1,7 +1,5 @@
 """FedProx (Li et al., MLSys 2020): local SGD that stays near the common model."""
 
-from typing import Any
-
 from .. import config
 from ..modelview import ModelView
 from .local_sgd import LocalSGD
@@ -30,16 +28,12 @@ class FedProx(LocalSGD):
             config.FEDPROX_MU,
             ge=0,
             metavar="MU",
+            fixed=True,
             help="μ of the proximal term μ/2·‖w − weights of the last exchange‖²; 0: none",
         )
 
     options: Options
     roundwise_options = LocalSGD.roundwise_options | {"prox_mu"}
-
-    @property
-    def checkpoint_terms(self) -> dict[str, Any]:
-        """See `Algorithm.checkpoint_terms`."""
-        return {**super().checkpoint_terms, "--prox-mu": self.options.prox_mu}
 
     def before_local_step(self, model: ModelView) -> None:
         """Add the gradient of the proximal term."""
