@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import esync
-from esync.algorithms import Local
+from esync.algorithms import Local, option
 from esync.checkpoint import CheckpointError
+from esync.exchange import ExchangeError
 
 from ..small_net import BATCH, backward, make_net, values
 
@@ -170,3 +171,18 @@ def test_a_replacement_takes_the_dead_workers_state_of_this_job(tmp_path, caplog
         checkpoints.begun()
         assert replacement.algorithm.steps == (3 if ours else 0)
         assert ("on this worker it begins anew" in caplog.text) == (not ours)
+
+
+class Tuned(Local):
+    """Has an option that a run must keep, and one that may be another one after a resume."""
+
+    class Options(Local.Options):
+        kept: float = option(1.0, fixed=True, help="stays")
+        free: float = option(1.0, help="may change")
+
+
+def test_a_resumed_run_must_have_what_is_fixed(tmp_path):
+    Run(tmp_path, Tuned(kept=2.0)).go(3)
+    with pytest.raises(ExchangeError, match=r"does not fit: --kept 2\.0 instead of 1\.0"):
+        Run(tmp_path, Tuned(), resume=True)
+    assert Run(tmp_path, Tuned(kept=2.0, free=5.0), resume=True).trainer.round == 3
