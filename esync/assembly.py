@@ -4,6 +4,7 @@ The worker program puts itself together from these, and so does a simulation.
 """
 
 import argparse
+import functools
 import math
 import os
 import platform
@@ -223,6 +224,7 @@ def algorithm_facts(algorithm: "type[Algorithm]") -> dict[str, Any]:
     }
 
 
+@functools.cache  # a simulation asks for every worker
 def versions() -> dict[str, str]:
     """Return the versions of what the results depend on: this package, Python, and the libraries that compute."""
     from importlib.metadata import PackageNotFoundError, version

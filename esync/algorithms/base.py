@@ -24,7 +24,7 @@ from ..measure import COMPUTE, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE, Re
 from ..modelview import Hook, ModelView
 from .options import Options as AnyOptions
 from .options import option
-from .registry import Style
+from .registry import Sends, Style
 
 
 class LandingOfModel(Model, Protocol):
@@ -244,7 +244,7 @@ class Algorithm(ABC):
     style: ClassVar[Style]
     summary: ClassVar[str]
     options: AnyOptions
-    sends: ClassVar[Literal["gradients", "updates", "nothing"]] = "gradients"
+    sends: ClassVar[Sends] = "gradients"
     own_rates: ClassVar[bool] = True
     has_momentum: ClassVar[bool] = True
     needs_gradients: ClassVar[bool] = False

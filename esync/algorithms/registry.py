@@ -8,7 +8,7 @@ import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from .options import OptionInfo, Options
 
@@ -86,7 +86,7 @@ def stem_of(*texts: str) -> str:
 
 
 #: What an exchange may carry; see `Algorithm.sends`.
-SENDS = ("gradients", "updates", "nothing")
+Sends = Literal["gradients", "updates", "nothing"]
 
 #: Name → class, in the order of tables and figures.
 ALGORITHMS: "dict[str, type[Algorithm]]" = {}
@@ -147,9 +147,9 @@ def register(
 
 def _check_class(algorithm: "type[Algorithm]") -> None:
     """Refuse a class with an unknown capability, or that cannot be made from options by their names."""
-    if algorithm.sends not in SENDS:
+    if algorithm.sends not in get_args(Sends):
         raise ValueError(
-            f"{algorithm.__qualname__}.sends is {algorithm.sends!r}, but should be one of {', '.join(SENDS)}"
+            f"{algorithm.__qualname__}.sends is {algorithm.sends!r}, but should be one of {', '.join(get_args(Sends))}"
         )
     parameters = inspect.signature(algorithm.__init__).parameters.values()
     if not any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters):
