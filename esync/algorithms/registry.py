@@ -4,6 +4,7 @@ Whatever is derived from the algorithms starts from here: the choices of `--mode
 styles of the figures, the tables in the documentation.
 """
 
+import functools
 import inspect
 import re
 from collections.abc import Callable
@@ -222,9 +223,10 @@ def _shown(option: OptionInfo) -> str:
     return f"“{option.help}” ({str(option.meaning[1]).removeprefix('typing.')})"
 
 
-def options_of(algorithm: "type[Algorithm]") -> list[OptionInfo]:
+@functools.cache  # every flag of a command line asks every algorithm
+def options_of(algorithm: "type[Algorithm]") -> tuple[OptionInfo, ...]:
     """Return what is known about each option of an algorithm."""
-    return list(algorithm.Options.info())
+    return tuple(algorithm.Options.info())
 
 
 def flags_of(algorithm: "type[Algorithm]") -> dict[str, OptionInfo]:

@@ -36,8 +36,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 def check(options: argparse.Namespace, typed: Set[str]) -> None:
     """Refuse them without a folder, and where they would lose what workers have not sent yet."""
-    obstacle = choose_algorithm(options).prevents_checkpoints
-    if obstacle and options.checkpoint_dir:
+    if options.checkpoint_dir and (obstacle := choose_algorithm(options).prevents_checkpoints):
         raise ValueError(
             f"--checkpoint-dir makes no sense with {obstacle}: a checkpoint would lose what workers have not sent yet"
         )
