@@ -36,8 +36,7 @@ def covers(cluster: ClusterModel, options: argparse.Namespace) -> bool:
     if any(getattr(options, dest) != each.default for dest, each in own.items() if each.name not in heeded):
         return False
     others = flags.known().keys() - REGARDED - WITHOUT_EFFECT - all_flags().keys()
-    defaults = vars(flags.parse(["--mode", options.mode]))
-    if any(getattr(options, name) != defaults[name] for name in others):
+    if any(getattr(options, name) != flags.known()[name].default for name in others):
         return False
     if any(worker.crashes or worker.device.spells for worker in cluster.workers):
         return False
