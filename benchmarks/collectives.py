@@ -95,7 +95,7 @@ def bare(size: int) -> None:
 def whole(names: list[str], size: int) -> None:
     """A worker: prints, on rank 0, the seconds of every exchange by each of them, which take turns, as JSON."""
     from esync.exchange import Payload, Service
-    from esync.exchange.ledger import Limits
+    from esync.exchange.protocol.ledger import Limits
     from esync.watchdog import Watchdog
 
     service, watchdog = Service("add_mean_update", True), Watchdog()
@@ -103,7 +103,7 @@ def whole(names: list[str], size: int) -> None:
     for name in names:
         if name == "ps":
             from esync.environment import Cluster
-            from esync.exchange.kvstore_worker import KVStoreExchange
+            from esync.exchange.keystores.kvstore_worker import KVStoreExchange
 
             exchanges[name] = KVStoreExchange(service, Cluster.from_environment(), watchdog)
         else:
@@ -206,7 +206,7 @@ def simulated_collective(name: str, ranks: int, size: int) -> float:
 def simulated_server(ranks: int, size: int) -> float:
     """The same with one parameter server, by the simulator's own exchange."""
     from esync.algorithms.ssgd import SSGD
-    from esync.exchange.ledger import Limits
+    from esync.exchange.protocol.ledger import Limits
     from esync.launch import flags
     from esync.simulate.cluster import ClusterModel
     from esync.simulate.coordination import StateServerModel

@@ -89,7 +89,7 @@ def worker(sizes: list[int]) -> dict[str, float]:
 def server(sizes: list[int], workers: int, secondary: float) -> dict[str, float]:
     """Seconds of a server for each message, and what it keeps."""
     sys.path.insert(0, str(Path(__file__).parent.parent))
-    from esync.exchange import wire
+    from esync.exchange.protocol import wire
     from tests.sparse.memory_cluster import MemoryCluster, MemoryWorker
 
     rng = np.random.default_rng(0)

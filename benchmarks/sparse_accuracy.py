@@ -31,7 +31,7 @@ from esync.algorithms.base import Hyper
 from esync.arguments import choose_algorithm
 from esync.data import Batches, as_floats, find_data_dir, load, partition
 from esync.errors import ExpectedError
-from esync.exchange.ledger import Limits
+from esync.exchange.protocol.ledger import Limits
 from esync.launch import flags
 from esync.simulate.cluster import ClusterModel
 from esync.simulate.coordination import StateServerModel

@@ -26,9 +26,10 @@ from results_file import write_figures
 
 from esync import config
 from esync.algorithms import ASGD
-from esync.exchange import Service, wire
-from esync.exchange.ledger import Limits
-from esync.exchange.sparse_messages import SparseMessages
+from esync.exchange import Service
+from esync.exchange.codecs.sparse_messages import SparseMessages
+from esync.exchange.protocol import wire
+from esync.exchange.protocol.ledger import Limits
 from esync.launch import flags
 from esync.simulate.cluster import ClusterModel
 from esync.simulate.coordination import StateServerModel
@@ -163,7 +164,7 @@ def measure(method: str, workers: int, sizes: list[int]) -> dict[str, Any]:
     if method == ASGD_:
         return dense(sizes)
     found = sparse.server(sizes, workers, sparse.RATIO if method == DGS_SECONDARY else 0.0)
-    from esync.exchange.layout import Layout
+    from esync.exchange.protocol.layout import Layout
 
     messages = SparseMessages(Layout(*RESNET, 1, config.BUCKET_ELEMENTS), workers, sizes, "float32")
     pieces = messages.wanted(found["answer_bytes"])

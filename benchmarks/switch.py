@@ -52,7 +52,7 @@ class Vector:
 def work(elements: int, switches: int, every: int) -> None:
     """One worker: exchanges until the run is over, and prints what it has seen as JSON."""
     from esync.exchange import Payload, Service
-    from esync.exchange.ledger import Limits
+    from esync.exchange.protocol.ledger import Limits
     from esync.world import RealWorld
 
     exchange = RealWorld().exchange(Service("momentum_sgd", synchronous=True))

@@ -23,7 +23,7 @@ from . import numpy_aliases
 if TYPE_CHECKING:
     from . import algorithms, data, world
     from .checkpoint import Checkpoints
-    from .exchange.ledger import Limits
+    from .exchange.protocol.ledger import Limits
     from .randomness import reseed
     from .trainer import Trainer
 
@@ -31,7 +31,12 @@ __version__ = "0.1.0"
 __all__ = ["Checkpoints", "Limits", "Trainer", "__version__", "algorithms", "data", "reseed", "world"]
 
 #: Where the public names are defined. They are imported when they are asked for, because most need MXNet.
-_MODULES = {"Checkpoints": "checkpoint", "Limits": "exchange.ledger", "Trainer": "trainer", "reseed": "randomness"}
+_MODULES = {
+    "Checkpoints": "checkpoint",
+    "Limits": "exchange.protocol.ledger",
+    "Trainer": "trainer",
+    "reseed": "randomness",
+}
 
 numpy_aliases.install()
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .algorithms import Algorithm, World
     from .checkpoint import Checkpoints
     from .coordination.reports import Reports
-    from .exchange.ledger import Limits
+    from .exchange.protocol.ledger import Limits
     from .trainer import Trainer
 
 #: Gluon's optimizers whose step is proportional to the gradient, so that a rate may multiply its sum or its mean.
@@ -92,7 +92,7 @@ def choose_checkpoints(options: argparse.Namespace) -> "Checkpoints | None":
 
 def make_limits(options: argparse.Namespace, samples: int) -> "Limits":
     """Make what ends the run; `samples` is the size of the training set."""
-    from .exchange.ledger import Limits
+    from .exchange.protocol.ledger import Limits
 
     return Limits(
         rounds=options.rounds or math.inf,

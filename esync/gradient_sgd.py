@@ -21,7 +21,7 @@ from . import config
 from .algorithms import Algorithm, World, find
 from .checkpoint import Checkpoints
 from .errors import ExpectedError
-from .exchange.ledger import Limits
+from .exchange.protocol.ledger import Limits
 from .trainer import Trainer
 
 #: The published names of the modes, and this project's.

@@ -30,7 +30,7 @@ def is_plain(array: Any) -> bool:
 
 
 class DeviceMemory:
-    """The working memory of a parameter server that adds up on a GPU (flag -g); see `exchange.inbox.Memory`."""
+    """The working memory of a parameter server that adds up on a GPU (flag -g); see `protocol.inbox.Memory`."""
 
     def __init__(self, context: Any) -> None:
         self._context = context

@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _memory(options: argparse.Namespace) -> Any:
     """Where payloads are added up."""
     if options.gpu is None:
-        from .exchange.inbox import HostMemory
+        from .exchange.protocol.inbox import HostMemory
 
         return HostMemory()
     from .assembly import choose_device
@@ -43,8 +43,8 @@ def _serve(options: argparse.Namespace, watchdog: Watchdog) -> int:
     cluster = Cluster.from_environment()
     memory = _memory(options)
     from .engine import mx
-    from .exchange.doorkeeper import Doorkeeper
-    from .exchange.kvstore_server import KVStoreServer
+    from .exchange.keystores.doorkeeper import Doorkeeper
+    from .exchange.keystores.kvstore_server import KVStoreServer
 
     def alone() -> None:
         log.error("all workers are gone, without a goodbye")

@@ -14,7 +14,7 @@ from .algorithms import Algorithm, Hyper, NoPast, Surroundings, World, make
 from .algorithms.loading import agreed_source
 from .checkpoint import Checkpoints
 from .engine import mx
-from .exchange.ledger import Limits
+from .exchange.protocol.ledger import Limits
 from .gluon_trainer import GluonTrainer
 from .hostsgd import SGD
 from .masters import Masters

@@ -56,15 +56,15 @@ class RealWorld:
 
             timeouts = self._start_timeout, self._round_timeout
             return over_mpi(service, self._collective, self.watchdog, *timeouts, self._hold)
-        from .exchange.kvstore_worker import KVStoreExchange
+        from .exchange.keystores.kvstore_worker import KVStoreExchange
 
         kind = KVStoreExchange
         if service.sparse:
-            from .exchange.sparse_worker import SparseExchange  # compiles its inner loops
+            from .exchange.keystores.sparse_worker import SparseExchange  # compiles its inner loops
 
             kind = SparseExchange
         elif service.compression != NONE:
-            from .exchange.compressed_worker import CompressedExchange  # the same
+            from .exchange.keystores.compressed_worker import CompressedExchange  # the same
 
             kind = CompressedExchange
 

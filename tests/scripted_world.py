@@ -9,8 +9,8 @@ import numpy as np
 from esync.algorithms import Algorithm, Hyper, Surroundings
 from esync.coordination import Decision
 from esync.exchange import NO_OFFERS, Exchange, Payload, Result, Service
-from esync.exchange.ledger import Limits
-from esync.exchange.resumption import Offers
+from esync.exchange.protocol.ledger import Limits
+from esync.exchange.protocol.resumption import Offers
 from esync.handles import Completed
 from esync.measure import Recorder
 from esync.sparse import Sparse

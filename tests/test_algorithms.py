@@ -26,8 +26,8 @@ from esync.algorithms import (
 from esync.algorithms.base import NoPast
 from esync.algorithms.switch_schedule import Schedule
 from esync.exchange import Result, Service
-from esync.exchange.ledger import Limits
-from esync.exchange.resumption import Books, Progress
+from esync.exchange.protocol.ledger import Limits
+from esync.exchange.protocol.resumption import Books, Progress
 
 from .scripted_world import ScriptedExchange, Sent, World
 
@@ -58,7 +58,14 @@ def test_an_unknown_name_is_refused():
 
 def test_algorithms_and_protocol_need_no_mxnet():
     """They also run in the simulator and in tests; nothing of what they import may load the engine."""
-    modules = ("algorithms", "exchange.parameter_server", "exchange.greeting", "rules", "measure", "device")
+    modules = (
+        "algorithms",
+        "exchange.protocol.parameter_server",
+        "exchange.protocol.greeting",
+        "rules",
+        "measure",
+        "device",
+    )
     program = "import sys; sys.modules['mxnet'] = None\n" + "".join(f"import esync.{name}\n" for name in modules)
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 

@@ -24,7 +24,7 @@ from esync.algorithms import (
 )
 from esync.engine import mx
 from esync.errors import AlgorithmResultError
-from esync.exchange.ledger import Limits
+from esync.exchange.protocol.ledger import Limits
 from esync.replica import FlatArrays, Replica
 from esync.simulate.timing import TimedReplica
 

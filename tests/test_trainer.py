@@ -8,7 +8,7 @@ import pytest
 import esync
 from esync.algorithms import DiLoCo, DyLU, ESync, LocalSGD, Schedule, SyncSwitch
 from esync.engine import mx
-from esync.exchange.ledger import Limits
+from esync.exchange.protocol.ledger import Limits
 
 from .scripted_world import World
 from .small_net import BATCH, backward, flat, local_trainer, make_net, nn

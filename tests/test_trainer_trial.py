@@ -5,7 +5,7 @@ import pytest
 import esync
 from esync.algorithms import Local
 from esync.engine import mx
-from esync.exchange.ledger import Limits
+from esync.exchange.protocol.ledger import Limits
 
 from .small_net import BATCH, OPTIMIZERS, backward, local_trainer, make_net, nn, values
 

@@ -9,7 +9,7 @@ import esync
 from esync.algorithms import ESync
 from esync.data import Batches
 from esync.engine import mx
-from esync.exchange.ledger import Limits
+from esync.exchange.protocol.ledger import Limits
 from esync.training import Iteration, train
 from esync.world import RealWorld
 

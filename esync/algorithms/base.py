@@ -18,8 +18,8 @@ from ..compression import GRAMMAR, Compression
 from ..coordination import Coordination
 from ..device import Device
 from ..exchange import NO_OFFERS, Exchange, Model, Result, Service, Source
-from ..exchange.ledger import Limits
-from ..exchange.resumption import Offers, Progress
+from ..exchange.protocol.ledger import Limits
+from ..exchange.protocol.resumption import Offers, Progress
 from ..measure import COMPUTE, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE, Recorder
 from ..modelview import Hook, ModelView
 from .options import Options as AnyOptions

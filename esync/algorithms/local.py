@@ -3,8 +3,8 @@
 from typing import Any
 
 from ..exchange import ExchangeError, Result
-from ..exchange.ledger import Ledger
-from ..exchange.resumption import choose
+from ..exchange.protocol.ledger import Ledger
+from ..exchange.protocol.resumption import choose
 from .base import Algorithm, Surroundings
 from .registry import Style, register
 

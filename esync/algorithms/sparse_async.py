@@ -70,7 +70,7 @@ class SparseAsync(Algorithm):
 
     def start(self, surroundings: Surroundings) -> None:
         """Connect, and begin with the common model."""
-        from ..exchange.sparse_messages import answers_new_values
+        from ..exchange.codecs.sparse_messages import answers_new_values
         from ..sparse.selection import Selection
 
         super().start(surroundings)

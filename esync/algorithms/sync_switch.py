@@ -14,8 +14,8 @@ from ..coordination import Watching
 from ..coordination.online import GREEDY
 from ..coordination.stragglers import Detection
 from ..exchange import Exchange, Payload, Service
-from ..exchange.ledger import Limits
-from ..exchange.resumption import Progress
+from ..exchange.protocol.ledger import Limits
+from ..exchange.protocol.resumption import Progress
 from .base import OwnStatisticsOptions
 from .every_iteration import EveryIteration
 from .options import option

@@ -17,7 +17,7 @@ from .. import __version__, config
 from ..algorithms.base import Algorithm
 from ..engine import mx
 from ..exchange import Result
-from ..exchange.resumption import Books, Offer, Offers, Progress
+from ..exchange.protocol.resumption import Books, Offer, Offers, Progress
 from ..files import expanded
 from .contents import MODEL_FILE, SERVER_FILE, load_arrays, load_model, load_state, save_arrays, save_model
 from .errors import CheckpointError
@@ -179,7 +179,7 @@ class Checkpoints:
         self._optimizer = OptimizerState(trainer)
 
     def offers(self, rank: int, workers: int) -> Offers:
-        """The whole parts of this worker; see `exchange.resumption`."""
+        """The whole parts of this worker; see `exchange.protocol.resumption`."""
         self._agreement["workers"] = workers
         self._store = Store(self.directory, rank)
         try:

@@ -14,7 +14,8 @@ import numpy as np
 
 from ..collectives.gathering import CONTROL
 from ..collectives.transport import Request, Transport
-from . import ExchangeError, JobAbortedError, wire
+from .base import ExchangeError, JobAbortedError
+from .protocol import wire
 
 #: A message, and the sender's clock in seconds.
 RECORD = np.dtype([("message", wire.MESSAGE), ("clock", "<f8"), ("note", "<f8")])

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from . import Model, Payload, Result
+from .base import Model, Payload, Result
 from .collective_pending import PendingCollective
-from .courier import Courier
+from .keystores.courier import Courier
 
 if TYPE_CHECKING:
     from .collective_worker import CollectiveExchange

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from ..rules import STATE_VECTORS, Rule, Step, put_together, replace_by_mean, take_apart
-from . import Model, Result, Source
-from .layout import Bucket, Layout
-from .ledger import Ledger
+from .base import Model, Result, Source
+from .protocol.layout import Bucket, Layout
+from .protocol.ledger import Ledger
 
 
 class CommonModel:

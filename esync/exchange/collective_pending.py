@@ -10,9 +10,10 @@ from .. import config
 from ..collectives.fibres import Fibre, Fibres, Pauses
 from ..handles import NotDoneError
 from ..weighting import divisor, factor
-from . import JobAbortedError, Model, Payload, Result, wire
+from .base import JobAbortedError, Model, Payload, Result
 from .collective_control import Commits
-from .layout import Bucket
+from .protocol import wire
+from .protocol.layout import Bucket
 
 if TYPE_CHECKING:
     from .collective_worker import CollectiveExchange

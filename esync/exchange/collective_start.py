@@ -9,7 +9,7 @@ from ..collectives.engine import Engine
 from ..collectives.mpi import MPITransport, started_by_mpi
 from ..environment import EnvironmentProblemError
 from ..watchdog import Watchdog
-from . import Exchange, Service
+from .base import Exchange, Service
 from .collective_worker import CollectiveExchange
 
 

@@ -25,14 +25,15 @@ from ..compression import NONE
 from ..rules import make_rule
 from ..watchdog import Watchdog
 from ..weighting import check, of_statistics
-from . import NO_OFFERS, Exchange, ExchangeError, JobAbortedError, Model, Payload, Result, Service, Source, wire
+from .base import NO_OFFERS, Exchange, ExchangeError, JobAbortedError, Model, Payload, Result, Service, Source
 from .collective_control import Control
 from .collective_hidden import HiddenCollective
 from .collective_model import CommonModel, standing
 from .collective_pending import PendingCollective
-from .greeting import Greeting
-from .ledger import Ledger, Limits
-from .resumption import Books, Offers, Progress, choose
+from .protocol import wire
+from .protocol.greeting import Greeting
+from .protocol.ledger import Ledger, Limits
+from .protocol.resumption import Books, Offers, Progress, choose
 
 log = logging.getLogger(__name__)
 

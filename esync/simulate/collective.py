@@ -17,11 +17,12 @@ from ..collectives.choice import Choice
 from ..collectives.cost import LIKE_MPI, Costs, predictions
 from ..collectives.engine import bucket_bytes
 from ..collectives.memory import Hub, take_turns
-from ..exchange import NO_OFFERS, Exchange, JobAbortedError, Model, Payload, Result, Service, Source, wire
+from ..exchange import NO_OFFERS, Exchange, JobAbortedError, Model, Payload, Result, Service, Source
 from ..exchange.collective_model import CommonModel, standing
-from ..exchange.layout import Layout
-from ..exchange.ledger import Ledger, Limits
-from ..exchange.resumption import Offers
+from ..exchange.protocol import wire
+from ..exchange.protocol.layout import Layout
+from ..exchange.protocol.ledger import Ledger, Limits
+from ..exchange.protocol.resumption import Offers
 from ..handles import NotDoneError
 from ..rules import make_rule
 from ..straggle import NETWORK, Straggler

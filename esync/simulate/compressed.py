@@ -8,10 +8,11 @@ import numpy as np
 
 from .. import config
 from ..compression import TOP_K, Compression, codec_of
-from ..exchange import Model, Payload, Result, Source, wire
-from ..exchange.layout import Layout
-from ..exchange.packing import packer_of
-from ..exchange.shards import PieceKeys
+from ..exchange import Model, Payload, Result, Source
+from ..exchange.codecs.packing import packer_of
+from ..exchange.codecs.shards import PieceKeys
+from ..exchange.protocol import wire
+from ..exchange.protocol.layout import Layout
 from ..sparse.codec import HEADER
 from .exchange import SimulatedExchange
 from .pulling import Pull

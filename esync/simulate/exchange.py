@@ -17,14 +17,14 @@ from ..exchange import (
     Service,
     SlotLostError,
     Source,
-    wire,
 )
-from ..exchange.greeting import Greeting
-from ..exchange.layout import Bucket, Layout
-from ..exchange.ledger import Limits
-from ..exchange.pending import LONGEST_PAUSE
-from ..exchange.resumption import Offers
-from ..exchange.takeover import exchanges_behind, in_round
+from ..exchange.keystores.pending import LONGEST_PAUSE
+from ..exchange.protocol import wire
+from ..exchange.protocol.greeting import Greeting
+from ..exchange.protocol.layout import Bucket, Layout
+from ..exchange.protocol.ledger import Limits
+from ..exchange.protocol.resumption import Offers
+from ..exchange.protocol.takeover import exchanges_behind, in_round
 from ..straggle import NETWORK, Straggler
 from .pending import Delivery, HiddenExchange, PendingExchange
 from .pulling import Pull

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..exchange import ExchangeError, Model, Result
-from ..exchange.pending import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH
+from ..exchange.keystores.pending import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH
 from ..handles import NotDoneError
 from .pulling import Pull
 from .servers import ServerNode

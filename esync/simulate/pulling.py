@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..exchange import Model, wire
-from ..exchange.layout import Bucket
+from ..exchange import Model
+from ..exchange.protocol import wire
+from ..exchange.protocol.layout import Bucket
 from .servers import ServerNode
 
 if TYPE_CHECKING:

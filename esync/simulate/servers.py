@@ -1,4 +1,4 @@
-"""The parameter servers of a modelled cluster: the real ones (`exchange.parameter_server`), fed from virtual time.
+"""The parameter servers of a modelled cluster: the real ones (`protocol.parameter_server`), fed from virtual time.
 
 Messages reach a server through the modelled network and are handled one after the other, each for as long as the model
 of the server says.
@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from .. import config
-from ..exchange import wire
-from ..exchange.greeting import Greeting
-from ..exchange.layout import Bucket, Layout
-from ..exchange.ledger import Ledger
-from ..exchange.parameter_server import ParameterServer
-from ..exchange.serving import serve
+from ..exchange.protocol import wire
+from ..exchange.protocol.greeting import Greeting
+from ..exchange.protocol.layout import Bucket, Layout
+from ..exchange.protocol.ledger import Ledger
+from ..exchange.protocol.parameter_server import ParameterServer
+from ..exchange.protocol.serving import serve
 from .engine import Engine
 
 #: One push: key, and the array as it goes over the wire.

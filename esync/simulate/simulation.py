@@ -10,7 +10,7 @@ from .. import config
 from ..arguments import choose_algorithm
 from ..assembly import make_curves, make_limits, run_facts
 from ..errors import ExpectedError
-from ..exchange.ledger import Ledger
+from ..exchange.protocol.ledger import Ledger
 from ..progress import Reporter
 from ..roundlog import RoundLog
 from ..rounds import RoundKeeper

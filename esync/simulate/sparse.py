@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ..exchange import Model, Payload, Result, Source, wire
-from ..exchange.layout import Bucket
-from ..exchange.sparse_messages import SparseConversation
+from ..exchange import Model, Payload, Result, Source
+from ..exchange.codecs.sparse_messages import SparseConversation
+from ..exchange.protocol import wire
+from ..exchange.protocol.layout import Bucket
 from ..sparse import Sparse
 from .exchange import SimulatedExchange
 from .pending import Delivery, PendingExchange

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..algorithms import Algorithm, Hyper, Surroundings
-from ..exchange.ledger import Limits
+from ..exchange.protocol.ledger import Limits
 from ..measure import COMPUTE, Recorder
 from ..modelview import Hook
 from ..sparse import Sparse

@@ -13,8 +13,8 @@ from esync.checkpoint import CheckpointError
 from esync.checkpoint.store import Store, _sealed
 from esync.engine import mx
 from esync.exchange import ExchangeError
-from esync.exchange.ledger import Limits
-from esync.exchange.resumption import Books
+from esync.exchange.protocol.ledger import Limits
+from esync.exchange.protocol.resumption import Books
 from esync.world import RealWorld
 
 from ..scripted_world import World

@@ -11,7 +11,7 @@ def main(algorithm: str, result: str, rounds: int) -> None:
     """Do it: gradients of (1, 2) on rank 0 and (3, 4) on rank 1."""
     import esync
     from esync.engine import mx
-    from esync.exchange.ledger import Limits
+    from esync.exchange.protocol.ledger import Limits
 
     from mxnet.contrib import amp  # isort: skip - after esync, which makes MXNet importable
 

@@ -44,7 +44,7 @@ def main(plan: Plan) -> None:
     import esync
     from esync.algorithms import ALGORITHMS
     from esync.engine import mx
-    from esync.exchange.ledger import Limits
+    from esync.exchange.protocol.ledger import Limits
 
     weight = mx.gluon.Parameter("weight", shape=(1,), dtype="float16", init="ones")
     weight.initialize()

@@ -46,7 +46,7 @@ def main(plan: Plan) -> None:
     import esync
     from esync.algorithms import ALGORITHMS
     from esync.engine import mx
-    from esync.exchange.ledger import Limits
+    from esync.exchange.protocol.ledger import Limits
     from esync.models import build
 
     settings: dict[str, Any] = {"learning_rate": plan.rate}

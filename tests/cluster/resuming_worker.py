@@ -63,7 +63,7 @@ def main(plan: Plan) -> None:
     from esync.algorithms.loading import find
     from esync.data import Batches, load
     from esync.engine import mx
-    from esync.exchange.ledger import Limits
+    from esync.exchange.protocol.ledger import Limits
 
     net, loss = build(), mx.gluon.loss.SoftmaxCrossEntropyLoss()
     checkpoints = esync.Checkpoints(plan.directory, every=3, keep=2, resume=plan.resume)

@@ -50,7 +50,7 @@ def main(plan: Plan) -> None:
     import esync
     from esync.algorithms import ALGORITHMS, Schedule
     from esync.data import Batches, load
-    from esync.exchange.ledger import Limits
+    from esync.exchange.protocol.ledger import Limits
 
     options = dict(plan.options)
     if plan.algorithm == "sync-switch":

@@ -13,7 +13,7 @@ from esync.collectives.fibres import Pauses
 from esync.collectives.mpi import MPITransport
 from esync.exchange import Payload, Service
 from esync.exchange.collective_worker import CollectiveExchange
-from esync.exchange.ledger import Limits
+from esync.exchange.protocol.ledger import Limits
 from esync.watchdog import Watchdog, leave
 
 

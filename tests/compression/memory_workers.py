@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from esync.compression import Compression
-from esync.exchange import Service, wire
-from esync.exchange.greeting import Greeting
-from esync.exchange.ledger import Limits
-from esync.exchange.packing import packer_of
-from esync.exchange.parameter_server import ParameterServer
-from esync.exchange.serving import serve
+from esync.exchange import Service
+from esync.exchange.codecs.packing import packer_of
+from esync.exchange.protocol import wire
+from esync.exchange.protocol.greeting import Greeting
+from esync.exchange.protocol.ledger import Limits
+from esync.exchange.protocol.parameter_server import ParameterServer
+from esync.exchange.protocol.serving import serve
 
 
 class Flat:

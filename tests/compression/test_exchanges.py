@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from esync.exchange import SlotLostError, wire
+from esync.exchange import SlotLostError
+from esync.exchange.protocol import wire
 
 from .memory_workers import MemoryServers, MemoryWorker, round_of
 

@@ -2,8 +2,8 @@
 
 import math
 
-from esync.exchange import wire
-from esync.exchange.ledger import Ledger, Limits
+from esync.exchange.protocol import wire
+from esync.exchange.protocol.ledger import Ledger, Limits
 
 
 def make(slots: int = 2, synchronous: bool = True, staleness: float = math.inf, **limits: float) -> Ledger:

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from esync.exchange import wire
-from esync.exchange.inbox import HostMemory
-from esync.exchange.layout import Layout
-from esync.exchange.ledger import Ledger, Limits
-from esync.exchange.parameter_server import ParameterServer
+from esync.exchange.protocol import wire
+from esync.exchange.protocol.inbox import HostMemory
+from esync.exchange.protocol.layout import Layout
+from esync.exchange.protocol.ledger import Ledger, Limits
+from esync.exchange.protocol.parameter_server import ParameterServer
 from esync.rules import Rule, sgd
 
 

@@ -14,8 +14,8 @@ from esync.collectives.engine import Engine
 from esync.collectives.memory import Hub
 from esync.exchange import ExchangeError, JobAbortedError, Payload, Service
 from esync.exchange.collective_worker import CollectiveExchange
-from esync.exchange.ledger import Limits
-from esync.exchange.resumption import Books, Offer, Offers, Progress
+from esync.exchange.protocol.ledger import Limits
+from esync.exchange.protocol.resumption import Books, Offer, Offers, Progress
 from esync.rules import Step, momentum_sgd, sgd
 from esync.watchdog import WaitTimeoutError, Watchdog
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from esync import config
-from esync.exchange import departures
-from esync.exchange.departures import LOOK_EVERY, Departures
+from esync.exchange.keystores import departures
+from esync.exchange.keystores.departures import LOOK_EVERY, Departures
 
 from .memory_servers import MemoryServers
 

@@ -3,10 +3,10 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from esync.exchange import wire
-from esync.exchange.greeting import Greeting, Resumed
-from esync.exchange.ledger import Limits
-from esync.exchange.resumption import Books, Offer, Offers
+from esync.exchange.protocol import wire
+from esync.exchange.protocol.greeting import Greeting, Resumed
+from esync.exchange.protocol.ledger import Limits
+from esync.exchange.protocol.resumption import Books, Offer, Offers
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esync.exchange import wire
-from esync.exchange.latest import LatestStatistics
-from esync.exchange.ledger import Limits
+from esync.exchange.protocol import wire
+from esync.exchange.protocol.latest import LatestStatistics
+from esync.exchange.protocol.ledger import Limits
 
 from .memory_servers import MemoryServers, floats
 

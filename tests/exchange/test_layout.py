@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esync import config
-from esync.exchange.layout import Layout
+from esync.exchange.protocol.layout import Layout
 
 layouts = st.builds(
     Layout,

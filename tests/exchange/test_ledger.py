@@ -2,8 +2,8 @@
 
 import pytest
 
-from esync.exchange import wire
-from esync.exchange.ledger import Ledger
+from esync.exchange.protocol import wire
+from esync.exchange.protocol.ledger import Ledger
 
 from .ledgers import commit, make
 

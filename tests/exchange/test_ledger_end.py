@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from esync.exchange import wire
-from esync.exchange.ledger import Ledger, Limits
+from esync.exchange.protocol import wire
+from esync.exchange.protocol.ledger import Ledger, Limits
 
 from .ledgers import commit, make
 

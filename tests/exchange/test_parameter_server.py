@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esync.exchange import wire
-from esync.exchange.ledger import Limits
+from esync.exchange.protocol import wire
+from esync.exchange.protocol.ledger import Limits
 from esync.rules import add_mean_update
 
 from .memory_servers import MemoryServers, floats, interleaved, mean_in_rank_order

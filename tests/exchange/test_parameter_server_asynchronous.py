@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esync.exchange import wire
+from esync.exchange.protocol import wire
 from esync.rules import DelayCompensatedSGD
 
 from .memory_servers import MemoryServers, floats

@@ -6,9 +6,9 @@ Nonces are 1000 + rank unless a test gives others.
 import numpy as np
 import pytest
 
-from esync.exchange import wire
-from esync.exchange.ledger import Limits
-from esync.exchange.resumption import Books, Offer, Offers
+from esync.exchange.protocol import wire
+from esync.exchange.protocol.ledger import Limits
+from esync.exchange.protocol.resumption import Books, Offer, Offers
 from esync.rules import DelayCompensatedSGD, delayed_nesterov, outer_nesterov, sgd
 
 from .memory_servers import MemoryServers, Push, floats

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from esync.exchange import wire
+from esync.exchange.protocol import wire
 
 from .memory_servers import MemoryServers, floats, mean_in_rank_order
 

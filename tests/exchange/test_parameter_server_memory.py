@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from esync.exchange import wire
+from esync.exchange.protocol import wire
 
 from .memory_servers import MemoryServers, Push
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from esync.exchange.peers import Peers
+from esync.exchange.keystores.peers import Peers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
 
@@ -82,7 +82,7 @@ def test_only_connections_of_the_cluster_are_kept_alive():
 
 def test_a_name_is_watched_once_it_can_be_resolved(monkeypatch):
     known: dict[str, set[str]] = {}
-    monkeypatch.setattr("esync.exchange.peers.numbers", lambda host: known.get(host, set()))
+    monkeypatch.setattr("esync.exchange.keystores.peers.numbers", lambda host: known.get(host, set()))
     with ExitStack() as stack:
         scheduler, server = Listener(stack), Listener(stack)
         known["127.0.0.1"] = {"127.0.0.1"}

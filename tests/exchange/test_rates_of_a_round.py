@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from esync.exchange import wire
-from esync.exchange.ledger import Ledger
+from esync.exchange.protocol import wire
+from esync.exchange.protocol.ledger import Ledger
 
 from .ledgers import make
 from .memory_servers import MemoryServers

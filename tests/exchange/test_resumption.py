@@ -1,6 +1,6 @@
 import pytest
 
-from esync.exchange.resumption import Offer, Offers, choose
+from esync.exchange.protocol.resumption import Offer, Offers, choose
 
 JOB, LATER = 11, 22
 

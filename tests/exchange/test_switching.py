@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from esync.exchange import wire
-from esync.exchange.ledger import Ledger, Limits
-from esync.exchange.resumption import Books
+from esync.exchange.protocol import wire
+from esync.exchange.protocol.ledger import Ledger, Limits
+from esync.exchange.protocol.resumption import Books
 from esync.rules import Step, momentum_sgd
 
 from .memory_servers import MemoryServers, Push

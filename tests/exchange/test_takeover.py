@@ -1,6 +1,6 @@
 import pytest
 
-from esync.exchange.takeover import in_round
+from esync.exchange.protocol.takeover import in_round
 
 
 @pytest.mark.parametrize(

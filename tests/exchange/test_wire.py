@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esync.exchange import wire
+from esync.exchange.protocol import wire
 
 
 @given(st.binary(min_size=wire.MESSAGE.itemsize, max_size=wire.MESSAGE.itemsize), st.integers(0, 3))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from esync.exchange import JobAbortedError, Payload, Service
-from esync.exchange.ledger import Limits
+from esync.exchange.protocol.ledger import Limits
 from esync.launch import flags
 from esync.rules import Step, sgd
 from esync.simulate.cluster import ClusterModel

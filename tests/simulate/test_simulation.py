@@ -5,7 +5,7 @@ import pytest
 
 from esync import config
 from esync.algorithms import ESync
-from esync.exchange.wire import HEADER_ELEMENTS, message_elements
+from esync.exchange.protocol.wire import HEADER_ELEMENTS, message_elements
 from esync.simulate.network import Link
 from esync.simulate.result import result
 

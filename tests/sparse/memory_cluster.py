@@ -4,12 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from esync.exchange import Service, wire
-from esync.exchange.greeting import Greeting
-from esync.exchange.ledger import Limits
-from esync.exchange.serving import serve
-from esync.exchange.sparse_messages import SparseConversation, answers_new_values
-from esync.exchange.sparse_server import SparseServer
+from esync.exchange import Service
+from esync.exchange.codecs.sparse_messages import SparseConversation, answers_new_values
+from esync.exchange.codecs.sparse_server import SparseServer
+from esync.exchange.protocol import wire
+from esync.exchange.protocol.greeting import Greeting
+from esync.exchange.protocol.ledger import Limits
+from esync.exchange.protocol.serving import serve
 from esync.sparse import Sparse
 from esync.sparse.marks import list_marked, no_marks
 

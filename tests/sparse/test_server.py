@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from esync.exchange import wire
+from esync.exchange.protocol import wire
 from tests.sparse.memory_cluster import MemoryCluster, MemoryWorker
 
 TENSORS = [5, 30, 1, 12]

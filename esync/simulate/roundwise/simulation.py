@@ -10,8 +10,8 @@ from typing import Any
 from ... import config
 from ...arguments import choose_algorithm
 from ...assembly import make_limits
-from ...exchange.layout import Layout
-from ...exchange.ledger import Ledger
+from ...exchange.protocol.layout import Layout
+from ...exchange.protocol.ledger import Ledger
 from ..cluster import ClusterModel
 from ..servers import Sizes
 from ..timing import SIZES

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from ..sparse import Sparse, bounds_of
-from ..sparse.codec import FLOAT32, NEW_VALUES, Codec
-from . import Model
-from .layout import Layout
+from ...sparse import Sparse, bounds_of
+from ...sparse.codec import FLOAT32, NEW_VALUES, Codec
+from ..base import Model
+from ..protocol.layout import Layout
 from .shards import PieceKeys, Shard, united
 
 

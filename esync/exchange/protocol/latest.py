@@ -7,7 +7,7 @@ worker's statistics, and the servers publish the mean of the latest of all membe
 
 import numpy as np
 
-from ..weighting import divisor, factor
+from ...weighting import divisor, factor
 
 
 class LatestStatistics:

@@ -4,12 +4,12 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..compression import Compression
-from ..rules import make_rule
+from ...compression import Compression
+from ...rules import make_rule
+from ..codecs.packing import unpacker_of
 from .greeting import Greeting
 from .inbox import Memory
 from .ledger import Ledger
-from .packing import unpacker_of
 from .parameter_server import ParameterServer
 
 #: The server that decides when the run ends: the one that holds key 0.
@@ -30,12 +30,12 @@ def serve(greeting: Greeting, shard: int, clock: Callable[[], float], memory: Me
     ledger = Ledger(greeting.slots, greeting.synchronous, limits, staleness=greeting.staleness)
     layout = greeting.layout()
     if greeting.sparse:
-        from .sparse_server import SparseServer  # compiles its inner loops
+        from ..codecs.sparse_server import SparseServer  # compiles its inner loops
 
         return SparseServer(layout, ledger, shard, clock, **greeting.options)
     rule = make_rule(greeting.rule, greeting.options)
     if compression := Compression.parse(greeting.compression):
-        from .compressed_server import CompressedServer  # compiles its inner loops
+        from ..codecs.compressed_server import CompressedServer  # compiles its inner loops
 
         unpacker = unpacker_of(compression, layout, greeting.slots, shard, greeting.tensors)
         return CompressedServer(layout, ledger, rule, clock, unpacker, greeting.weighting)

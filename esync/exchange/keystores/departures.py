@@ -9,9 +9,9 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from .. import config
-from ..sockets import connections, keep_alive, numbers
-from .ledger import Ledger
+from ... import config
+from ...sockets import connections, keep_alive, numbers
+from ..protocol.ledger import Ledger
 
 log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ import threading
 import time
 from collections.abc import Callable, Collection
 
-from .. import config, progress
-from ..sockets import connections, keep_alive, numbers
-from ..watchdog import leave
+from ... import config, progress
+from ...sockets import connections, keep_alive, numbers
+from ...watchdog import leave
 
 log = logging.getLogger(__name__)
 

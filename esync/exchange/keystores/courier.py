@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 
-from ..handles import NotDoneError
+from ...handles import NotDoneError
 
 
 class Courier:

@@ -14,9 +14,9 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from ..compression import TOP_K, Compression
-from . import Model, Source
-from .layout import Layout
+from ...compression import TOP_K, Compression
+from ..base import Model, Source
+from ..protocol.layout import Layout
 
 #: Gives the memory of a packed array that is to be sent, given its key and its size in float32 values.
 Room = Callable[[int, int], np.ndarray]

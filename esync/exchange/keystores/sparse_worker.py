@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from ..engine import mx
-from ..memory import host_view
-from . import Model, Payload, Result, Source, wire
+from ...engine import mx
+from ...memory import host_view
+from ..base import Model, Payload, Result, Source
+from ..codecs.sparse_messages import SparseConversation
+from ..protocol import wire
 from .kvstore_worker import KVStoreExchange
 from .line import Line
 from .pending import PendingExchange
-from .sparse_messages import SparseConversation
 
 
 class Pieces:

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ..sparse import Sparse
-from . import Model, Result
+from ...sparse import Sparse
+from ..base import Model, Result
 from .courier import Courier
 from .kvstore_worker import KVStoreExchange
 from .pending import PendingExchange

@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from ..engine import mx
-from ..memory import host_view
-from . import Model, Source, wire
-from .layout import Bucket, Layout
+from ...engine import mx
+from ...memory import host_view
+from ..base import Model, Source
+from ..protocol import wire
+from ..protocol.layout import Bucket, Layout
 from .line import Line
 
 

@@ -10,18 +10,19 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .. import config
-from ..engine import mx
-from ..environment import SLOT_VARIABLE, Cluster
-from ..errors import ExpectedError
-from ..rendezvous import directory
-from ..rendezvous.messages import SERVER
-from ..rendezvous.roster import worker_id
-from ..sockets import listening, raise_file_limit
-from ..watchdog import Watchdog
-from . import JobAbortedError, SlotLostError, wire
+from ... import config
+from ...engine import mx
+from ...environment import SLOT_VARIABLE, Cluster
+from ...errors import ExpectedError
+from ...rendezvous import directory
+from ...rendezvous.messages import SERVER
+from ...rendezvous.roster import worker_id
+from ...sockets import listening, raise_file_limit
+from ...watchdog import Watchdog
+from ..base import JobAbortedError, SlotLostError
+from ..protocol import wire
+from ..protocol.greeting import COMMAND
 from .doorkeeper import Doorkeeper
-from .greeting import COMMAND
 from .peers import Peers
 
 

@@ -14,7 +14,7 @@ where the server's answer is a different one for every worker, worker r uses cha
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .. import config
+from ... import config
 
 
 @dataclass(frozen=True)

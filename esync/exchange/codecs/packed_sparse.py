@@ -12,13 +12,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..compression import Compression
-from ..sparse import Sparse, bounds_of, check_finite, kernels
-from ..sparse.codec import Codec
-from ..sparse.compressors import GradientDropping
-from ..sparse.selection import Selection, keep_count, top_k
-from . import Model, Source, wire
-from .layout import Layout
+from ...compression import Compression
+from ...sparse import Sparse, bounds_of, check_finite, kernels
+from ...sparse.codec import Codec
+from ...sparse.compressors import GradientDropping
+from ...sparse.selection import Selection, keep_count, top_k
+from ..base import Model, Source
+from ..protocol import wire
+from ..protocol.layout import Layout
 from .packing import Copies, Packed, Room, Total
 from .shards import PieceKeys, Shard, join, united
 from .sparse_messages import SparseMessages

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..handles import NotDoneError
-from . import Model, Result
+from ...handles import NotDoneError
+from ..base import Model, Result
 
 if TYPE_CHECKING:
     from .kvstore_worker import KVStoreExchange

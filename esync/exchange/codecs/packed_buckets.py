@@ -10,10 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from ..compression import BucketCodec, Compression, codec_of, compile_loops
-from ..sparse import bounds_of
-from . import Model, SlotLostError, Source, wire
-from .layout import Bucket, Layout
+from ...compression import BucketCodec, Compression, codec_of, compile_loops
+from ...sparse import bounds_of
+from ..base import Model, SlotLostError, Source
+from ..protocol import wire
+from ..protocol.layout import Bucket, Layout
 from .packing import Copies, Packed, Room, Total
 from .shards import Shard
 

@@ -14,20 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import config
-from ..engine import mx
-from ..environment import Cluster
-from ..rules import STATE_VECTORS
-from ..watchdog import Watchdog
-from . import NO_OFFERS, Exchange, Model, Payload, Result, Service, Source, wire
+from ... import config
+from ...engine import mx
+from ...environment import Cluster
+from ...rules import STATE_VECTORS
+from ...watchdog import Watchdog
+from ..base import NO_OFFERS, Exchange, Model, Payload, Result, Service, Source
+from ..protocol import wire
+from ..protocol.greeting import Greeting, Resumed
+from ..protocol.ledger import Limits
+from ..protocol.resumption import Offers, Progress
+from ..protocol.takeover import exchanges_behind, in_round
 from .buckets import Buckets
-from .greeting import Greeting, Resumed
-from .ledger import Limits
 from .line import Line
 from .mailboxes import Mailboxes
 from .pending import LONGEST_PAUSE, PendingExchange
-from .resumption import Offers, Progress
-from .takeover import exchanges_behind, in_round
 
 if TYPE_CHECKING:
     from .hidden import HiddenExchange

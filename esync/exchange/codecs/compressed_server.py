@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from ..compression import CompressionError
-from ..rules import Rule
-from ..sparse import SparseError
-from ..weighting import UNIFORM, factor
-from . import wire
-from .inbox import Array, HostMemory, RankOrderedSum
-from .layout import Bucket, Layout
-from .ledger import Ledger
+from ...compression import CompressionError
+from ...rules import Rule
+from ...sparse import SparseError
+from ...weighting import UNIFORM, factor
+from ..protocol import wire
+from ..protocol.inbox import Array, HostMemory, RankOrderedSum
+from ..protocol.layout import Bucket, Layout
+from ..protocol.ledger import Ledger
+from ..protocol.parameter_server import ParameterServer, Shelf
 from .packing import Copies, Unpacker
-from .parameter_server import ParameterServer, Shelf
 
 
 class CompressedServer(ParameterServer):

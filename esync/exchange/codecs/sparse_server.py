@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from ..rules import replace_by_mean
-from ..sparse import Sparse, SparseError, bounds_of
-from ..sparse.changes import ChangeTracker
-from ..sparse.codec import NEW_VALUES, Codec
-from ..sparse.differences import DifferenceTracker
-from ..sparse.selection import Selection
-from ..sparse.tracker import Tracker
-from . import wire
-from .layout import Bucket, Layout
-from .ledger import Ledger
-from .parameter_server import ParameterServer
-from .resumption import Offers
+from ...rules import replace_by_mean
+from ...sparse import Sparse, SparseError, bounds_of
+from ...sparse.changes import ChangeTracker
+from ...sparse.codec import NEW_VALUES, Codec
+from ...sparse.differences import DifferenceTracker
+from ...sparse.selection import Selection
+from ...sparse.tracker import Tracker
+from ..protocol import wire
+from ..protocol.layout import Bucket, Layout
+from ..protocol.ledger import Ledger
+from ..protocol.parameter_server import ParameterServer
+from ..protocol.resumption import Offers
 from .shards import PieceKeys, Shard, united
 from .sparse_messages import answers_new_values
 

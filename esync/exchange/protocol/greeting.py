@@ -10,9 +10,10 @@ import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from .. import __version__, config
-from ..compression import NONE
-from . import Service, wire
+from ... import __version__, config
+from ...compression import NONE
+from ..base import Service
+from . import wire
 from .layout import Layout
 from .ledger import Limits
 from .resumption import Books, Offers

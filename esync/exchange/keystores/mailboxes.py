@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from ..engine import mx
-from . import wire
-from .layout import Bucket, Layout
+from ...engine import mx
+from ..protocol import wire
+from ..protocol.layout import Bucket, Layout
 from .line import Line
 
 

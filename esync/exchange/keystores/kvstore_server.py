@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..engine import mx
-from ..memory import host_view
-from ..program import leave
+from ...engine import mx
+from ...memory import host_view
+from ...program import leave
+from ..protocol.greeting import Greeting, Resumed
+from ..protocol.inbox import Memory
+from ..protocol.parameter_server import ParameterServer
+from ..protocol.serving import serve
 from .departures import Departures
-from .greeting import Greeting, Resumed
-from .inbox import Memory
-from .parameter_server import ParameterServer
-from .serving import serve
 
 log = logging.getLogger(__name__)
 

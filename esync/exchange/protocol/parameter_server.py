@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from ..rarely import Rarely
-from ..rules import Rule, Step, put_together, replace_by_mean, take_apart
-from ..weighting import UNIFORM, check, divisor, factor, of_statistics
+from ...rarely import Rarely
+from ...rules import Rule, Step, put_together, replace_by_mean, take_apart
+from ...weighting import UNIFORM, check, divisor, factor, of_statistics
 from . import wire
 from .inbox import Array, HostMemory, Inbox, Memory, RankOrderedSum
 from .latest import LatestStatistics

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..compression import Compression
-from . import Model, Payload, Result, Source
+from ...compression import Compression
+from ..base import Model, Payload, Result, Source
+from ..codecs.packing import KeepsCommon, packer_of
 from .kvstore_worker import KVStoreExchange
-from .packing import KeepsCommon, packer_of
 from .sparse_worker import Pieces
 
 

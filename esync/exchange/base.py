@@ -1,0 +1,285 @@
+"""The exchange of models and gradients between workers: one seam, several ways across it.
+
+An algorithm starts an exchange with a `Payload`, gets a handle, and asks or waits for the `Result`. Behind the seam is
+MXNet's distributed key store with this project's own protocol (`kvstore_worker`, `kvstore_server`), or a modelled
+network. What is exchanged is two flat float32 vectors, the weights (or gradients, or updates) and the statistics; both
+sides see them piece by piece, so that no second copy of a model is needed.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from .. import config
+from ..compression import NONE
+from ..errors import ExpectedError
+from ..handles import Handle
+from ..sparse import Sparse
+from .protocol import wire
+from .protocol.ledger import Limits
+from .protocol.resumption import Books, Offers, Progress
+
+NO_OFFERS = Offers()
+
+
+class Source(Protocol):
+    """A flat vector that can be read piece by piece."""
+
+    def read(self, start: int, stop: int, out: np.ndarray) -> None:
+        """Write the values start to stop into `out` (float32, stop − start values)."""
+        ...
+
+
+class Model(Protocol):
+    """Where the model that comes back is put, piece by piece."""
+
+    def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
+        """Take the values from `start` on of the weights (or of the statistics); valid during the call only."""
+        ...
+
+    def add(self, step: Sparse) -> None:
+        """Add a sparse vector to the weights."""
+        ...
+
+    def put(self, step: Sparse) -> None:
+        """Replace the weights at some places."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """What a worker asks the other side to do with what it sends.
+
+    Attributes:
+        rule: name in rules.RULES.
+        synchronous: every round waits for all workers and uses their mean; else every payload is used at once.
+        options: of the rule.
+        private: every worker gets an answer of its own, and the rule is told what that worker was sent last.
+        sparse: messages are sparse both ways, see `sparse_server.SparseServer`, which `options` are for; no rule then.
+        weighting: how much each worker counts in a mean, see `weighting`.
+        compression: of the weights' messages, as `compression.Compression` writes it; synchronous services only.
+        tensors: sizes of the tensors that the weights consist of, where compression is told of them.
+        staleness: exchanges that a worker may be ahead of the slowest; its answer waits where it is more. For services
+            that are not synchronous.
+        own: settings that may differ between workers, name → value; where they do, all workers are told.
+        overlap: this worker goes on while an exchange is under way: the handles' `done` never waits, and is True when
+            all has arrived.
+    """
+
+    rule: str
+    synchronous: bool
+    options: dict[str, Any] = field(default_factory=dict)
+    private: bool = False
+    sparse: bool = False
+    weighting: str = config.WEIGHTING
+    compression: str = NONE
+    tensors: list[int] = field(default_factory=list)
+    staleness: float = math.inf
+    own: dict[str, Any] = field(default_factory=dict)
+    overlap: bool = False
+
+
+@dataclass(frozen=True)
+class Payload:
+    """What a worker contributes to one exchange.
+
+    Attributes:
+        values: gradients or model updates, as many values as there are weights; None where there is a step.
+        statistics: what is averaged as it is; None where statistics are not exchanged. Where the payload is used at
+            once, the mean is that of all workers' latest statistics.
+        samples: training samples that went into it.
+        learning_rate: for the rule on the other side, as are momentum and weight_decay.
+        together: whether it is used with those of all workers (True) or at once (False); None: as the service says.
+        switch: of the leader, the first of those that rounds wait for: whether the next ones are to be used together or
+            at once; None: as before. It holds from the end of the round on, for all workers. Of a payload that is used
+            at once, every worker may ask for the next ones to be used together.
+        aside: it is not used, only acknowledged, because its worker is apart (see `Result.apart`).
+        apart: of the leader: the ranks that rounds are not to wait for from the end of this one on; None: as before.
+        step: what is to be subtracted from the weights, where the service is sparse.
+        pace: seconds of an iteration on this worker, where the others want to know; 0: they do not.
+        gradient_scale: how many times the mean gradient of a batch the values are; see `rules.Step`.
+        mean_wanted: whether the mean of the statistics comes back with the model, where statistics are exchanged.
+    """
+
+    values: Source | None
+    statistics: Source | None
+    samples: int
+    learning_rate: float
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    step: Sparse | None = None
+    together: bool | None = None
+    switch: bool | None = None
+    aside: bool = False
+    apart: Sequence[int] | None = None
+    pace: float = 0.0
+    gradient_scale: float = 1.0
+    mean_wanted: bool = True
+
+    @property
+    def pulls_statistics(self) -> bool:
+        """Whether the mean of the statistics comes back with the model."""
+        return self.statistics is not None and self.mean_wanted
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """What its commit says about it; see `wire.MESSAGE`."""
+        uses = {None: wire.AS_AGREED, True: wire.TOGETHER, False: wire.AT_ONCE}
+        return {
+            "learning_rate": self.learning_rate,
+            "momentum": self.momentum,
+            "weight_decay": self.weight_decay,
+            "samples": self.samples,
+            "use": wire.ASIDE if self.aside else uses[self.together],
+            "switch": uses[self.switch],
+            "text": wire.encode_ranks(self.apart),
+            "pace": self.pace,
+            "gradient_scale": self.gradient_scale,
+        }
+
+
+@dataclass(frozen=True)
+class Result:
+    """How an exchange went; the model has been written by then.
+
+    Attributes:
+        round: rounds completed with this exchange (`ledger.Ledger.round`).
+        version: commits that had gone into the weights by then.
+        samples: of all workers, so far.
+        wait: seconds from this worker's commit to the last one of its round, by the server's clock.
+        transfer: seconds that the whole exchange took, less the wait.
+        finished: whether the run is over.
+        used: whether the payload went into the weights; False where it was put aside, or came after the end of an
+            asynchronous run.
+        elapsed: seconds of the run.
+        members: ranks that take part in the rounds; all of them, unless dead ones are left out.
+        step: times that the weights had changed by then: once per round, or once per payload used at once.
+        synchronous: whether the next payloads should be used together; None where that never changes.
+        samples_together: those of `samples` that were used in rounds of several workers; None where nobody counts them.
+        apart: ranks that are there, but that rounds do not wait for (on some server at least).
+        fastest: seconds of an iteration on the fastest worker that has said so; 0: none has.
+    """
+
+    round: int
+    version: int
+    samples: int
+    wait: float
+    transfer: float
+    finished: bool
+    used: bool = True
+    elapsed: float = 0.0
+    members: tuple[int, ...] = ()
+    step: int = 0
+    synchronous: bool | None = None
+    apart: tuple[int, ...] = ()
+    fastest: float = 0.0
+    samples_together: int | None = None
+
+    @property
+    def books(self) -> Books:
+        """How far the run has come with it."""
+        return Books(
+            self.round,
+            self.version,
+            self.samples,
+            self.elapsed,
+            self.step,
+            self.synchronous,
+            self.samples_together,
+        )
+
+
+class ExchangeError(ExpectedError):
+    """The exchange failed; the message says why and what to look at."""
+
+
+class JobAbortedError(ExchangeError):
+    """Some worker has ended the run because it failed; the message is its reason."""
+
+
+class SlotLostError(ExchangeError):
+    """The others have gone on without this worker: it was replaced, or not heard for too long."""
+
+    transient = True
+
+
+class Exchange(Protocol):
+    """The seam.
+
+    Attributes:
+        rank: this worker's slot, from 0.
+        workers: number of slots.
+        replacement: whether this worker has taken over the slot of a dead one (known after `join`).
+        exchanges: how many exchanges of this slot have been used so far (known after `join`).
+        job: number of this job (known after `join`).
+        resume_at: the round of the checkpoint that the workers go on from; −1: from the beginning (known after `join`).
+    """
+
+    rank: int
+    workers: int
+    replacement: bool
+    exchanges: int
+    job: int
+    resume_at: int
+
+    def join(
+        self,
+        weights: int,
+        statistics: int,
+        limits: Limits,
+        agreement: dict[str, Any],
+        offers: Offers = NO_OFFERS,
+    ) -> None:
+        """Introduce this worker to the others.
+
+        Args:
+            weights: number of trained values of its model.
+            statistics: number of values that are averaged only.
+            limits: what ends the run.
+            agreement: what must be the same on all workers; name → value.
+            offers: checkpoints that this worker could go on from.
+
+        Raises:
+            JobAbortedError: this worker and another one do not match, in what the message names.
+        """
+        ...
+
+    def resume(self, progress: Progress) -> None:
+        """Go on from a checkpoint; before `begin`, which then takes rank 0's weights from there."""
+        raise RuntimeError("there are no checkpoints here")
+
+    def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
+        """Write the common model into `model`: rank 0's initial one, or the current one of a running job.
+
+        Nobody gets past this before everyone has come to it, except in a job that runs already.
+        """
+        ...
+
+    def start(self, payload: Payload, model: Model) -> Handle[Result]:
+        """Send a payload; the handle's result comes when the new model has been written into `model`."""
+        ...
+
+    def heartbeat(self) -> None:
+        """Called now and then between exchanges: this worker is alive."""
+
+    def rule_state(self) -> list[np.ndarray | None]:
+        """What the rule on the other side remembers now: flat vectors, as many values as weights (see `Progress`)."""
+        raise RuntimeError("there are no checkpoints here")
+
+    def version(self) -> int:
+        """Commits that have gone into the weights by now."""
+        raise RuntimeError("there are no checkpoints here")
+
+    def stop(self) -> None:
+        """Ask for the run to end after the round under way, on all workers."""
+        ...
+
+    def abort(self, reason: str) -> None:
+        """End the run on all workers because this one has failed."""
+        ...
+
+    def close(self) -> None:
+        """Leave: the others do not wait for this worker any longer."""
+        ...

@@ -1,0 +1,1 @@
+"""What carries the messages of the protocol between workers and parameter servers."""
