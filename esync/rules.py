@@ -6,14 +6,52 @@ parameter server, on MXNet arrays on a GPU, on every rank of a collective and in
 have one shape; the rules are elementwise, so it does not matter how a model is cut into pieces.
 """
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from . import config
 
 #: A NumPy or MXNet array of float32.
 Array = Any
+
+#: Name in the workers' greeting → makes the rule from its options (a dict with JSON values). See `declare`.
+RULES: dict[str, Callable[..., "Rule"]] = {}
+
+#: Name of a rule → how many vectors it may remember, each as long as the weights. See `declare`.
+STATE_VECTORS: dict[str, int] = {}
+
+Declared = TypeVar("Declared", bound=Callable[..., Any])
+
+
+def declare(name: str, state_vectors: int = 0) -> Callable[[Declared], Declared]:
+    """Declare a function, or a class whose fields are options, as the rule of that name.
+
+    Args:
+        name: what workers ask the servers for.
+        state_vectors: how many vectors the rule may remember.
+    """
+
+    def declared(rule: Declared) -> Declared:
+        RULES[name] = rule if isinstance(rule, type) else lambda: rule
+        STATE_VECTORS[name] = state_vectors
+        return rule
+
+    return declared
+
+
+@dataclass(frozen=True)
+class RuleChoice:
+    """The rule that a worker asks the servers for.
+
+    Attributes:
+        name: as declared.
+        options: of the rule, as JSON can hold them.
+    """
+
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -25,7 +63,8 @@ class Step:
         momentum: of the velocity that the server keeps; 0 keeps none.
         weight_decay: adds `weight_decay · weights` to the mean gradient of a batch.
         sent: the weights that this worker was sent last; only rules that compensate delay look at it.
-        turn: commits that have gone into the weights before this one.
+        turn: steps that the weights have taken before this one, since the run began: one for every synchronous
+            round, and one for every commit that is used at once. A checkpoint keeps it.
         workers: slots of workers.
         gradient_scale: how many times the mean gradient of a batch the gradient is: 1, or the batch size where it is
             the sum over the batch. Only the learning rate notices it.
@@ -52,6 +91,12 @@ class Step:
             return gradient
         return gradient + self.weight_decay * self.gradient_scale * weights
 
+    def clipped(self, gradient: Array, bound: float | None) -> Array:
+        """The gradient with every value of the mean gradient limited to ±bound; None: as it is."""
+        if bound is None:
+            return gradient
+        return gradient.clip(-bound * self.gradient_scale, bound * self.gradient_scale)
+
 
 Rule = Callable[[Array, Array, Any, Step], tuple[Array, Any]]
 
@@ -70,6 +115,7 @@ def sgd(weights: Array, gradient: Array, velocity: Array | None, step: Step) -> 
     return weights + change, change
 
 
+@declare("momentum_sgd", state_vectors=1)
 def momentum_sgd(weights: Array, gradient: Array, gathered: Array | None, step: Step) -> tuple[Array, Array | None]:
     """SGD whose momentum gathers gradients, not steps, so that a new learning rate acts at once (Sync-Switch).
 
@@ -82,11 +128,173 @@ def momentum_sgd(weights: Array, gradient: Array, gathered: Array | None, step: 
     return weights - step.learning_rate * gradient, gradient if step.momentum else None
 
 
+@declare("sgd", state_vectors=1)
+@dataclass(frozen=True)
+class SGD:
+    """SGD with momentum and weight decay, in MXNet's form, on gradients that can be clipped.
+
+    `clip_gradient` limits every value of the mean gradient, before the weight decay is added.
+    """
+
+    clip_gradient: float | None = None
+
+    def __call__(self, weights: Array, gradient: Array, velocity: Array | None, step: Step) -> tuple[Array, Any]:
+        """One step of `sgd`."""
+        return sgd(weights, step.clipped(gradient, self.clip_gradient), velocity, step)
+
+
+@declare("nag", state_vectors=1)
+@dataclass(frozen=True)
+class NAG:
+    """Nesterov's accelerated gradient, in MXNet's form; the state is the velocity.
+
+    With G = gradient + weight_decay·weights: v ← momentum·v − learning_rate·G;
+    weights ← weights + momentum·v − learning_rate·G. MXNet's operator works in place, and so the
+    velocity keeps the weight decay of the new weights. The gradient is clipped before the decay.
+    """
+
+    clip_gradient: float | None = None
+
+    def __call__(self, weights: Array, gradient: Array, velocity: Array | None, step: Step) -> tuple[Array, Any]:
+        """One step."""
+        gradient = step.clipped(gradient, self.clip_gradient)
+        rate, momentum = step.learning_rate, step.momentum
+        change = -rate * step.decayed(gradient, weights)
+        if not momentum:
+            return weights + change, None
+        kept = 0.0 if velocity is None else momentum * velocity
+        weights = weights + change + momentum * (kept + change)
+        return weights, kept - rate * step.decayed(gradient, weights)
+
+
+@declare("adam", state_vectors=2)
+@dataclass(frozen=True)
+class Adam:
+    """Adam (Kingma and Ba, ICLR 2015), as Gluon's.
+
+    The state is (m, v): running means of the gradient and of its square, which begin with zeros. In
+    step t = `Step.turn` + 1 they are corrected for that:
+    weights ← weights − learning_rate·√(1 − beta2ᵗ)/(1 − beta1ᵗ)·m/(√v + epsilon). The weight decay
+    is added to the gradient, and the sum is clipped.
+    """
+
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    clip_gradient: float | None = None
+
+    def __call__(self, weights: Array, gradient: Array, state: Any, step: Step) -> tuple[Array, Any]:
+        """One step."""
+        gradient = step.clipped(step.decayed(gradient, weights), self.clip_gradient)
+        change, state = self.change(gradient, state, step)
+        return weights - step.learning_rate * change, state
+
+    def change(self, gradient: Array, state: Any, step: Step) -> tuple[Array, Any]:
+        """What a learning rate of 1 would subtract from the weights, and the new state."""
+        m, v = (1 - self.beta1) * gradient, (1 - self.beta2) * (gradient * gradient)
+        if state is not None:
+            m, v = self.beta1 * state[0] + m, self.beta2 * state[1] + v
+        t = step.turn + 1
+        correction = (1 - self.beta2**t) ** 0.5 / (1 - self.beta1**t)
+        return correction * m / (v**0.5 + self.epsilon), (m, v)
+
+
+@declare("adamw", state_vectors=2)
+@dataclass(frozen=True)
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter, ICLR 2019).
+
+    weights ← weights − learning_rate·(Adam's change + weight_decay·weights), as MXNet's operator
+    `adamw_update` with the learning rate as its eta. The gradient is clipped, without the decay.
+    """
+
+    def __call__(self, weights: Array, gradient: Array, state: Any, step: Step) -> tuple[Array, Any]:
+        """One step."""
+        change, state = self.change(step.clipped(gradient, self.clip_gradient), state, step)
+        return weights - step.learning_rate * (change + step.weight_decay * weights), state
+
+
+@declare("rmsprop", state_vectors=1)
+@dataclass(frozen=True)
+class RMSProp:
+    """RMSProp (Tieleman and Hinton, 2012), as Gluon's.
+
+    n ← gamma1·n + (1 − gamma1)·gradient²;  weights ← weights − learning_rate·gradient/√(n + epsilon),
+    then limited to ±clip_weights. The state is n. The weight decay is added to the gradient, and the
+    sum is clipped.
+    """
+
+    gamma1: float = 0.9
+    epsilon: float = 1e-8
+    clip_gradient: float | None = None
+    clip_weights: float | None = None
+
+    def __call__(self, weights: Array, gradient: Array, state: Any, step: Step) -> tuple[Array, Any]:
+        """One step."""
+        gradient = step.clipped(step.decayed(gradient, weights), self.clip_gradient)
+        n = self.running_mean(gradient * gradient, state)
+        return self.limited(weights - step.learning_rate * gradient / (n + self.epsilon) ** 0.5), n
+
+    def running_mean(self, values: Array, before: Array | None) -> Array:
+        """The mean with `values` in it; the one before begins with zeros."""
+        fresh = (1 - self.gamma1) * values
+        return fresh if before is None else self.gamma1 * before + fresh
+
+    def limited(self, weights: Array) -> Array:
+        """The weights within ±clip_weights."""
+        return weights if self.clip_weights is None else weights.clip(-self.clip_weights, self.clip_weights)
+
+
+@declare("centered_rmsprop", state_vectors=3)
+@dataclass(frozen=True)
+class CenteredRMSProp(RMSProp):
+    """RMSProp with the gradient's variance in place of its square (Graves, arXiv 1308.0850).
+
+    Gluon's with `centered`. With g, the running mean of the gradient:
+    δ ← gamma2·δ − learning_rate·gradient/√(n − g² + epsilon);  weights ← weights + δ. The state is
+    (n, g, δ). Where rounding makes n − g² negative it counts as 0; MXNet's operator returns NaN.
+    """
+
+    gamma2: float = 0.9
+
+    def __call__(self, weights: Array, gradient: Array, state: Any, step: Step) -> tuple[Array, Any]:
+        """One step."""
+        gradient = step.clipped(step.decayed(gradient, weights), self.clip_gradient)
+        n, g, delta = state if state is not None else (None, None, None)
+        n, g = self.running_mean(gradient * gradient, n), self.running_mean(gradient, g)
+        variance = (n - g * g).clip(0, math.inf)
+        change = -step.learning_rate * gradient / (variance + self.epsilon) ** 0.5
+        delta = change if delta is None else self.gamma2 * delta + change
+        return self.limited(weights + delta), (n, g, delta)
+
+
+@declare("adagrad", state_vectors=1)
+@dataclass(frozen=True)
+class AdaGrad:
+    """AdaGrad (Duchi et al., JMLR 2011), as Gluon's.
+
+    h ← h + gradient²;  weights ← weights − learning_rate·(gradient/√(h + eps) + weight_decay·weights).
+    The state is h. The gradient is clipped, without the decay.
+    """
+
+    eps: float = 1e-7
+    clip_gradient: float | None = None
+
+    def __call__(self, weights: Array, gradient: Array, state: Any, step: Step) -> tuple[Array, Any]:
+        """One step."""
+        gradient = step.clipped(gradient, self.clip_gradient)
+        history = gradient * gradient if state is None else state + gradient * gradient
+        change = gradient / (history + self.eps) ** 0.5 + step.weight_decay * weights
+        return weights - step.learning_rate * change, history
+
+
+@declare("add_mean_update")
 def add_mean_update(weights: Array, update: Array, state: None, step: Step) -> tuple[Array, None]:
     """ESync's global step (ESync paper, Algorithm 1, line READY): w ← w + ε · mean(Δ)."""
     return weights + step.learning_rate * update, state
 
 
+@declare("outer_nesterov", state_vectors=1)
 def outer_nesterov(weights: Array, update: Array, velocity: Array | None, step: Step) -> tuple[Array, Array | None]:
     """Nesterov's momentum on the mean update (DiLoCo, arXiv 2311.08105; SlowMo, ICLR 2020, has the plain kind).
 
@@ -98,6 +306,7 @@ def outer_nesterov(weights: Array, update: Array, velocity: Array | None, step: 
     return weights + step.learning_rate * (update + step.momentum * velocity), velocity
 
 
+@declare("delayed_nesterov", state_vectors=2)
 def delayed_nesterov(weights: Array, update: Array, state: Any, step: Step) -> tuple[Array, Any]:
     """Of asynchronous local SGD (arXiv 2401.09135, section 5, with c = 0): momentum once for so many updates.
 
@@ -121,6 +330,7 @@ def replace_by_mean(weights: Array, mean: Array, state: None, step: Step) -> tup
     return 1 * mean, state  # a copy, made by arithmetic
 
 
+@declare("delay_compensated_sgd", state_vectors=2)
 @dataclass(frozen=True)
 class DelayCompensatedSGD:
     """DC-ASGD (Zheng et al., ICML 2017, Equations 10 and 14): SGD on a gradient corrected for its delay.
@@ -154,10 +364,6 @@ class DelayCompensatedSGD:
         return weights, (velocity, mean_square)
 
 
-#: How many vectors a rule may remember, each as long as the weights; 0 where it is not named here.
-STATE_VECTORS = {"sgd": 1, "momentum_sgd": 1, "outer_nesterov": 1, "delayed_nesterov": 2, "delay_compensated_sgd": 2}
-
-
 def take_apart(state: Any) -> list[Array | None]:
     """The vectors that a rule remembers."""
     return list(state) if isinstance(state, tuple) else [state]
@@ -168,17 +374,6 @@ def put_together(vectors: list[Array | None]) -> Any:
     if all(vector is None for vector in vectors):
         return None
     return tuple(vectors) if len(vectors) > 1 else vectors[0]
-
-
-#: Name in the workers' greeting → makes the rule from its options (a dict with JSON values).
-RULES: dict[str, Callable[..., Rule]] = {
-    "sgd": lambda: sgd,
-    "momentum_sgd": lambda: momentum_sgd,
-    "add_mean_update": lambda: add_mean_update,
-    "outer_nesterov": lambda: outer_nesterov,
-    "delayed_nesterov": lambda: delayed_nesterov,
-    "delay_compensated_sgd": DelayCompensatedSGD,
-}
 
 
 def make_rule(name: str, options: dict[str, Any]) -> Rule:

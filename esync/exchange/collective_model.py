@@ -38,10 +38,17 @@ class CommonModel:
         if statistics is not None and self.layout.statistics:
             statistics.read(0, self.layout.statistics, vector[end:])
 
-    def update(self, bucket: Bucket, mean: np.ndarray, message: Any) -> None:
-        """Run the rule on a bucket; `message` (wire.MESSAGE) carries its terms."""
+    def update(self, bucket: Bucket, mean: np.ndarray, message: Any, turn: int) -> None:
+        """Run the rule on a bucket.
+
+        Args:
+            bucket: which.
+            mean: of what the workers have sent for it.
+            message: the terms of the round (wire.MESSAGE).
+            turn: rounds before this one; see `rules.Step`.
+        """
         weights = self.part(self.values, bucket)
-        step = Step.of(message)
+        step = Step.of(message, turn=turn)
         rule = replace_by_mean if bucket.statistics else self._rule
         new, self._states[bucket.index] = rule(weights, mean, self._states.get(bucket.index), step)
         np.copyto(weights, new)

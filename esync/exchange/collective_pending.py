@@ -142,7 +142,7 @@ class PendingCollective:
             values *= np.float32(own)
         yield from exchange.engine.allreduce(values, bucket.index)
         values /= np.float32(divisor(weighting, list(samples.values())))
-        exchange.model.update(bucket, values, self._terms)
+        exchange.model.update(bucket, values, self._terms, exchange.ledger.step)
 
     def _awaited(self) -> str:
         """What is waited for, for the user."""

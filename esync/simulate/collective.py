@@ -97,8 +97,9 @@ class CollectiveSide:
 
     def _add(self, pending: list["PendingSum"]) -> None:
         """Do what the ranks will do with the values, now: nobody sees it before his own messages have come."""
-        if self.model is not None:
+        if self.model is not None or self.ledger is None:
             return
+        terms = wire.round_terms([each.message for each in pending])
         samples = [int(each.message["samples"]) for each in pending]
         name, rooms = self._current(), Rooms()
         for bucket in self.layout.buckets:
@@ -111,7 +112,7 @@ class CollectiveSide:
             schedule = SCHEDULES[LIKE_MPI if name == "mpi" else name]
             take_turns([allreduce(schedule, part, hub.transports[rank], 0, rooms) for rank, part in enumerate(parts)])
             mean = parts[0] / np.float32(divisor(weighting, samples))
-            self.common.update(bucket, mean, pending[0].message)
+            self.common.update(bucket, mean, terms, self.ledger.step)
 
     def _travel(self, round_: dict[int, "PendingSum"]) -> None:
         """Let the messages of all ranks travel."""

@@ -295,7 +295,7 @@ class ParameterServer:
     def _update_bucket(self, index: int, value: Array, message: Any, ranks: list[int]) -> None:
         shelf = self._shelves[index]
         sent = self.memory.work_on(shelf.replies[ranks[0]][wire.HEADER_ELEMENTS :]) if self._private else None
-        step = Step.of(message, sent, self.ledger.version, self.ledger.slots)
+        step = Step.of(message, sent, self.ledger.step, self.ledger.slots)
         rule = self._rule
         if self.layout.buckets[index].statistics:
             rule, value = replace_by_mean, self._mean_statistics(shelf, value, message)
