@@ -110,7 +110,7 @@ def with_cluster(words: Sequence[list[str]], watch: Callable[[Any, Any], float],
 def codec(kind: str) -> dict[str, float]:
     """Seconds to pack what a worker sends, and to add it up."""
     from esync.compression import Compression
-    from esync.exchange.codecs.packing import packer_of, unpacker_of
+    from esync.exchange.codecs import packer_of, unpacker_of
     from esync.exchange.protocol.layout import Layout
     from esync.simulate.timing import SIZES
 

@@ -19,6 +19,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from . import numpy_aliases
+from .version import __version__
 
 if TYPE_CHECKING:
     from . import algorithms, data, world
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from .randomness import reseed
     from .trainer import Trainer
 
-__version__ = "0.1.0"
 __all__ = ["Checkpoints", "Limits", "Trainer", "__version__", "algorithms", "data", "reseed", "world"]
 
 #: Where the public names are defined. They are imported when they are asked for, because most need MXNet.

@@ -13,12 +13,13 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from . import __version__, config
+from . import config
 from .algorithms.loading import digest, source
 from .algorithms.registry import flags_of
 from .arguments import choose_algorithm, effective, given_state_server
 from .environment import state_server_address
 from .errors import ExpectedError
+from .version import __version__
 
 if TYPE_CHECKING:
     from .algorithms import Algorithm, World

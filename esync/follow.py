@@ -12,16 +12,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import __version__, config
+from . import config
+from .accuracy import accuracy
 from .arguments import count
 from .arguments.values import index, positive
 from .checkpoint.store import Part, Store
 from .data import find_data_dir, load
 from .engine import mx
 from .errors import ExpectedError
-from .evaluate import accuracy
 from .files import expanded, write_whole
 from .models import MODELS, build
+from .version import __version__
 from .watchdog import Watchdog
 
 #: The file in the folder of the output, and its columns: those of acc.csv and the round.

@@ -6,33 +6,20 @@ of what was pushed, so after n more iterations only the share KEPTⁿ of it is l
 between the two, so a variance stays positive.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from . import config
+from .flat_arrays import Flat, FlatArrays
 from .sparse import Sparse
-
-if TYPE_CHECKING:
-    from .replica import Replica
-
-
-class Flat:
-    """A flat vector in host memory; see `exchange.Source`."""
-
-    def __init__(self, values: np.ndarray) -> None:
-        self.values, self.size = values, values.size
-
-    def read(self, start: int, stop: int, out: np.ndarray) -> None:
-        """See `exchange.Source`."""
-        out[:] = self.values[start:stop]
 
 
 class Landing:
     """Where the common model is put; see `exchange.Model`.
 
     Args:
-        replica: of this worker, with an anchor.
+        weights: of this worker.
+        statistics: of this worker.
+        anchor: float32; takes the common weights, from which the next update is counted.
 
     Attributes:
         iterations: local ones since the push; set it before the model comes.
@@ -41,21 +28,21 @@ class Landing:
         statistics: the same.
     """
 
-    def __init__(self, replica: "Replica", anchor: np.ndarray) -> None:
-        self._replica = replica
-        self._pushed = np.empty(replica.weights.size, np.float32)
-        self.weights, self.statistics = Flat(anchor), Flat(np.empty(replica.statistics.size, np.float32))
+    def __init__(self, weights: FlatArrays, statistics: FlatArrays, anchor: np.ndarray) -> None:
+        self._weights, self._statistics = weights, statistics
+        self._pushed = np.empty(weights.size, np.float32)
+        self.weights, self.statistics = Flat(anchor), Flat(np.empty(statistics.size, np.float32))
         self.iterations = 0
 
     def begin(self) -> None:
         """The worker pushes its update now; the replica is open."""
-        self._replica.weights.read(0, self._pushed.size, self._pushed)
+        self._weights.read(0, self._pushed.size, self._pushed)
 
     def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
         """Take values of the common model, with what was learnt since the push on top of them."""
-        arrays, common = self._replica.weights, self.weights
+        arrays, common = self._weights, self.weights
         if statistics:
-            arrays, common = self._replica.statistics, self.statistics
+            arrays, common = self._statistics, self.statistics
         kept = np.float32(config.OVERLAP_STATISTICS_KEPT**self.iterations)
         for at, own in arrays.pieces(start, start + values.size):
             new = common.values[at : at + own.size]
@@ -73,5 +60,5 @@ class Landing:
 
     def discard(self) -> None:
         """The run is over: what was learnt since the push will never be sent, so take the common model as it is."""
-        self._replica.weights.write(0, self.weights.values)
-        self._replica.statistics.write(0, self.statistics.values)
+        self._weights.write(0, self.weights.values)
+        self._statistics.write(0, self.statistics.values)

@@ -1,13 +1,9 @@
 """Random numbers that depend on where a run stands, not on how it came there: so a resumed run draws the same."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from .engine import mx
-
-if TYPE_CHECKING:
-    from .trainer import Trainer
+from .standing import Standing
 
 
 def sequence(seed: int, rank: int, round_: int, iteration: int) -> np.random.SeedSequence:
@@ -22,7 +18,7 @@ def sequence(seed: int, rank: int, round_: int, iteration: int) -> np.random.See
     return np.random.SeedSequence((seed, rank, round_, iteration))
 
 
-def reseed(trainer: "Trainer", seed: int) -> None:
+def reseed(trainer: Standing, seed: int) -> None:
     """Seed MXNet (dropout, augmentations) for the iteration that comes now; call it before the forward pass.
 
     Without it, a run that goes on from a checkpoint draws other random numbers than one that was not interrupted.

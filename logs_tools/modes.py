@@ -7,7 +7,8 @@ algorithms are known by the names of their folders; anything else goes by its fo
 from dataclasses import dataclass
 from pathlib import Path
 
-from esync.algorithms.registry import ALGORITHMS, LABEL_LENGTH, NON_IID, Style, spare_style, stem_of
+from esync.algorithms.registry import ALGORITHMS, LABEL_LENGTH, NON_IID, stem_of
+from esync.algorithms.style import Style, spare_style
 from esync.printable import printable
 from logs_tools.facts import Facts
 

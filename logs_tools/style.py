@@ -13,7 +13,8 @@ from typing import Any
 from matplotlib.colors import is_color_like, to_hex, to_rgb
 from matplotlib.markers import MarkerStyle
 
-from esync.algorithms.registry import ALGORITHMS, SPARE_STYLES, Style
+from esync.algorithms.registry import ALGORITHMS
+from esync.algorithms.style import SPARE_STYLES, Style
 from logs_tools.comparison import RunFigures
 from logs_tools.modes import Mode
 

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from esync.accuracy import accuracy, spread
 from esync.data import as_floats, load
 from esync.engine import mx
-from esync.evaluate import EvaluationError, EvaluationProcess, accuracy, spread
+from esync.evaluate import EvaluationError, EvaluationProcess
 from esync.handles import NotDoneError
 from esync.models import build
 from esync.priority import EVALUATING

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from esync import replica
+from esync import flat_arrays
 from esync.engine import mx
-from esync.replica import Difference, FlatArrays, Scaled
+from esync.flat_arrays import Difference, FlatArrays, Scaled
 
 
 def flat(*arrays) -> FlatArrays:
@@ -62,7 +62,7 @@ def test_pieces_are_views_that_begin_where_they_say():
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_what_has_not_been_changed_in_a_scaled_copy_keeps_every_bit(start, dtype, monkeypatch):
     """Multiplied by 1/48 and divided again, one value in six would not be the same."""
-    monkeypatch.setattr(replica, "BLOCK", 64)
+    monkeypatch.setattr(flat_arrays, "BLOCK", 64)
     before = [np.random.default_rng(seed).standard_normal(size).astype(dtype) for seed, size in enumerate((300, 7, 93))]
     arrays = [mx.nd.array(values, dtype=dtype) for values in before]
     vector, expected = flat(*arrays), np.concatenate(before)

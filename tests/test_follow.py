@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from esync import follow
+from esync.accuracy import accuracy
 from esync.checkpoint.store import Store
 from esync.data import load
 from esync.engine import mx
-from esync.evaluate import accuracy
 from esync.models import build
 from esync.watchdog import Watchdog
 

@@ -25,7 +25,8 @@ from esync.algorithms import (
 from esync.engine import mx
 from esync.errors import AlgorithmResultError
 from esync.exchange.protocol.ledger import Limits
-from esync.replica import FlatArrays, Replica
+from esync.flat_arrays import FlatArrays
+from esync.replica import Replica
 from esync.simulate.timing import TimedReplica
 
 from .scripted_world import World

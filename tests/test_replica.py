@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from esync.engine import mx
+from esync.flat_arrays import FlatArrays
 from esync.models import build
-from esync.replica import FlatArrays, Replica, UnsuitableParametersError
+from esync.replica import Replica, UnsuitableParametersError
 
 # --- a network ---------------------------------------------------------------------------------------------------
 

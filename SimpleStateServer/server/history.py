@@ -7,37 +7,15 @@ fit is dropped and counted. The thread also brings the database's tables up to d
 import logging
 import time
 from collections import deque
-from dataclasses import dataclass
 from threading import Event, Thread
 from typing import Any
 
 from esync import config
 
+from .history_entries import Item, RunInfo
 from .schema import Report
 
 logger = logging.getLogger("esync.state_server")
-
-
-@dataclass(frozen=True)
-class RunInfo:
-    """The row of a run; see `models.Run`."""
-
-    key: str
-    job: str
-    run: str
-    started: float
-    num_workers: int
-    epsilon: float | None
-    slowest_iterations: int
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One entry: what it is, of which run, and its fields."""
-
-    kind: str  # report, end or event
-    info: RunInfo
-    fields: dict[str, Any]
 
 
 class History:

@@ -9,7 +9,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 
 from esync import config
 
-from .history import Item, RunInfo
+from .history_entries import Item, RunInfo
 from .models import Event, Round, Run, Worker
 
 logger = logging.getLogger("esync.state_server")

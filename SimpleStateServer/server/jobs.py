@@ -19,7 +19,8 @@ from esync.coordination.refusals import ConflictError, InvalidError, RefusedErro
 
 from . import journal, saved
 from .clock import Clock
-from .history import History, RunInfo
+from .history import History
+from .history_entries import RunInfo
 from .life import Life
 from .schema import Report
 

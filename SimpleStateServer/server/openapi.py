@@ -6,13 +6,16 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
-from esync import __version__, config
+from esync import config
+from esync.version import __version__
 
 from . import schema
 from .api import MOST_AFTER, RUN
-from .operations import API, DESCRIPTION_PATH, Operation
+from .operation import Operation
 from .registry import NAME
 
+#: Where the description is served.
+PATH = "/api/v1/openapi.json"
 _REFUSALS = {
     400: "The request makes no sense; the text names what was expected.",
     401: "The token is missing or wrong.",
@@ -43,14 +46,14 @@ _JOB = {
 
 
 @cache
-def description() -> bytes:
-    """Return the description as JSON."""
-    models = {model for operation in API for model in (operation.body, operation.answer) if model is not None}
+def description(operations: tuple[Operation, ...]) -> bytes:
+    """Return the description of these calls as JSON."""
+    models = {model for operation in operations for model in (operation.body, operation.answer) if model is not None}
     models.add(schema.Problem)
     modes = [(model, "validation") for model in sorted(models, key=lambda model: model.__name__)]
     _, definitions = models_json_schema(modes, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
     paths: dict[str, dict[str, Any]] = {}
-    for operation in API:
+    for operation in operations:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
     content = {
         "openapi": "3.1.0",
@@ -75,7 +78,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
     success: dict[str, Any] = {"description": "Done."}
     if operation.answer is not None:
         success["content"] = _content(operation.answer.__name__)
-    elif operation.path == DESCRIPTION_PATH:
+    elif operation.path == PATH:
         success["content"] = {"application/json": {"schema": {"type": "object"}}}
     described: dict[str, Any] = {
         "operationId": operation.handler.__name__.strip("_"),

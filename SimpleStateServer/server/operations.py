@@ -1,75 +1,18 @@
 """The calls that this server answers: one table for the web servers, for Django and for the OpenAPI description."""
 
-import logging
-from collections.abc import Callable
-from dataclasses import dataclass
-
-from pydantic import BaseModel
-
-from esync.coordination.refusals import RefusedError
-
-from . import answers, api, pages, published, schema
+from . import api, openapi, pages, published, schema
 from .answers import Answer
 from .call import Call
+from .operation import Operation
 from .service import Service
-
-logger = logging.getLogger("esync.state_server")
 
 PREFIX = "/api/v1/"
 _JOBS = PREFIX + "jobs/"
-DESCRIPTION_PATH = PREFIX + "openapi.json"
-
-
-@dataclass(frozen=True)
-class Operation:
-    """One call.
-
-    Attributes:
-        method: of HTTP.
-        path: with {job} where a job's name stands.
-        handler: answers it.
-        body: what is sent, if anything.
-        answer: what comes back with status 200.
-        refusals: statuses, beside 400 and 401, with which it may be refused.
-        options: names behind the question mark.
-        database: it reads the database, and so may take its time.
-        public: it tells nothing about jobs, and needs no token.
-    """
-
-    method: str
-    path: str
-    handler: Callable[[Service, Call], Answer]
-    body: type[BaseModel] | None = None
-    answer: type[BaseModel] | None = None
-    refusals: tuple[int, ...] = ()
-    options: tuple[str, ...] = ()
-    database: bool = False
-    public: bool = False
-
-    def run(self, service: Service, call: Call) -> Answer:
-        """Answer a request, whatever happens."""
-        try:
-            return self.handler(service, call)
-        except RefusedError as reason:
-            return answers.refused(reason)
-        except Exception as error:
-            if self.database and _is_away(error):
-                return answers.refused(answers.UnavailableError("the database of the history cannot be reached"))
-            logger.exception("unexpected failure of %s %s", self.method, self.path)
-            return answers.failed()
-
-
-def _is_away(error: Exception) -> bool:
-    from django.db import Error
-
-    return isinstance(error, Error)
 
 
 def _describe(service: Service, call: Call) -> Answer:
     """Describe the API."""
-    from .openapi import description
-
-    return Answer(200, description())
+    return Answer(200, openapi.description(API))
 
 
 _PAGE = ("after", "limit", "run")
@@ -95,7 +38,7 @@ API = (
     Operation("GET", _JOBS + "{job}/curves", api.curves, None, schema.Curves, (404, 503), _CURVES, database=True),
     Operation("GET", _JOBS + "{job}/events", api.events, None, schema.Events, (404, 503), options=_PAGE, database=True),
     Operation("GET", PREFIX + "runs", api.runs, None, schema.Runs, (503,), ("job", "limit"), database=True),
-    Operation("GET", DESCRIPTION_PATH, _describe),
+    Operation("GET", openapi.PATH, _describe),
 )
 
 PAGES = (

@@ -39,7 +39,8 @@ from ..modelview import ModelView
 from .base import Algorithm, Hyper, NoPast, Surroundings, World
 from .loading import find
 from .options import option
-from .registry import ALGORITHMS, Style, register
+from .registry import ALGORITHMS, register
+from .style import Style
 from .switch_schedule import Schedule
 
 __all__ = [

@@ -3,7 +3,8 @@
 from ..exchange import Service
 from .base import OwnStatisticsOptions
 from .every_iteration import EveryIteration
-from .registry import Style, register
+from .registry import register
+from .style import Style
 
 
 @register("async", label="ASGD", summary="Async", style=Style("#009E73", "-.", "^"))

@@ -24,7 +24,7 @@ from ..measure import COMPUTE, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE, Re
 from ..modelview import Hook, ModelView
 from .options import Options as AnyOptions
 from .options import option
-from .registry import Sends, Style
+from .style import Style
 
 
 class LandingOfModel(Model, Protocol):
@@ -190,6 +190,10 @@ class CompressionOptions(AnyOptions):
         help=f"compression of what workers and servers send each other: {GRAMMAR}; RATIO is the share of "
         "each tensor's values that a worker sends, BACK the share that it gets back at most; see docs/compression.md",
     )
+
+
+#: What an exchange may carry.
+Sends = Literal["gradients", "updates", "nothing"]
 
 
 class Algorithm(ABC):

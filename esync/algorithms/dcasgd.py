@@ -7,7 +7,8 @@ from ..exchange import Service
 from .asgd import ASGD
 from .every_iteration import EveryIteration
 from .options import option
-from .registry import Style, register
+from .registry import register
+from .style import Style
 
 
 @register("dcasgd", label="DC-ASGD", summary="DCASGD", style=Style("#CC79A7", (0, (5, 1, 1, 1, 1, 1)), "D"))

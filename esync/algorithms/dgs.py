@@ -4,8 +4,9 @@ from typing import Any
 
 from .. import config
 from .options import option
-from .registry import Style, register
+from .registry import register
 from .sparse_async import SparseAsyncWithMomentum
+from .style import Style
 
 
 @register("dgs", label="DGS", style=Style("#F0E442", (0, (3, 1, 1, 1, 1, 1, 1, 1)), "*"))

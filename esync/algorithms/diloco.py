@@ -6,7 +6,8 @@ Its authors run AdamW on the workers (`optimizer`), and hundreds of local iterat
 from .. import config
 from .local_sgd import LocalSGD
 from .options import inherited
-from .registry import Style, register
+from .registry import register
+from .style import Style
 
 
 @register("diloco", label="DiLoCo", style=Style("#882255", (0, (4, 1, 1, 1)), ">"))

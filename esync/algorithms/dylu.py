@@ -12,7 +12,8 @@ from ..exchange import Payload, Service
 from .base import Algorithm, OwnStatisticsOptions, Surroundings
 from .model_averaging import ModelAveraging
 from .options import inherited
-from .registry import Style, register
+from .registry import register
+from .style import Style
 
 #: Half as fast is half as many iterations, whatever the last bits of the measured times are.
 ROUNDING = 1e-6

@@ -14,7 +14,8 @@ from ..handles import Handle
 from ..measure import CHECK_READY
 from .model_averaging import ModelAveraging
 from .options import inherited, option
-from .registry import Style, register
+from .registry import register
+from .style import Style
 
 #: Options that mean nothing where nobody asks a state server.
 _FOR_THE_STATE_SERVER = frozenset(

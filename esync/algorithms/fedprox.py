@@ -4,7 +4,8 @@ from .. import config
 from ..modelview import ModelView
 from .local_sgd import LocalSGD
 from .options import option
-from .registry import Style, register
+from .registry import register
+from .style import Style
 
 
 @register("fedprox", label="FedProx", style=Style("#332288", (0, (10, 1, 2, 1)), "8"))

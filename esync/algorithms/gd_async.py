@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from .registry import Style, register
+from .registry import register
 from .sparse_async import SparseAsync
+from .style import Style
 
 
 @register("gd-async", label="GD-async", summary="GD-Async", style=Style("#B2A800", (0, (2, 1)), "X"))

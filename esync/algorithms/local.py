@@ -6,7 +6,8 @@ from ..exchange import ExchangeError, Result
 from ..exchange.protocol.ledger import Ledger
 from ..exchange.protocol.resumption import choose
 from .base import Algorithm, Surroundings
-from .registry import Style, register
+from .registry import register
+from .style import Style
 
 #: Number of the job: there is no other worker whose parts could be mixed up with this one's.
 JOB = 1

@@ -6,7 +6,8 @@ What ESync is compared with: the same exchange, but a fast device waits for a sl
 from .. import config
 from .model_averaging import ModelAveraging
 from .options import inherited
-from .registry import Style, register
+from .registry import register
+from .style import Style
 
 
 @register("local-sgd", label="Local SGD", style=Style("#56B4E9", (0, (6, 1)), "<"))

@@ -8,15 +8,13 @@ import functools
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
+from .base import Algorithm, Sends
 from .options import OptionInfo, Options
+from .style import Style, spare_style
 
-if TYPE_CHECKING:
-    from .base import Algorithm
-
-_AlgorithmT = TypeVar("_AlgorithmT", bound="type[Algorithm]")
+_AlgorithmT = TypeVar("_AlgorithmT", bound=type[Algorithm])
 
 #: What an algorithm may be called: its name is a folder's, too.
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -36,40 +34,6 @@ FIGURES = "figures"
 _OTHER_FILES = ("run", "speedup")
 
 
-@dataclass(frozen=True)
-class Style:
-    """How an algorithm looks in every figure.
-
-    Attributes:
-        color: as Matplotlib knows it, "#0072B2" for instance.
-        line: Matplotlib's line style: "-", "--", or (offset, (on, off, …)) in points.
-        marker: Matplotlib's marker.
-    """
-
-    color: str
-    line: str | tuple[int, tuple[int, ...]] = "-"
-    marker: str = "o"
-
-
-#: Styles of algorithms that bring none, chosen by their names (the colours of Tol's scheme "bright", and more).
-SPARE_STYLES = tuple(
-    Style(color, line, marker)
-    for color, line, marker in (
-        ("#4477AA", (0, (7, 1, 1, 1)), "H"),
-        ("#EE6677", (0, (3, 1)), "8"),
-        ("#228833", (0, (5, 2, 2, 2)), "x"),
-        ("#AA3377", (0, (9, 1)), "+"),
-        ("#66CCEE", (0, (1, 2)), "1"),
-        ("#BBBB44", (0, (6, 2, 1, 2)), "2"),
-    )
-)
-
-
-def spare_style(name: str) -> Style:
-    """Return the style of an algorithm that brings none."""
-    return SPARE_STYLES[sum(name.encode(errors="replace")) % len(SPARE_STYLES)]
-
-
 def is_label(text: str) -> bool:
     """Whether figures and tables can show a text as a label."""
     return bool(text) and text == text.strip() and len(text) <= LABEL_LENGTH and text.isprintable()
@@ -86,11 +50,8 @@ def stem_of(*texts: str) -> str:
     return next(filter(is_stem, stems), "summary")
 
 
-#: What an exchange may carry; see `Algorithm.sends`.
-Sends = Literal["gradients", "updates", "nothing"]
-
 #: Name → class, in the order of tables and figures.
-ALGORITHMS: "dict[str, type[Algorithm]]" = {}
+ALGORITHMS: dict[str, type[Algorithm]] = {}
 
 
 def register(
@@ -146,7 +107,7 @@ def register(
     return enter
 
 
-def _check_class(algorithm: "type[Algorithm]") -> None:
+def _check_class(algorithm: type[Algorithm]) -> None:
     """Refuse a class with an unknown capability, or that cannot be made from options by their names."""
     if algorithm.sends not in get_args(Sends):
         raise ValueError(
@@ -160,7 +121,7 @@ def _check_class(algorithm: "type[Algorithm]") -> None:
         )
 
 
-def _check_options(algorithm: "type[Algorithm]") -> None:
+def _check_options(algorithm: type[Algorithm]) -> None:
     """Refuse a class that lacks options of its base classes, and options without a default or with unusable flags."""
     owner = f"{algorithm.__qualname__}.Options"
     for base in algorithm.__bases__:
@@ -206,7 +167,7 @@ def _check_form(owner: str, option: OptionInfo) -> None:
             )
 
 
-def _check_flags(algorithm: "type[Algorithm]") -> None:
+def _check_flags(algorithm: type[Algorithm]) -> None:
     """Refuse a flag that another algorithm has with another type or meaning."""
     known = {flag: (other, each) for other in ALGORITHMS.values() for each in options_of(other) for flag in each.flags}
     for each in options_of(algorithm):
@@ -224,12 +185,12 @@ def _shown(option: OptionInfo) -> str:
 
 
 @functools.cache  # every flag of a command line asks every algorithm
-def options_of(algorithm: "type[Algorithm]") -> tuple[OptionInfo, ...]:
+def options_of(algorithm: type[Algorithm]) -> tuple[OptionInfo, ...]:
     """Return what is known about each option of an algorithm."""
     return tuple(algorithm.Options.info())
 
 
-def flags_of(algorithm: "type[Algorithm]") -> dict[str, OptionInfo]:
+def flags_of(algorithm: type[Algorithm]) -> dict[str, OptionInfo]:
     """Return the options of an algorithm that have flags, by the names of the flags' values."""
     return {each.dest: each for each in options_of(algorithm) if each.flags}
 

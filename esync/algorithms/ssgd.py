@@ -3,7 +3,8 @@
 from ..exchange import Service
 from .base import CompressionOptions
 from .every_iteration import EveryIteration
-from .registry import Style, register
+from .registry import register
+from .style import Style
 
 
 @register("sync", label="SSGD", summary="Sync", style=Style("#E69F00", "--", "s"))

@@ -6,7 +6,8 @@ from .. import config
 from ..exchange import Service
 from .asgd import ASGD
 from .options import option
-from .registry import Style, register
+from .registry import register
+from .style import Style
 
 
 @register("ssp", label="SSP", style=Style("#44AA99", (0, (1, 1)), "d"))

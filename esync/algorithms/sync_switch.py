@@ -20,7 +20,8 @@ from .base import OwnStatisticsOptions
 from .every_iteration import EveryIteration
 from .options import option
 from .outlook import Outlook
-from .registry import Style, register
+from .registry import register
+from .style import Style
 from .switch_schedule import HYPER_PARAMETERS, Plan, Schedule, decayed, parse_decay
 
 log = logging.getLogger(__name__)

@@ -11,10 +11,10 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Protocol
 
-from .. import __version__
 from ..algorithms import Algorithm
 from ..algorithms.registry import names, options_of
 from ..files import expanded
+from ..version import __version__
 from . import checkpoints, cluster, collectives, coordination, data, device, logs, mode, training
 from .mode import Condition, algorithm_of, choose_algorithm, effective, given_state_server, modes_with
 from .training import NETWORKS

@@ -9,23 +9,30 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from .. import __version__, config
+from .. import config
 from ..algorithms.base import Algorithm
 from ..engine import mx
 from ..exchange import Result
 from ..exchange.protocol.resumption import Books, Offer, Offers, Progress
 from ..files import expanded
-from .contents import MODEL_FILE, SERVER_FILE, load_arrays, load_model, load_state, save_arrays, save_model
+from ..version import __version__
+from .contents import (
+    MODEL_FILE,
+    SERVER_FILE,
+    CheckpointedTrainer,
+    load_arrays,
+    load_model,
+    load_state,
+    save_arrays,
+    save_model,
+)
 from .errors import CheckpointError
 from .store import Part, Store, Writer
 from .trees import NotStorableError, OptimizerState, decode, encode
-
-if TYPE_CHECKING:
-    from ..trainer import Trainer
 
 log = logging.getLogger(__name__)
 
@@ -162,7 +169,7 @@ class Checkpoints:
 
     # --- for esync.Trainer and its algorithm ------------------------------------------------------------------------
 
-    def bind(self, trainer: "Trainer", agreement: dict[str, Any]) -> None:
+    def bind(self, trainer: CheckpointedTrainer, agreement: dict[str, Any]) -> None:
         """Take care of this trainer from now on; `agreement` is what a checkpoint must have in common with it.
 
         Raises:

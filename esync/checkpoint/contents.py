@@ -1,20 +1,54 @@
 """What is in the files of a checkpoint: the model as Gluon saves it, arrays of workers and servers as NumPy's."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from ..algorithms.base import Algorithm
 from ..engine import mx
 from ..masters import follow
 from .store import Part
 
-if TYPE_CHECKING:
-    from ..trainer import Trainer
-
 MODEL_FILE = "model.params"
 SERVER_FILE = "server.npz"
+
+
+class CheckpointedTrainer(Protocol):
+    """What checkpoints read and write of a trainer; `esync.Trainer` has it."""
+
+    algorithm: Algorithm
+    gradient_scale: float
+    _params: list[Any]
+    _optimizer: Any
+
+    @property
+    def rank(self) -> int:
+        """See `Standing`."""
+
+    @property
+    def workers(self) -> int:
+        """See `Standing`."""
+
+    @property
+    def round(self) -> int:
+        """See `Standing`."""
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """See `Standing`."""
+
+    @property
+    def exchanged(self) -> bool:
+        """See `Standing`."""
+
+    def mean_statistics(self) -> AbstractContextManager[None]:
+        """Let the network have the mean of all workers' batch-norm statistics within a with statement."""
+
+    def _master(self, parameter: Any) -> Any:
+        """Return the float32 copy of a float16 parameter that the optimizer keeps, or None."""
 
 
 def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
@@ -38,13 +72,13 @@ def load_state(part: Part) -> list[Any]:
     return [vectors.get(f"vector-{place}") for place in range(part.facts.get("vectors", 0))]
 
 
-def save_model(path: Path, trainer: "Trainer") -> None:
+def save_model(path: Path, trainer: CheckpointedTrainer) -> None:
     """As Gluon saves parameters, by their full names; of asynchronous workers with the mean of their statistics."""
     with trainer.mean_statistics():
         mx.nd.save(str(path), {parameter.name: parameter.data() for parameter in trainer._params})
 
 
-def load_model(part: Part, trainer: "Trainer") -> None:
+def load_model(part: Part, trainer: CheckpointedTrainer) -> None:
     """By name, or in order where another prefix has been given to the same network.
 
     Float32 copies of float16 weights, restored with the optimizer's state, stay where they are the weights' own.

@@ -1,16 +1,12 @@
 """--collective auto: measures the network, asks the cost model, and goes on measuring while the job runs."""
 
 import logging
-from typing import TYPE_CHECKING
 
 from .choice import Choice
 from .cost import predictions
 from .engine import Engine
 from .measuring import measure
 from .transport import Transport
-
-if TYPE_CHECKING:
-    from ..exchange.collective_worker import CollectiveExchange
 
 log = logging.getLogger(__name__)
 
@@ -30,12 +26,11 @@ class AutoEngine(Engine):
         self._choice: Choice | None = None
         self._measured = False
 
-    def measure(self, exchange: "CollectiveExchange") -> None:
+    def measure(self, size: int) -> None:
         """See `Engine.measure`."""
         if self.transport.size < 2:
             return
         costs = measure(self.transport)
-        size = exchange.model.values.nbytes
         predicted = predictions(self.transport.size, size, costs)
         if not self._own:
             del predicted["mpi"]

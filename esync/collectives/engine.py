@@ -1,7 +1,7 @@
 """Which collective sums the buckets of a job, over which transport."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -11,9 +11,6 @@ from .allreduce import Rooms, allreduce
 from .fibres import Fibre, Fibres, Pauses
 from .gathering import bucket_tag
 from .transport import Transport
-
-if TYPE_CHECKING:
-    from ..exchange.collective_worker import CollectiveExchange
 
 
 @runtime_checkable
@@ -63,8 +60,12 @@ class Engine:
 
         Fibres([maker(index) for index in range(len(pieces))]).run(pauses, check)
 
-    def measure(self, exchange: "CollectiveExchange") -> None:
-        """All workers are there: see how fast they reach one another, where that matters."""
+    def measure(self, size: int) -> None:
+        """All workers are there: see how fast they reach one another, where that matters.
+
+        Args:
+            size: of the model, in bytes.
+        """
 
     def agree(self, notes: tuple[float, ...]) -> None:
         """All ranks know the notes of all ranks, before the buckets of an exchange begin."""

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from . import NOT_FINITE, BucketCodec, CompressionError, kernels
+from . import kernels
+from .base import NOT_FINITE, BucketCodec, CompressionError
 
 #: The largest value becomes 2¹⁴ or more, but less than 2¹⁵; float16 ends just below 2¹⁶.
 TOP = 14

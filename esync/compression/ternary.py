@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from . import NOT_FINITE, BucketCodec, CompressionError, kernels
+from . import kernels
+from .base import NOT_FINITE, BucketCodec, CompressionError
 
 #: Of the mean magnitude: what is larger makes s.
 THRESHOLD = 0.75

@@ -1,13 +1,9 @@
 """An exchange by a collective whose worker goes on meanwhile: a thread lets the values travel, and adds them up."""
 
-from typing import TYPE_CHECKING
-
 from .base import Model, Payload, Result
 from .collective_pending import PendingCollective
+from .collective_state import CollectiveState
 from .keystores.courier import Courier
-
-if TYPE_CHECKING:
-    from .collective_worker import CollectiveExchange
 
 
 class HiddenCollective(PendingCollective):
@@ -16,7 +12,7 @@ class HiddenCollective(PendingCollective):
     The thread takes turns with the main thread where both talk to the others.
     """
 
-    def __init__(self, exchange: "CollectiveExchange", payload: Payload, model: Model) -> None:
+    def __init__(self, exchange: CollectiveState, payload: Payload, model: Model) -> None:
         super().__init__(exchange, payload, model)
         self._courier = Courier(self.travel, "the sum over all workers")
 

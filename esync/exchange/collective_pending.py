@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,17 +11,15 @@ from ..handles import NotDoneError
 from ..weighting import divisor, factor
 from .base import JobAbortedError, Model, Payload, Result
 from .collective_control import Commits
+from .collective_state import CollectiveState
 from .protocol import wire
 from .protocol.layout import Bucket
-
-if TYPE_CHECKING:
-    from .collective_worker import CollectiveExchange
 
 
 class PendingCollective:
     """The handle of an exchange; every look at it lets it go on a little."""
 
-    def __init__(self, exchange: "CollectiveExchange", payload: Payload, model: Model) -> None:
+    def __init__(self, exchange: CollectiveState, payload: Payload, model: Model) -> None:
         assert payload.values is not None
         self._exchange, self._model = exchange, model
         self._sequence = exchange.sequence

@@ -9,7 +9,6 @@ import contextlib
 import json
 import logging
 import secrets
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -26,10 +25,10 @@ from ..rules import make_rule
 from ..watchdog import Watchdog
 from ..weighting import check, of_statistics
 from .base import NO_OFFERS, Exchange, ExchangeError, JobAbortedError, Model, Payload, Result, Service, Source
-from .collective_control import Control
 from .collective_hidden import HiddenCollective
-from .collective_model import CommonModel, standing
+from .collective_model import CommonModel
 from .collective_pending import PendingCollective
+from .collective_state import CollectiveState
 from .protocol import wire
 from .protocol.greeting import Greeting
 from .protocol.ledger import Ledger, Limits
@@ -38,7 +37,7 @@ from .protocol.resumption import Books, Offers, Progress, choose
 log = logging.getLogger(__name__)
 
 
-class CollectiveExchange(Exchange):
+class CollectiveExchange(CollectiveState, Exchange):
     """The exchange by a collective.
 
     Args:
@@ -63,19 +62,13 @@ class CollectiveExchange(Exchange):
             raise ExchangeError(
                 f"--collective {engine.name} has no server, which modes need that do not exchange together"
             )
-        self._service, self.engine, self.watchdog, self.hold = service, engine, watchdog, hold
-        self._start_timeout, self._round_timeout = start_timeout, round_timeout
-        self.rank, self.workers = engine.transport.rank, engine.transport.size
+        nonce = secrets.randbits(62) + 1
+        super().__init__(engine, watchdog, round_timeout, hold, nonce)
+        self._service, self._start_timeout, self._nonce = service, start_timeout, nonce
         self.replacement, self.exchanges = False, 0
         self.job, self.resume_at = 0, -1
-        self.sequence = 0
-        self._nonce = secrets.randbits(62) + 1
-        self.control = Control(engine.transport, self._nonce)
-        self._scratch: np.ndarray | None = None
-        self._taken = self._counted = (0, 0)
         self._failed = self._closed = False
         self._pending: PendingCollective | None = None
-        self.turn = threading.RLock()  # MPI is used by one thread at a time
 
     def join(
         self,
@@ -127,10 +120,10 @@ class CollectiveExchange(Exchange):
         with self.patience("the model of worker 0"):
             self._share(self.model.values)
         self.model.write(model, True)
-        self.engine.measure(self)
+        self.engine.measure(self.model.values.nbytes)
         return self.report(0.0, 0.0, True)
 
-    def start(self, payload: Payload, model: Model) -> "PendingCollective":
+    def start(self, payload: Payload, model: Model) -> PendingCollective:
         """Tell the others that this payload is there; see `Exchange.start`."""
         if payload.switch is not None or payload.together is False:
             raise ExchangeError(f"--collective {self.engine.name} has no server, which switching to ASP needs")
@@ -139,19 +132,6 @@ class CollectiveExchange(Exchange):
         kind = HiddenCollective if self._service.overlap else PendingCollective
         self._pending = kind(self, payload, model)
         return self._pending
-
-    def take(self) -> tuple[int, int]:
-        """Bytes sent and received from the last call to the newest exchange that is over; see `rounds.Traffic`.
-
-        They are what MPI was given to carry: between processes of one machine it is no network that carries them.
-        """
-        before, self._taken = self._taken, self._counted
-        return self._taken[0] - before[0], self._taken[1] - before[1]
-
-    def count(self) -> None:
-        """An exchange is over: what was carried belongs to it, also where the next one has begun before `take`."""
-        transport = self.engine.transport
-        self._counted = getattr(transport, "sent", 0), getattr(transport, "received", 0)
 
     def heartbeat(self) -> None:
         """See `Exchange.heartbeat`: a look at what has come, so that another worker's failure is noticed soon.
@@ -223,22 +203,6 @@ class CollectiveExchange(Exchange):
     def version(self) -> int:
         """See `Exchange.version`."""
         return self.ledger.version
-
-    # --- what PendingCollective and the engine use -------------------------------------------------------------------
-
-    def report(self, wait: float, transfer: float, used: bool) -> Result:
-        """How things stand, as a result."""
-        return standing(self.ledger, wait, transfer, used)
-
-    def scratch(self) -> np.ndarray:
-        """Room for a payload; there is one exchange at a time."""
-        if self._scratch is None:
-            self._scratch = np.zeros_like(self.model.values)
-        return self._scratch
-
-    def patience(self, what: str, hint: str = "is every worker still running?") -> Any:
-        """Watch over a with statement that waits for the others."""
-        return self.watchdog.waiting(what, self._round_timeout, hint)
 
     # --- helpers ---------------------------------------------------------------------------------------------------
 

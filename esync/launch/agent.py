@@ -15,12 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from typing import Any
 
-from .. import __version__
 from ..algorithms.loading import MissingAlgorithmError, digest, find
 from ..data import find_data_dir
 from ..environment import is_own
 from ..errors import ExpectedError
 from ..files import expanded
+from ..version import __version__
 from .folders import HostFolder
 from .lifeline import Tether
 from .ports import Ports

@@ -2,7 +2,7 @@
 
 import shlex
 
-from .. import __version__
+from ..version import __version__
 from . import ssh
 from .hosts import Host
 

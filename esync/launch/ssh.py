@@ -10,7 +10,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .. import __version__, config
+from .. import config
+from ..version import __version__
 from .hosts import Host
 
 #: Every connection is its own (no shared master that may outlive it), asks nothing, and notices a dead network.

@@ -9,7 +9,7 @@ import numpy as np
 from .. import config
 from ..compression import TOP_K, Compression, codec_of
 from ..exchange import Model, Payload, Result, Source
-from ..exchange.codecs.packing import packer_of
+from ..exchange.codecs import packer_of
 from ..exchange.codecs.shards import PieceKeys
 from ..exchange.protocol import wire
 from ..exchange.protocol.layout import Layout

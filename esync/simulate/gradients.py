@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from ..accuracy import accuracy, spread
 from ..assembly import make_trainer
 from ..data import Batches, find_data_dir, load, partition
 from ..engine import mx
-from ..evaluate import accuracy, spread
+from ..flat_arrays import FlatArrays
 from ..measure import Recorder
 from ..models import MODELS, build
 from ..randomness import reseed
-from ..replica import FlatArrays
 from ..training import Iteration
 from .world import SimulatedWorld
 

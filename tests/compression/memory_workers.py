@@ -6,7 +6,7 @@ import numpy as np
 
 from esync.compression import Compression
 from esync.exchange import Service
-from esync.exchange.codecs.packing import packer_of
+from esync.exchange.codecs import packer_of
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.greeting import Greeting
 from esync.exchange.protocol.ledger import Limits

@@ -10,7 +10,7 @@ from log_trees import MODEL_BYTES, write_run
 from matplotlib.colors import same_color, to_hex
 from matplotlib.image import imread
 
-from esync.algorithms.registry import SPARE_STYLES
+from esync.algorithms.style import SPARE_STYLES
 from logs_tools import figures, style
 from logs_tools.comparison import RunFigures, run_figures, speedup
 from logs_tools.modes import FOLDERS, mode_of

@@ -11,7 +11,8 @@ from calling import begin, post, report, send
 from postgres import MissingError, cluster
 
 from esync import config
-from SimpleStateServer.server.history import History, RunInfo
+from SimpleStateServer.server.history import History
+from SimpleStateServer.server.history_entries import Item, RunInfo
 from SimpleStateServer.server.schema import Report
 
 SERVE = ("-m", "esync.state_server", "--port", "0")
@@ -182,7 +183,6 @@ def test_the_queue_is_bounded_and_never_waits(monkeypatch, running):
 
 def test_an_entry_that_the_database_refuses_costs_itself_only(running):
     from SimpleStateServer.server import history_writer
-    from SimpleStateServer.server.history import Item
 
     def item(**fields: object) -> Item:
         return Item("event", INFO, {"at": 1.0, "kind": "x", "rank": 0, "round": 0, "text": "", **fields})

@@ -9,14 +9,12 @@ Each way of packing has a worker's half (`Packer`) and a server's half (`Unpacke
 fixed size, `packed_sparse` for top-k.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from ...compression import TOP_K, Compression
 from ..base import Model, Source
-from ..protocol.layout import Layout
 
 #: Gives the memory of a packed array that is to be sent, given its key and its size in float32 values.
 Room = Callable[[int, int], np.ndarray]
@@ -107,43 +105,3 @@ class Unpacker(Protocol):
             Key and place of each array of the answer, and its length, where its arrays depend on that.
         """
         ...
-
-
-def packer_of(
-    compression: Compression,
-    layout: Layout,
-    slots: int,
-    rank: int,
-    tensors: Sequence[int],
-    common: Mapping[int, np.ndarray],
-    steps: Sequence[int],
-) -> Packer:
-    """A worker's half.
-
-    Args:
-        compression: which way.
-        layout: how the model is cut.
-        slots: number of workers.
-        rank: of this one.
-        tensors: sizes of the tensors that the weights consist of.
-        common: bucket index → its values, changed in place from now on.
-        steps: times that the weights have changed on each server.
-    """
-    if compression.kind == TOP_K:
-        from .packed_sparse import SparsePacker
-
-        return SparsePacker(compression, layout, slots, rank, tensors, common)
-    from .packed_buckets import BucketPacker
-
-    return BucketPacker(compression, layout, tensors, common, steps)
-
-
-def unpacker_of(compression: Compression, layout: Layout, slots: int, shard: int, tensors: Sequence[int]) -> Unpacker:
-    """The half of server number `shard`; the other arguments as in `packer_of`."""
-    if compression.kind == TOP_K:
-        from .packed_sparse import SparseUnpacker
-
-        return SparseUnpacker(compression, layout, slots, shard, tensors)
-    from .packed_buckets import BucketUnpacker
-
-    return BucketUnpacker(compression, layout, shard, tensors)

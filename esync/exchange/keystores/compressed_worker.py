@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from ...compression import Compression
 from ..base import Model, Payload, Result, Source
-from ..codecs.packing import KeepsCommon, packer_of
+from ..codecs import packer_of
+from ..codecs.packing import KeepsCommon
 from .kvstore_worker import KVStoreExchange
 from .sparse_worker import Pieces
 

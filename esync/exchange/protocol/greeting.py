@@ -10,8 +10,9 @@ import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from ... import __version__, config
+from ... import config
 from ...compression import NONE
+from ...version import __version__
 from ..base import Service
 from . import wire
 from .layout import Layout

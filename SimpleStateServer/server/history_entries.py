@@ -1,0 +1,26 @@
+"""Entries of the history, on their way from the jobs to the database."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """The row of a run; see `models.Run`."""
+
+    key: str
+    job: str
+    run: str
+    started: float
+    num_workers: int
+    epsilon: float | None
+    slowest_iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One entry: what it is, of which run, and its fields."""
+
+    kind: str  # report, end or event
+    info: RunInfo
+    fields: dict[str, Any]
