@@ -19,8 +19,8 @@ def exchanges(algorithm: Any, warm_up: int, rounds: int) -> None:
     """
     import esync
     from esync.engine import mx
+    from esync.liveness.connections import TrafficMeter
     from esync.models import build
-    from esync.sockets import TrafficMeter
 
     net = build("resnet18-v1", 10, mx.cpu(), seed=0)
     trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 1e-4}, algorithm=algorithm)

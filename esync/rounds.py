@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .curves import Curves
 from .handles import Handle
+from .liveness.connections import TrafficMeter
 from .progress import Progress, Reporter
 from .roundlog import RoundLog
-from .sockets import TrafficMeter
 
 if TYPE_CHECKING:
     from .coordination.reports import Reports
@@ -35,7 +35,7 @@ class Examiner(Protocol):
 
 
 class Traffic(Protocol):
-    """Counts bytes; see `sockets.TrafficMeter`."""
+    """Counts bytes; see `liveness.connections.TrafficMeter`."""
 
     def take(self) -> tuple[int, int]:
         """Bytes sent and received since the last call."""

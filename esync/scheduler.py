@@ -5,11 +5,11 @@ import logging
 
 from . import config, lossy_output, program
 from .arguments import read
-from .company import Company
 from .environment import Cluster, take_role
+from .liveness.connections import raise_file_limit
+from .liveness.monitor import Arrival, monitor_cluster
 from .rendezvous.roster import Roster, scheduler_node
 from .rendezvous.switchboard import Switchboard
-from .sockets import raise_file_limit
 from .watchdog import Wait, Watchdog
 
 log = logging.getLogger(__name__)
@@ -34,8 +34,8 @@ def _schedule(options: argparse.Namespace, watchdog: Watchdog) -> int:
     switchboard = Switchboard(roster, cluster.address, cluster.port)
     others = f"{cluster.servers} server(s) and {cluster.workers} worker(s) at port {cluster.port}"
     wait = Wait(others, options.start_timeout, Cluster.ADVICE)
-    everyone = cluster.servers + cluster.workers
-    Company(lambda: switchboard.here, everyone, 0, config.EVERYONE_GONE, alone, watchdog, wait).start()
+    arrival = Arrival(cluster.servers + cluster.workers, watchdog, wait)
+    monitor_cluster(lambda: switchboard.here, 0, config.EVERYONE_GONE, alone, arrival).start()
     switchboard.run()
     return 0
 

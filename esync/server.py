@@ -6,9 +6,9 @@ from typing import Any
 
 from . import config, lossy_output, program
 from .arguments import read
-from .company import Company
 from .environment import Cluster, take_role
-from .sockets import outgoing, raise_file_limit
+from .liveness.connections import Address, outgoing, raise_file_limit
+from .liveness.monitor import Arrival, monitor_cluster
 from .watchdog import Wait, Watchdog
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ def _memory(options: argparse.Namespace) -> Any:
     return DeviceMemory(choose_device(options)[0])
 
 
-def _others() -> set[tuple[str, int]]:
+def _others() -> set[Address]:
     """The scheduler and the workers that are there: ps-lite connects to each of them, and to nobody else."""
     return {connection.there for connection in outgoing() if connection.established}
 
@@ -51,7 +51,8 @@ def _serve(options: argparse.Namespace, watchdog: Watchdog) -> int:
         program.leave(1)
 
     wait = Wait(cluster.everyone, options.start_timeout, Cluster.ADVICE)
-    Company(_others, cluster.workers + 1, 1, config.WORKERS_GONE, alone, watchdog, wait).start()
+    arrival = Arrival(cluster.workers + 1, watchdog, wait)
+    monitor_cluster(_others, 1, config.WORKERS_GONE, alone, arrival).start()
     Doorkeeper().start()
     KVStoreServer(mx.kv.create("dist_async"), memory).run()
     return 0

@@ -16,7 +16,7 @@ from pathlib import Path
 from . import config, lossy_output
 from .errors import ExpectedError
 from .files import expanded
-from .sockets import raise_file_limit
+from .liveness.connections import raise_file_limit
 
 
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:

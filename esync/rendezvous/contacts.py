@@ -2,33 +2,28 @@
 
 A registration is a mere claim: anybody can send one, and the name in it may not be resolvable at the moment. So the
 scheduler first connects to where the newcomer says it listens, as ps-lite has it listen before it registers, and only
-who answers there in ZeroMQ's own way is let in. Names are resolved on threads of their own, again and again: a name
-server that is away for a while delays a job and does not end it.
+who answers there in ZeroMQ's own way is let in.
 """
 
 import logging
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from .. import config
-from ..sockets import is_number, numbers
+from ..liveness.connections import Address
+from ..liveness.names import Lookup
 from .messages import Message, Node
 from .roster import SCHEDULER_ID
 
 log = logging.getLogger(__name__)
 
-Address = tuple[str, int]
-
 #: Processes that may be under examination at the same time; beyond that the one that came first is given up.
 EXAMINED_MOST = 64
 #: Sockets of ZeroMQ that one of them takes: the connection, and both ends of its monitor.
 SOCKETS_EACH = 3
-#: Threads that resolve names, and seconds between two attempts.
-RESOLVERS, RESOLVE_EVERY = 4, 1.0
 #: Milliseconds between two attempts to connect: they begin with the first and double up to the second.
 RECONNECT = (100, 5000)
 #: Seconds that one address of a host has to answer before its next one is tried.
@@ -42,21 +37,20 @@ class Contact:
     Attributes:
         node: as it has registered.
         since: when it did.
-        numbers: its host's addresses as the kernel writes them, the one that is tried first; empty until its name has
-            been resolved.
+        lookup: finds its host's addresses.
+        addresses: those, the one that is tried first; empty until they are known.
         tried: since when that one is tried.
         sender: leads to it.
         monitor: tells when it answers; None once it has.
     """
 
     node: Node
+    lookup: Lookup
     since: float = field(default_factory=time.monotonic)
-    numbers: list[str] = field(default_factory=list)
+    addresses: list[str] = field(default_factory=list)
     tried: float = 0.0
     sender: "zmq.Socket[bytes] | None" = None
     monitor: "zmq.Socket[bytes] | None" = None
-    resolving: "Future[list[str]] | None" = None
-    resolved: float = -RESOLVE_EVERY
 
 
 class Contacts:
@@ -70,7 +64,6 @@ class Contacts:
     def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", poller: zmq.Poller) -> None:
         self._context, self._poller = context, poller
         self._contacts: dict[Address, Contact] = {}  # those under examination in the order of their coming
-        self._resolvers = ThreadPoolExecutor(RESOLVERS, thread_name_prefix="resolver")
 
     def __contains__(self, address: Address) -> bool:
         return address in self._contacts
@@ -80,7 +73,7 @@ class Contacts:
         examined = [contact for contact in self._contacts.values() if not _answered(contact)]
         if len(examined) >= EXAMINED_MOST:
             self.forget(examined[0].node)
-        contact = self._contacts[node.host, node.port] = Contact(node)
+        contact = self._contacts[node.host, node.port] = Contact(node, Lookup(node.host))
         self._go_on(contact)
 
     def answered(self) -> list[Node]:
@@ -109,15 +102,14 @@ class Contacts:
     def forget(self, node: Node) -> None:
         """Close the connection to a process."""
         contact = self._contacts.pop(_address(node))
-        if contact.resolving is not None:
-            contact.resolving.cancel()
+        contact.lookup.cancel()
         self._close_monitor(contact)
         if contact.sender is not None:
             contact.sender.close()
 
     def connected(self, node: Node, established: set[Address]) -> bool:
         """Whether one of these connections leads to a process."""
-        return any((number, node.port) in established for number in self._contacts[_address(node)].numbers)
+        return any((address, node.port) in established for address in self._contacts[_address(node)].addresses)
 
     def send(self, to: Node, message: Message, timestamp: int) -> None:
         """Send a message to somebody who has answered; does not wait."""
@@ -129,31 +121,23 @@ class Contacts:
             log.warning("the process at %s:%d does not read what it is sent", *_address(to))
 
     def _go_on(self, contact: Contact) -> None:
-        """Resolve the name, then connect."""
+        """Look the name up, then connect."""
         if contact.sender is not None:
-            if len(contact.numbers) > 1 and time.monotonic() - contact.tried >= NEXT_ADDRESS:
+            if len(contact.addresses) > 1 and time.monotonic() - contact.tried >= NEXT_ADDRESS:
                 contact.sender.disconnect(_endpoint(contact))
-                contact.numbers = [*contact.numbers[1:], contact.numbers[0]]
+                contact.addresses = [*contact.addresses[1:], contact.addresses[0]]
                 self._try(contact)
             return
-        if is_number(contact.node.host):
-            contact.numbers = [contact.node.host]
+        failures = contact.lookup.failures
+        contact.addresses = contact.lookup.addresses()
+        if contact.addresses:
             self._connect(contact)
-            return
-        if contact.resolving is None and time.monotonic() - contact.resolved >= RESOLVE_EVERY:
-            contact.resolving = self._resolvers.submit(numbers, contact.node.host)
-        if contact.resolving is not None and contact.resolving.done():
-            contact.numbers, contact.resolving = contact.resolving.result(), None
-            if contact.numbers:
-                self._connect(contact)
-                return
-            if contact.resolved < 0:
-                log.warning(
-                    "cannot resolve the host %s of a process that has registered; trying again until it works (give it "
-                    "an address that is known here with DMLC_NODE_HOST)",
-                    contact.node.host,
-                )
-            contact.resolved = time.monotonic()
+        elif contact.lookup.failures > failures == 0:
+            log.warning(
+                "cannot resolve the host %s of a process that has registered; trying again until it works (give it "
+                "an address that is known here with DMLC_NODE_HOST)",
+                contact.node.host,
+            )
 
     def _connect(self, contact: Contact) -> None:
         sender = contact.sender = self._context.socket(zmq.DEALER)
@@ -188,4 +172,4 @@ def _address(node: Node) -> Address:
 
 
 def _endpoint(contact: Contact) -> str:
-    return f"tcp://{contact.numbers[0]}:{contact.node.port}"
+    return f"tcp://{contact.addresses[0]}:{contact.node.port}"

@@ -9,18 +9,22 @@ import time
 import zmq
 
 from ..errors import ExpectedError
+from ..liveness.connections import Address, Connection, connections, reset
+from ..liveness.failure_detector import FailureDetector
 from ..rarely import Rarely
-from ..sockets import Connection, connections, reset
 from . import messages
 from .contacts import EXAMINED_MOST, SOCKETS_EACH, Contacts
 from .messages import EMPTY, WORKER, BadMessageError, Message, Node
-from .presence import Presence
 from .roster import SURPLUS_MOST, Roster, Sending
 
 log = logging.getLogger(__name__)
 
 #: Seconds between two looks at who is still there.
 TICK = 0.2
+#: Seconds that a process may be missing: at one look only, so that it may connect again.
+GRACE = 0.5 * TICK
+#: Seconds that a member of the cluster has to show itself for the first time; one that dies at once never does.
+FIRST_GRACE = 5.0
 #: Seconds that a newcomer waits before the user hears of it.
 SURPLUS = 3.0
 #: Bytes of the longest message that a process of ps-lite sends its scheduler, generously.
@@ -67,13 +71,13 @@ class Switchboard:
         self._poller = zmq.Poller()
         self._poller.register(self._receiver, zmq.POLLIN)
         self._contacts = Contacts(self._context, self._poller)
-        self._presence = Presence()
+        self._detector: FailureDetector[Address] = FailureDetector(GRACE)
         self._surplus: dict[Node, float] = {}  # who waits for a place, and since when; infinite once that was said
         self._timestamp = 0
         self._complain = Rarely(log.warning)
         self._port = port
         self._opened: dict[int, float] = {}  # connection to this scheduler, by its inode → first seen
-        self.here: frozenset[tuple[str, int]] = frozenset()
+        self.here: frozenset[Address] = frozenset()
         try:
             self._receiver.bind(f"tcp://{host}:{port}")
         except zmq.ZMQError as error:
@@ -127,11 +131,19 @@ class Switchboard:
         established = {connection.there for connection in found if connection.established}
         known = self._roster.everyone()
         there = {(node.host, node.port) for node in known if self._contacts.connected(node, established)}
-        gone = self._presence.look(known, there)
-        self._send(self._roster.admit(gone))
+        self._send(self._roster.admit(self._gone(known, there)))
         self._contacts.keep(self._roster.everyone())
         self._mention(self._roster.waiting())
         self.here = frozenset(there)
+
+    def _gone(self, known: list[Node], there: set[Address]) -> list[Address]:
+        """Conclude who is gone. A newcomer may be slow to be reached; a member has been, so it is expected."""
+        now = time.monotonic()
+        self._detector.keep({(node.host, node.port) for node in known})
+        for node in known:
+            if node.id != EMPTY:
+                self._detector.expect((node.host, node.port), now + FIRST_GRACE)
+        return self._detector.look(there, now)
 
     def _shut_out(self, found: list[Connection]) -> None:
         """End connections that bring more than any process of ps-lite does."""

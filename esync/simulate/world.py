@@ -146,7 +146,7 @@ class SimulatedWorld:
         return background
 
     def take(self) -> tuple[int, int]:
-        """Bytes sent and received since the last call; takes the place of `sockets.TrafficMeter`."""
+        """Bytes sent and received since the last call; takes the place of `liveness.connections.TrafficMeter`."""
         totals = self.traffic
         before, self._taken = self._taken, totals
         return totals[0] - before[0], totals[1] - before[1]

@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from esync.exchange.keystores.doorkeeper import Doorkeeper
-from esync.sockets import listening
+from esync.liveness.connections import listening
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
 

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Collection
 
-from ...sockets import TCPSocket
+from ...liveness.connections import TCPSocket
 
 log = logging.getLogger(__name__)
 

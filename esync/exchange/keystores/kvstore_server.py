@@ -13,13 +13,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ...engine import mx
+from ...liveness.membership import Membership
 from ...memory import host_view
 from ...program import leave
 from ..protocol.greeting import Greeting, Resumed
 from ..protocol.inbox import Memory
 from ..protocol.parameter_server import ParameterServer
 from ..protocol.serving import serve
-from .departures import Departures
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
         self._server: ParameterServer | None = None
         self._notices: dict[int, str] = {}
         self._ending = False
-        self._departures: Departures | None = None
+        self._membership: Membership | None = None
 
     def _controller(self) -> Callable[[int, bytes, Any], None]:
         """MXNet's hook for commands; `run` installs it."""
@@ -60,14 +60,14 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
             self._server = serve(greeting, self.kvstore.rank, time.monotonic, self._memory)
             self._greeted = greeting
             if greeting.lease < math.inf:
-                self._departures = Departures(self._server, greeting.lease, time.monotonic)
+                self._membership = Membership(self._server, greeting.lease, time.monotonic)
             self.kvstore._set_updater(_or_exit(self._on_push))
         if greeting.aside:
             self._server.drop(greeting.rank)
             return
         self._server.join(greeting.rank, greeting.nonce, greeting.offers)
-        if self._departures is not None:
-            self._departures.arrived(greeting.rank, greeting.address)
+        if self._membership is not None:
+            self._membership.joined(greeting.rank, greeting.address)
         differences = self._greeted.differences(greeting)
         if differences:
             self._server.ledger.abort(
@@ -84,8 +84,8 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
         if server is None:
             raise RuntimeError("a push came before the first greeting")
         server.push(int(key), host_view(received), host_view(stored))
-        if self._departures is not None:
-            self._departures.look()
+        if self._membership is not None:
+            self._membership.look()
         if server.ledger.deserted and not self._ending:
             self._ending = True
             code = 1 if server.ledger.failure else 0

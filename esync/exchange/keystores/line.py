@@ -14,16 +14,16 @@ from ... import config
 from ...engine import mx
 from ...environment import SLOT_VARIABLE, Cluster
 from ...errors import ExpectedError
+from ...liveness.connections import listening, raise_file_limit
+from ...liveness.monitor import monitor_servers
 from ...rendezvous import directory
 from ...rendezvous.messages import SERVER
 from ...rendezvous.roster import worker_id
-from ...sockets import listening, raise_file_limit
 from ...watchdog import Watchdog
 from ..base import JobAbortedError, SlotLostError
 from ..protocol import wire
 from ..protocol.greeting import COMMAND
 from .doorkeeper import Doorkeeper
-from .peers import Peers
 
 
 class SecondTrainerError(ExpectedError):
@@ -98,8 +98,8 @@ class Line:
         self.address = f"{me.host}:{me.port}"
         self._doorkeeper.settle(me.port)
         servers = [(node.host, node.port) for node in members.values() if node.role == SERVER]
-        self._peers = Peers((cluster.address, cluster.port), servers)
-        self._peers.start()
+        self._monitor = monitor_servers((cluster.address, cluster.port), servers)
+        self._monitor.start()
         self._lock = threading.Lock()
         self._met = False
         self._spoke = 0.0
@@ -194,7 +194,7 @@ class Line:
         if self._closed:
             return
         self._closed = True
-        self._peers.over()
+        self._monitor.close()
         with self.patience("the goodbye to"):
             self.say(wire.DONE if over else wire.LEAVE)
             mx.nd.waitall()

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from esync.sockets import TrafficMeter, connections, is_number, keep_alive, listening, numbers, outgoing
+from esync.liveness.connections import TrafficMeter, connections, keep_alive, listening, outgoing
 
-from . import child
+from .. import child
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="Linux only")
 
@@ -147,7 +147,7 @@ def test_a_default_timeout_of_the_program_is_its_own_business(peer):
         try:
             connections()
             listening()
-            keep_alive(5, 2, 5)
+            keep_alive(5, 2, 5, among={peer.address})
         finally:
             socket.setdefaulttimeout(None)
         assert os.get_blocking(here.fileno())
@@ -176,16 +176,6 @@ def test_what_others_have_opened_is_not_outgoing(peer):
             assert server.getsockname() not in [each.here for each in outgoing()]
             assert here.getsockname() in [each.here for each in outgoing()]
             other.kill()
-
-
-def test_hosts_as_the_kernel_writes_them():
-    assert numbers("localhost") == ["127.0.0.1"]
-    assert numbers("127.0.0.1") == ["127.0.0.1"]
-    for nobody in ("a\0b", "x" * 300):
-        assert numbers(nobody) == []
-    assert is_number("10.1.1.34")
-    for name in ("127.1", "010.1.1.34", "cloud1", "::1", "a\0", ""):
-        assert not is_number(name)
 
 
 def test_the_meter_counts_from_when_it_was_made(peer):

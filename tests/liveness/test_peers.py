@@ -4,11 +4,14 @@ import socket
 import subprocess
 import sys
 import textwrap
+import time
 from contextlib import ExitStack
 
 import pytest
 
-from esync.exchange.keystores.peers import Peers
+from esync.liveness import names
+from esync.liveness.monitor import monitor_servers
+from esync.liveness.peers import Peers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
 
@@ -44,36 +47,50 @@ class Listener:
 def test_who_is_gone_is_named(which):
     with ExitStack() as stack:
         scheduler, server = Listener(stack), Listener(stack)
-        gone: list[str] = []
-        peers = Peers(scheduler.address, [server.address], lost=gone.append, patience=5.0)
-        assert peers.look(now=100.0) == ""
+        monitor = monitor_servers(scheduler.address, [server.address], grace=5.0)
+        assert monitor.look(now=100.0) == []
         victim = {"scheduler": scheduler, "server": server}[which]
         victim.kill()
-        assert peers.look(now=104.0) == ""  # it may connect again
+        assert monitor.look(now=101.0) == []
+        assert monitor.look(now=105.5) == []  # it may connect again
         name = "the scheduler" if which == "scheduler" else "the parameter server"
-        assert peers.look(now=106.0) == f"{name} at 127.0.0.1:{victim.address[1]}"
+        assert monitor.look(now=106.5) == [f"{name} at 127.0.0.1:{victim.address[1]}"]
+
+
+def test_who_is_gone_is_reported_once():
+    with ExitStack() as stack:
+        scheduler, server = Listener(stack), Listener(stack)
+        reports: list[str] = []
+        monitor = monitor_servers(scheduler.address, [server.address], reports.append, grace=0.1)
+        assert monitor.look(now=time.monotonic()) == []
+        server.kill()
+        monitor.start()
+        monitor.join(60)
+        assert reports == [f"the parameter server at 127.0.0.1:{server.address[1]}"]
 
 
 def test_connections_of_other_kinds_do_not_count():
     with ExitStack() as stack:
         tracker = Listener(stack)  # before anything of the cluster is there
         scheduler, server = Listener(stack), Listener(stack)
-        peers = Peers(scheduler.address, [server.address], patience=5.0)
-        assert peers.look(now=100.0) == ""
+        monitor = monitor_servers(scheduler.address, [server.address], grace=5.0)
+        assert monitor.look(now=100.0) == []
         store = Listener(stack)
-        assert peers.look(now=101.0) == ""
+        assert monitor.look(now=101.0) == []
         tracker.kill()
         store.kill()
-        assert peers.look(now=107.0) == ""
-        assert peers.look(now=113.0) == ""
+        assert monitor.look(now=107.0) == []
+        assert monitor.look(now=113.0) == []
         server.kill()
-        assert "parameter server" in peers.look(now=200.0)
+        assert monitor.look(now=200.0) == []
+        (gone,) = monitor.look(now=206.0)
+        assert "parameter server" in gone
 
 
 def test_only_connections_of_the_cluster_are_kept_alive():
     with ExitStack() as stack:
         tracker, scheduler, server = Listener(stack), Listener(stack), Listener(stack)
-        Peers(scheduler.address, [server.address]).look(now=100.0)
+        monitor_servers(scheduler.address, [server.address]).look(now=100.0)
         keeps = [
             each.connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) for each in (tracker, scheduler, server)
         ]
@@ -81,35 +98,38 @@ def test_only_connections_of_the_cluster_are_kept_alive():
 
 
 def test_a_name_is_watched_once_it_can_be_resolved(monkeypatch):
-    known: dict[str, set[str]] = {}
-    monkeypatch.setattr("esync.exchange.keystores.peers.numbers", lambda host: known.get(host, set()))
+    known: dict[str, list[str]] = {}
+    monkeypatch.setattr(names, "resolve", lambda host: known.get(host, []))
+    monkeypatch.setattr(names, "RESOLVE_EVERY", 0.0)
     with ExitStack() as stack:
         scheduler, server = Listener(stack), Listener(stack)
-        known["127.0.0.1"] = {"127.0.0.1"}
-        peers = Peers(scheduler.address, [("cloud2", server.address[1])], patience=5.0)
-        assert peers.look(now=100.0) == ""
-        assert peers.look(now=107.0) == ""
-        known["cloud2"] = {"127.0.0.1"}
-        assert peers.look(now=108.0) == ""
+        peers: Peers[str] = Peers()
+        peers.add("scheduler", *scheduler.address)
+        peers.add("server", "cloud2", server.address[1])
+        for _ in range(10):
+            assert peers.connected() == {"scheduler"}
+        known["cloud2"] = ["127.0.0.1"]
+        while peers.connected() != {"scheduler", "server"}:
+            time.sleep(0.001)
         server.kill()
-        assert peers.look(now=115.0) == f"the parameter server at cloud2:{server.address[1]}"
+        assert peers.connected() == {"scheduler"}
 
 
 def test_a_connection_that_comes_back_is_forgiven():
     with ExitStack() as stack:
         scheduler, server = Listener(stack), Listener(stack)
-        peers = Peers(scheduler.address, [server.address], patience=5.0)
-        peers.look(now=100.0)
+        monitor = monitor_servers(scheduler.address, [server.address], grace=5.0)
+        monitor.look(now=100.0)
         server.connection.close()
-        assert peers.look(now=104.0) == ""
+        assert monitor.look(now=104.0) == []
         stack.enter_context(socket.create_connection(server.address))
-        assert peers.look(now=104.5) == ""
-        assert peers.look(now=109.0) == ""
+        assert monitor.look(now=104.5) == []
+        assert monitor.look(now=110.0) == []
 
 
 def test_the_end_of_the_watch():
-    peers = Peers(("127.0.0.1", 1), [("127.0.0.1", 2)])
-    peers.start()
-    peers.over()
-    peers.join(5)
-    assert not peers.is_alive()
+    monitor = monitor_servers(("127.0.0.1", 1), [("127.0.0.1", 2)])
+    monitor.start()
+    monitor.close()
+    monitor.join(60)
+    assert not monitor.is_alive()

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from . import child
+from .. import child
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
 
@@ -14,8 +14,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux 
 MEMBER = """
 import logging, socket, sys, time
 from esync import watchdog
-from esync.company import Company
-from esync.sockets import connections
+from esync.liveness.connections import connections
+from esync.liveness.monitor import Arrival, monitor_cluster
 from esync.watchdog import Wait, Watchdog
 logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
 everyone, least, patience, limit = (float(text) for text in sys.argv[1:])
@@ -28,12 +28,12 @@ wait = Wait("1 server(s) and 1 worker(s)", limit, "start them")
 dog = Watchdog(announce_after=0.3)
 def here():
     return {each.there for each in connections() if each.established}
-company = Company(here, int(everyone), int(least), patience, alone, dog, wait)
-company.start()
+monitor = monitor_cluster(here, int(least), patience, alone, Arrival(int(everyone), dog, wait))
+monitor.start()
 print("ready")
 print(server.getsockname()[1], flush=True)
 accepted = [server.accept() for _ in range(int(everyone))]
-company.join()
+monitor.join()
 """
 
 
@@ -67,7 +67,7 @@ def test_alone_when_all_have_gone():
         assert process.wait(20) == 3
 
 
-def test_those_who_do_not_count_are_no_company():
+def test_those_who_do_not_count_do_not_keep_it_going():
     """A server is alone when only the scheduler is left."""
     with member(everyone=2, least=1, patience=0.5) as (process, address), ExitStack() as stack:
         arrive(stack, address)

@@ -28,6 +28,8 @@ _SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27  # linux/asm-generic/socket.h
 _BPF, _BPF_PROGRAM = struct.Struct("=HBBI"), struct.Struct("@HP")  # struct sock_filter and sock_fprog
 _libc = ctypes.CDLL(None, use_errno=True)
 
+Address = tuple[str, int]  # host, as the kernel writes it, and port
+
 
 @dataclass(frozen=True)
 class Connection:
@@ -43,8 +45,8 @@ class Connection:
     """
 
     inode: int
-    here: tuple[str, int]
-    there: tuple[str, int]
+    here: Address
+    there: Address
     established: bool
     sent: int
     received: int
@@ -61,26 +63,6 @@ def outgoing() -> list[Connection]:
     """The connections that this process has opened itself; strangers cannot add to these."""
     ports = listening()
     return [connection for connection in connections() if connection.here[1] not in ports]
-
-
-def is_number(host: str) -> bool:
-    """Whether a host is given by its IPv4 address, as the kernel writes it."""
-    try:
-        return socket.inet_ntoa(socket.inet_pton(socket.AF_INET, host)) == host
-    except (OSError, ValueError):  # ValueError: there is a NUL in it
-        return False
-
-
-def numbers(host: str) -> list[str]:
-    """Return the addresses of a host as `connections` writes them, the preferred one first.
-
-    There are none where its name cannot be resolved.
-    """
-    try:
-        found = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)
-    except (OSError, ValueError):  # ValueError: it cannot be a host name, for instance because of a NUL
-        return []
-    return list(dict.fromkeys(str(where[0]) for *_, where in found))
 
 
 def _descriptors() -> Collection[int]:
@@ -169,15 +151,15 @@ class TCPSocket:
         """Let everything pass; OSError where there is no filter."""
         self.set(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
 
-    def here(self) -> tuple[str, int]:
+    def here(self) -> Address:
         """This end, as host and port (getsockname)."""
         return self._name(_libc.getsockname)
 
-    def there(self) -> tuple[str, int]:
+    def there(self) -> Address:
         """The other end, as host and port (getpeername)."""
         return self._name(_libc.getpeername)
 
-    def _name(self, call: Any) -> tuple[str, int]:
+    def _name(self, call: Any) -> Address:
         buffer, length = ctypes.create_string_buffer(_ADDRESS_SIZE), ctypes.c_uint32(_ADDRESS_SIZE)
         _check(call(self.number, buffer, ctypes.byref(length)))
         family, port = _FAMILY.unpack_from(buffer)[0], _PORT.unpack_from(buffer, _PORT_OFFSET)[0]
@@ -223,14 +205,14 @@ def listening() -> set[int]:
     return ports
 
 
-def keep_alive(idle: int, interval: int, count: int, among: Collection[tuple[str, int]] | None = None) -> None:
+def keep_alive(idle: int, interval: int, count: int, among: Collection[Address]) -> None:
     """Have the kernel find out about other machines that are gone without a word.
 
     Args:
         idle: seconds without a sign of the other side before it is asked for one.
         interval: seconds between two questions.
         count: questions without an answer after which the connection has ended.
-        among: addresses, the other side's or this one's, of the connections that are meant; None: all.
+        among: addresses, the other side's or this one's, of the connections that are meant.
     """
     options = {
         socket.TCP_KEEPIDLE: idle,
@@ -240,7 +222,7 @@ def keep_alive(idle: int, interval: int, count: int, among: Collection[tuple[str
     }
     for each in TCPSocket.all():
         with contextlib.suppress(OSError):
-            if among is not None and each.there() not in among and each.here() not in among:
+            if each.there() not in among and each.here() not in among:
                 continue
             each.set(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for option, value in options.items():

@@ -9,16 +9,15 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from ... import config
-from ...sockets import connections, keep_alive, numbers
-from ..protocol.ledger import Ledger
+from .. import config
+from ..exchange.protocol.ledger import Ledger
+from .failure_detector import FailureDetector
+from .peers import Peers
 
 log = logging.getLogger(__name__)
 
 #: Seconds between two looks.
 LOOK_EVERY = 0.25
-
-Address = tuple[str, int]
 
 
 class Server(Protocol):
@@ -28,60 +27,47 @@ class Server(Protocol):
     heard: dict[int, float]
 
     def drop(self, rank: int) -> None:
-        """The others go on without a worker."""
+        """Let the others go on without a worker."""
 
 
-def connected() -> set[Address]:
-    """To whom this process is connected, after a look at the connections' health."""
-    keep_alive(*config.KEEP_ALIVE)
-    return {connection.there for connection in connections() if connection.established}
-
-
-class Departures:
-    """Finds out who is gone, and has the server drop them.
+class Membership:
+    """Finds out which workers are gone, and has the server drop them. For one thread.
 
     Args:
         server: the parameter server.
-        lease: seconds.
+        lease: seconds that a worker may be silent while others wait for it.
         clock: seconds, monotonic; the one of the server.
-        connected: the addresses of those whose connections stand.
+        peers: tells which ranks are connected; None: as the kernel says.
     """
 
     def __init__(
-        self,
-        server: Server,
-        lease: float,
-        clock: Callable[[], float],
-        connected: Callable[[], set[Address]] = connected,
+        self, server: Server, lease: float, clock: Callable[[], float], peers: Peers[int] | None = None
     ) -> None:
-        self._server, self._lease, self._clock, self._connected = server, lease, clock, connected
-        self._addresses: dict[int, set[Address]] = {}
-        self._seen: dict[int, float] = {}
+        self._server, self._lease, self._clock = server, lease, clock
+        self._peers: Peers[int] = Peers() if peers is None else peers
+        self._detector: FailureDetector[int] = FailureDetector(config.CONNECTION_GONE)
         self._looked = clock()
 
-    def arrived(self, rank: int, address: str) -> None:
-        """A worker has greeted; it listens at `address` (host:port, or "" where it does not know)."""
+    def joined(self, rank: int, address: str) -> None:
+        """Take a worker that has greeted; it listens at `address` (host:port, or "" where it does not know)."""
+        self._detector.forget(rank)
+        self._peers.discard(rank)
         host, _, port = address.rpartition(":")
-        self._seen.pop(rank, None)
-        self._addresses.pop(rank, None)
         if port:
-            self._addresses[rank] = {(number, int(port)) for number in numbers(host)}
+            self._peers.add(rank, host, int(port))
 
     def look(self) -> None:
-        """Drop who is gone; does nothing if the last look is not long ago."""
+        """Drop the workers that are gone; does nothing if the last look is not long ago."""
         now = self._clock()
         if now - self._looked < LOOK_EVERY:
             return
         self._looked = now
-        connected = self._connected()
+        gone = set(self._detector.look(self._peers.connected(), now))
         ledger = self._server.ledger
-        for rank, addresses in self._addresses.items():
-            if addresses & connected:
-                self._seen[rank] = now
         for rank in range(ledger.slots):
             if not ledger.member[rank]:
                 continue
-            if now - self._seen.get(rank, now) > config.CONNECTION_GONE:
+            if rank in gone:
                 self._drop(rank, "its connection has ended")
             elif self._held_up_by(rank) and now - self._server.heard.get(rank, now) > self._lease:
                 self._drop(rank, f"it has not been heard for {self._lease:g} s")

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from esync import config
-from esync.exchange.keystores import departures
-from esync.exchange.keystores.departures import LOOK_EVERY, Departures
+from esync.liveness.membership import LOOK_EVERY, Membership
+from esync.liveness.peers import Peers
 
-from .memory_servers import MemoryServers
+from ..exchange.memory_servers import MemoryServers
 
 LEASE = 10.0
 
@@ -19,9 +19,10 @@ class Situation:
         self.servers = MemoryServers(3, [0.0, 0.0], synchronous=synchronous)
         self.server = self.servers.nodes[0].server
         self.connected = {("127.0.0.1", 90 + rank) for rank in range(3)}
-        self.departures = Departures(self.server, LEASE, self.servers.clock, lambda: self.connected)
+        peers: Peers[int] = Peers(lambda among: self.connected & set(among))
+        self.membership = Membership(self.server, LEASE, self.servers.clock, peers)
         for rank in range(3):
-            self.departures.arrived(rank, f"127.0.0.1:{90 + rank}")
+            self.membership.joined(rank, f"127.0.0.1:{90 + rank}")
         self.pass_by(LOOK_EVERY)
 
     def pass_by(self, seconds: float, heard: tuple[int, ...] = (0, 1, 2)) -> None:
@@ -30,7 +31,7 @@ class Situation:
             self.servers.clock.now += LOOK_EVERY
             for rank in heard:
                 self.servers.say(0, rank)
-            self.departures.look()
+            self.membership.look()
 
     @property
     def members(self) -> list[int]:
@@ -95,7 +96,7 @@ def test_a_newcomer_is_counted_in_again():
     now.connected.remove(("127.0.0.1", 91))
     now.pass_by(2, heard=(0, 2))
     now.servers.join(1, nonce=77)
-    now.departures.arrived(1, "127.0.0.1:99")
+    now.membership.joined(1, "127.0.0.1:99")
     now.pass_by(2, heard=(0, 2))  # its connection is not there yet
     assert now.members == [0, 1, 2]
     now.connected.add(("127.0.0.1", 99))
@@ -110,7 +111,3 @@ def test_the_dead_ones_late_words_do_not_count_as_the_newcomers():
     now.servers.clock.now += 1
     now.servers.say(0, 1)  # with the old nonce
     assert now.server.heard[1] == before
-
-
-def test_connections_are_really_looked_at():
-    assert isinstance(departures.connected(), set)

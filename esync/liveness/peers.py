@@ -1,0 +1,49 @@
+"""The processes that are known by where they listen, and to which of them this process is connected."""
+
+from collections.abc import Callable, Collection
+from typing import Generic, TypeVar
+
+from .. import config
+from .connections import Address, connections, keep_alive
+from .names import Lookup
+
+P = TypeVar("P")
+
+
+def established(among: Collection[Address]) -> set[Address]:
+    """Return to whom this process is connected, and have the kernel keep an eye on the connections to `among`."""
+    keep_alive(*config.KEEP_ALIVE, among=among)
+    return {connection.there for connection in connections() if connection.established}
+
+
+class Peers(Generic[P]):
+    """Knows where peers listen. For one thread.
+
+    Only connections to these places count, and only they are kept alive: what else the user's program is connected to
+    is its own business.
+
+    Args:
+        established: takes the addresses of the peers; the addresses that this process is connected to.
+    """
+
+    def __init__(self, established: Callable[[Collection[Address]], set[Address]] = established) -> None:
+        self._established = established
+        self._places: dict[P, tuple[Lookup, int]] = {}
+
+    def add(self, peer: P, host: str, port: int) -> None:
+        """Watch out for a peer, from now on at this place only."""
+        self.discard(peer)
+        self._places[peer] = (Lookup(host), port)
+
+    def discard(self, peer: P) -> None:
+        """Watch out for a peer no more."""
+        if peer in self._places:
+            self._places.pop(peer)[0].cancel()
+
+    def connected(self) -> set[P]:
+        """Return the peers to which a connection is established."""
+        places = {
+            peer: {(address, port) for address in lookup.addresses()} for peer, (lookup, port) in self._places.items()
+        }
+        there = self._established(set().union(*places.values()))
+        return {peer for peer, addresses in places.items() if addresses & there}
