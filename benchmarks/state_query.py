@@ -25,7 +25,7 @@ from urllib.parse import urlencode
 
 from results_file import write_figures
 
-from esync.coordination.caller import Connection
+from esync.coordination.http_client import Connection
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKERS = 101  # the last one is the slowest, busy for a long time: everybody else is NOT-READY

@@ -28,7 +28,7 @@ from results_file import write_figures
 from state_query import SERVERS, WARM_UP, Figure, new_query, running
 
 from esync import config
-from esync.coordination.caller import Connection
+from esync.coordination.http_client import Connection
 
 TARGET = 2.0  # disturbed ÷ undisturbed, p99
 KINDS = ("silent", "trickling")

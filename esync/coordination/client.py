@@ -1,19 +1,26 @@
 """Asks a state server over HTTP (its JSON API, version 1) and waits for every answer: the blocking mode."""
 
+import logging
 import math
+import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 from .. import config
+from ..errors import ExpectedError
 from ..handles import Completed, Handle
-from .caller import Caller, StateServerError
 from .decision import Decision
+from .http_client import HTTPClient
 from .online import Directive, Watching
 from .ranks import LISTED_MOST, as_text
 
-__all__ = ["StateServerClient", "StateServerError"]
+log = logging.getLogger(__name__)
+
+
+class StateServerError(ExpectedError):
+    """The state server did not answer in time, or refused the call; the text names its address and the reason."""
 
 
 class StateServerClient:
@@ -39,15 +46,16 @@ class StateServerClient:
     ) -> None:
         self.rank = rank
         self.round = 1
-        self._caller = Caller(host, port, f"rank {rank}", timeout, patience)
+        self._http = HTTPClient(host, int(port), timeout)
+        self._patience = patience
         self._path = f"/api/v1/jobs/{job}"
         self._run = uuid.uuid4().hex  # tells a repeated beginning from one of another training
         self._round_trip: float | None = None
 
     @property
     def address(self) -> str:
-        """Of the state server."""
-        return self._caller.address
+        """URL of the state server."""
+        return self._http.url
 
     @property
     def round_trip(self) -> float:
@@ -74,7 +82,7 @@ class StateServerClient:
         }
         if watching is not None:
             wanted["watching"] = watching.flat
-        self._caller.call(self._path, wanted)
+        self._call(self._path, wanted)
 
     def ask(self, iteration: int, capability: float) -> Handle[Decision]:
         """Ask whether to exchange (see `Coordination.ask`). This one waits for the answer: the handle is done.
@@ -90,14 +98,14 @@ class StateServerClient:
         }
         if self._round_trip is not None:
             asked["round_trip"] = self._round_trip
-        answer = self._caller.call(f"{self._path}/query", asked)
-        self._round_trip = self._caller.took
+        answer = self._call(f"{self._path}/query", asked)
+        self._round_trip = self._http.took
         try:
             decision = Decision(bool(answer["ready"]), float(answer["lease"]))
         except (KeyError, TypeError, ValueError):
-            raise self._caller.unexpected(answer) from None
+            raise self._unexpected(answer) from None
         if not (math.isfinite(decision.lease) and decision.lease >= 0):
-            raise self._caller.unexpected(answer)
+            raise self._unexpected(answer)
         return Completed(decision)
 
     def reset(self, round: int, rejoin: bool = False, members: Sequence[int] | None = None) -> None:
@@ -114,7 +122,7 @@ class StateServerClient:
                 told["members"] = list(members)
             else:
                 told["present"] = as_text(members)
-        self._caller.call(f"{self._path}/reset", told)
+        self._call(f"{self._path}/reset", told)
         self.round = round
 
     def tell(self, since: int, steps: int, seconds: float) -> Handle[Directive]:
@@ -124,16 +132,16 @@ class StateServerClient:
             StateServerError: no answer for longer than the patience lasts, or a refusal.
         """
         told = {"rank": self.rank, "since": since, "steps": steps, "seconds": seconds}
-        answer = self._caller.call(f"{self._path}/steps", told)
+        answer = self._call(f"{self._path}/steps", told)
         try:
             apart = tuple(int(rank) for rank in answer["apart"])
             return Completed(Directive(apart, bool(answer["asynchronous"])))
         except (KeyError, TypeError, ValueError):
-            raise self._caller.unexpected(answer) from None
+            raise self._unexpected(answer) from None
 
     def close(self) -> None:
         """Close the connection."""
-        self._caller.close()
+        self._http.close()
 
     def __enter__(self) -> "StateServerClient":
         return self
@@ -142,3 +150,36 @@ class StateServerClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _call(self, path: str, fields: Mapping[str, Any]) -> Any:
+        """Return the answer to a call, which is repeated for as long as the patience lasts."""
+        start = time.monotonic()
+        announce_at = start + config.ANNOUNCE_AFTER
+
+        def wait(reason: str, pause: float) -> None:
+            nonlocal announce_at
+            now = time.monotonic()
+            if now - start + pause > self._patience:
+                raise StateServerError(
+                    f"gave up on the state server at {self.address} after {now - start:.0f} s of {path}: {reason}"
+                )
+            if now >= announce_at:
+                announce_at = now + config.ANNOUNCE_AFTER
+                log.warning(
+                    "rank %d has been waiting %.0f s for the state server at %s to answer %s: %s",
+                    self.rank, now - start, self.address, path, reason,
+                )  # fmt: skip
+            if self._http.closed.wait(pause):
+                raise StateServerError(f"the connection to the state server at {self.address} has been closed")
+
+        answer = self._http.post(path, fields, wait)
+        if not answer.ok:
+            raise StateServerError(f"the state server at {self.address} refused {path}: {answer.reason()}")
+        try:
+            return answer.content()
+        except ValueError:
+            raise self._unexpected(answer.body) from None
+
+    def _unexpected(self, answer: object) -> StateServerError:
+        """Return the error for an answer that no state server gives."""
+        return StateServerError(f"{self.address} is no state server: it answered {str(answer)[:80]}")

@@ -4,8 +4,6 @@ A thread of its own sends the reports, at most one in REPORT_INTERVAL seconds: r
 so are those that end while the state server is away. A report that comes twice counts once: it may be sent again.
 """
 
-import http.client
-import json
 import logging
 import os
 import threading
@@ -17,13 +15,16 @@ from typing import Any
 
 from .. import config
 from ..measure import COMPUTE, GET_BATCH, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE
-from ..printable import printable
-from .caller import connect
+from .http_client import HTTPClient
 
 log = logging.getLogger(__name__)
 
 _COMPUTING = (GET_BATCH, COMPUTE, LOCAL_UPDATE)
 _EXCHANGING = (GLOBAL_UPDATE, GLOBAL_AGGREGATE)
+
+
+class _TooLateError(Exception):
+    """The training has ended, and its last reports have had their time."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +91,10 @@ class Reports:
         ends: bool = False,
         interval: float = config.REPORT_INTERVAL,
     ) -> None:
-        self._place, self._path = (host, port), f"/api/v1/jobs/{job}"
+        self._address, self._path = f"{host}:{port}", f"/api/v1/jobs/{job}"
+        self._http = HTTPClient(host, port, config.REPORT_FAREWELL)
         self._rank, self._device, self._interval, self._ends = rank, device[:200], interval, ends
         self._machine = os.uname().nodename[:200]
-        self._token = os.environ.get("ESYNC_TOKEN", "")
         self._begin = {"num_workers": begin, "run": uuid.uuid4().hex} if begin else None
         self._wake = threading.Condition()
         self._next: Report | None = None  # what is to be sent next; rounds that end meanwhile are added to it
@@ -102,7 +103,6 @@ class Reports:
         self._accuracy: tuple[float | None, int | None] = (None, None)
         self._reason: str | None = None  # of the end, as soon as it has come
         self._told_trouble = False
-        self._connection: http.client.HTTPConnection | None = None
         self._deadline = float("inf")
         self._thread = threading.Thread(target=self._run, name="reports", daemon=True)
         self._thread.start()
@@ -166,56 +166,35 @@ class Reports:
             self._pause(self._interval)
         if self._ends:
             self._send("/end", {"reason": " ".join((self._reason or "").split())[:200]})
-        self._disconnect()
+        self._http.close()
 
     def _pause(self, seconds: float) -> None:
         """Wait, but not beyond the end of the training."""
         with self._wake:
             self._wake.wait_for(lambda: self._reason is not None, seconds)
 
-    def _send(self, call: str, body: Mapping[str, Any]) -> None:
-        """Send until it has arrived or is refused for good."""
-        text = json.dumps(body).encode()
-        pause = config.STATE_SERVER_RETRY_PAUSE
-        while True:
-            try:
-                status, repeat, answer = self._post(self._path + call, text)
-            except (OSError, http.client.HTTPException) as error:
-                repeat, trouble = True, str(error) or type(error).__name__
-            else:
-                if status == 200:
-                    self._told_trouble = False
-                    return
-                trouble = f"status {status}: {printable(answer[:300].decode(errors='replace'))}"
-            if not self._told_trouble:
-                self._told_trouble = True
-                level = logging.INFO if repeat else logging.WARNING
-                log.log(level, "the dashboard lags behind: %s:%s answers a report: %s", *self._place, trouble)
-            if not repeat or time.monotonic() + pause > self._deadline:
-                return
-            if self._reason is None:
-                self._pause(pause)
-            else:
-                time.sleep(pause)
-            pause = min(2 * pause, config.STATE_SERVER_RETRY_PAUSE_MAX)
-
-    def _post(self, path: str, body: bytes) -> tuple[int, bool, bytes]:
-        """The status of the answer, whether trying again may help, and its text."""
-        if self._connection is None:
-            self._connection = connect(*self._place, timeout=config.REPORT_FAREWELL)
-        headers = {"Content-Type": "application/json"}
-        if self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
+    def _send(self, call: str, fields: Mapping[str, Any]) -> None:
+        """Send until it has arrived, is refused for good, or comes too late."""
         try:
-            self._connection.request("POST", path, body, headers)
-            response = self._connection.getresponse()
-            repeat = response.status >= 500 or response.getheader("Retry-After") is not None
-            return response.status, repeat, response.read()
-        except BaseException:
-            self._disconnect()
-            raise
+            answer = self._http.post(self._path + call, fields, self._wait)
+        except _TooLateError:
+            return
+        if answer.ok:
+            self._told_trouble = False
+        else:
+            self._tell(logging.WARNING, f"status {answer.status}: {answer.reason()}")
 
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+    def _wait(self, reason: str, pause: float) -> None:
+        self._tell(logging.INFO, reason)
+        if time.monotonic() + pause > self._deadline:
+            raise _TooLateError
+        if self._reason is None:
+            self._pause(pause)
+        else:
+            time.sleep(pause)
+
+    def _tell(self, level: int, trouble: str) -> None:
+        """Say that reports do not arrive, once until one has."""
+        if not self._told_trouble:
+            self._told_trouble = True
+            log.log(level, "the dashboard lags behind: %s answers a report: %s", self._address, trouble)

@@ -1,17 +1,14 @@
 """Asks a state server's JSON API what it knows of its jobs. People read the answers, so nothing is repeated."""
 
-import http.client
-import json
-import os
+import contextlib
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote
 
 from .. import config
-from ..coordination.caller import connect
+from ..coordination.http_client import TOKEN_VARIABLE, HTTPClient, NoAnswerError
 from ..environment import EnvironmentProblemError
 from ..errors import ExpectedError
-from ..printable import printable
 
 
 class Unreachable(ExpectedError):  # noqa: N818 - read as a sentence: nobody answers there
@@ -34,7 +31,7 @@ class Client:
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise EnvironmentProblemError(f"the state server's address is {address!r}, but should be host:port")
         self.host, self.port, self.address = host, int(port), address
-        self._connection = connect(host, self.port, config.STATE_SERVER_TIMEOUT)
+        self._http = HTTPClient(host, self.port, config.STATE_SERVER_TIMEOUT)
 
     def summaries(self) -> list[dict[str, Any]]:
         """All jobs, the newest first."""
@@ -54,32 +51,27 @@ class Client:
         return [self._ask(f"jobs/{one}") for one in going_on]
 
     def _ask(self, path: str) -> dict[str, Any]:
-        token = os.environ.get("ESYNC_TOKEN", "")
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
-            self._connection.request("GET", f"/api/v1/{path}", headers=headers)
-            response = self._connection.getresponse()
-            status, body = response.status, response.read()
-        except (OSError, http.client.HTTPException) as error:
-            self._connection.close()
-            reason = "no answer in time" if isinstance(error, TimeoutError) else getattr(error, "strerror", "") or error
-            raise Unreachable(f"no state server answers at {self.address}: {reason}") from None
-        if status == 401:
-            is_wrong = "is not the one that" if token else "is not set, but"
-            raise ExpectedError(f"ESYNC_TOKEN {is_wrong} the state server at {self.address} wants")
-        try:
-            content: dict[str, Any] = json.loads(body)
-            if status != 200:
-                raise ExpectedError(f"the state server at {self.address} refuses: {printable(str(content['error']))}")
-        except (ValueError, KeyError, TypeError):
-            raise ExpectedError(
-                f"what answers at {self.address} is no state server of this version: status {status} for {path}"
-            ) from None
-        return content
+            answer = self._http.get(f"/api/v1/{path}")
+        except NoAnswerError as error:
+            raise Unreachable(f"no state server answers at {self.address}: {error}") from None
+        if answer.status == 401:
+            is_wrong = "is not the one that" if self._http.has_token else "is not set, but"
+            raise ExpectedError(f"{TOKEN_VARIABLE} {is_wrong} the state server at {self.address} wants")
+        if (refusal := answer.refusal()) is not None:
+            raise ExpectedError(f"the state server at {self.address} refuses: {refusal}")
+        if answer.ok:
+            with contextlib.suppress(ValueError):
+                content = answer.content()
+                if isinstance(content, dict):
+                    return content
+        raise ExpectedError(
+            f"what answers at {self.address} is no state server of this version: status {answer.status} for {path}"
+        )
 
     def close(self) -> None:
         """Close the connection."""
-        self._connection.close()
+        self._http.close()
 
     def __enter__(self) -> "Client":
         return self

@@ -56,7 +56,7 @@ class FaultyServer:
         with connection, connection.makefile("rb") as stream:
             while first := stream.readline():
                 headers = dict(iter(lambda: tuple(stream.readline().decode().strip().split(": ", 1)), ("",)))
-                body = stream.read(int(headers["Content-Length"]))
+                body = stream.read(int(headers.get("Content-Length", 0)))
                 self.requests.append(f"{first.decode().split()[1]} {body.decode()}")
                 entry = self._script.pop(0) if len(self._script) > 1 else self._script[0]
                 if entry is None:

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import pytest
 from calling import ROOT, post, report
+from faulty_server import FaultyServer, answer
 
 from esync.errors import ExpectedError
 from esync.printable import printable
@@ -49,6 +50,23 @@ def test_for_programs(url, mine, capsys):
     assert (job["name"], len(job["workers"])) == ("mine", 3)
     assert main(["--json", "--job", "other", address(url)]) == 0
     assert json.loads(capsys.readouterr().out)[0]["reason"] == "done"
+
+
+def test_a_connection_that_the_server_closed_meanwhile_is_no_trouble():
+    jobs = answer('{"jobs": []}')
+    with FaultyServer(jobs, None, jobs) as server, Client(f"127.0.0.1:{server.port}") as client:
+        assert client.summaries() == client.summaries() == []
+        assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("body", ["<html>hi</html>", "[]"])
+def test_another_kind_of_server_is_recognised(body):
+    with (
+        FaultyServer(answer(body)) as server,
+        Client(f"127.0.0.1:{server.port}") as client,
+        pytest.raises(ExpectedError, match="is no state server of this version"),
+    ):
+        client.summaries()
 
 
 def test_other_jobs_are_listed(url, mine, capsys):

@@ -1,0 +1,203 @@
+"""The HTTP client of a state server's JSON API.
+
+Where ESYNC_TOKEN is set, calls carry that token; where ESYNC_STATE_SERVER_CA is set, they go over TLS to a server whose
+certificate that file confirms ("system": one of the authorities that this machine trusts).
+"""
+
+import contextlib
+import http.client
+import json
+import os
+import socket
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from threading import Event
+from typing import Any
+
+from .. import config
+from ..errors import ExpectedError
+from ..printable import printable
+
+AUTHORITY_VARIABLE, TOKEN_VARIABLE = "ESYNC_STATE_SERVER_CA", "ESYNC_TOKEN"
+
+
+class NoAnswerError(Exception):
+    """Nobody has answered; the text is the reason."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a server has answered.
+
+    Attributes:
+        status: of HTTP.
+        body: bytes, JSON if it is a state server's.
+        worth_repeating: whether the same call may succeed later: the server failed, or said so by Retry-After.
+    """
+
+    status: int
+    body: bytes
+    worth_repeating: bool
+
+    @property
+    def ok(self) -> bool:
+        """Whether the call has succeeded."""
+        return self.status == 200
+
+    def content(self) -> Any:
+        """Return what the JSON says. Raises ValueError where it is none."""
+        return json.loads(self.body)
+
+    def refusal(self) -> str | None:
+        """Return the message with which a state server has refused the call; None where this is none."""
+        try:
+            return None if self.ok else printable(str(self.content()["error"]))
+        except (ValueError, KeyError, TypeError):
+            return None
+
+    def reason(self) -> str:
+        """Return why the call has failed."""
+        return self.refusal() or f"HTTP status {self.status}"
+
+
+class HTTPClient:
+    """One connection to a state server, kept open from one call to the next.
+
+    For one thread at a time; `close` may come from another one.
+
+    Args:
+        host: name or address of the state server.
+        port: its port.
+        timeout: seconds after which one attempt is given up.
+
+    Attributes:
+        url: of the server.
+        has_token: whether calls carry a token.
+        closed: whether `close` has been called.
+        took: seconds that the newest answered attempt took; 0 before the first.
+
+    Raises:
+        ExpectedError: ESYNC_STATE_SERVER_CA cannot be used.
+    """
+
+    def __init__(self, host: str, port: int, timeout: float) -> None:
+        authority = os.environ.get(AUTHORITY_VARIABLE, "")
+        token = os.environ.get(TOKEN_VARIABLE, "")
+        self.url = f"{'https' if authority else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+        self.has_token = bool(token)
+        self.closed = Event()
+        self.took = 0.0
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._connection = _connection(host, port, timeout, authority)
+
+    def get(self, path: str) -> Answer:
+        """Return the answer to GET `path`.
+
+        Raises:
+            NoAnswerError: there is none.
+        """
+        return self._ask("GET", path)
+
+    def post(self, path: str, fields: Mapping[str, Any], wait: Callable[[str, float], None]) -> Answer:
+        """Return the answer to POST `path` with `fields` as JSON.
+
+        It is posted again, with growing pauses, until it has succeeded or is refused for good. Every call of the API
+        may be repeated without harm: the server counts the first arrival.
+
+        Args:
+            path: the call.
+            fields: its content.
+            wait: called with the reason why an attempt has failed and the seconds of the pause; it waits for that
+                long, or raises what the caller gives up with.
+        """
+        body = json.dumps(fields).encode()
+        pause = config.STATE_SERVER_RETRY_PAUSE
+        while True:
+            try:
+                answer = self._ask("POST", path, body)
+            except NoAnswerError as error:
+                reason = str(error)
+            else:
+                if answer.ok or not answer.worth_repeating:
+                    return answer
+                reason = answer.reason()
+            wait(reason, pause)
+            pause = min(2 * pause, config.STATE_SERVER_RETRY_PAUSE_MAX)
+
+    def close(self) -> None:
+        """Close the connection; a call that is being made elsewhere fails soon."""
+        self.closed.set()
+        if (open_socket := self._connection.sock) is not None:
+            with contextlib.suppress(OSError):
+                open_socket.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for an answer
+        self._connection.close()
+
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> Answer:
+        """Make one attempt; a second one at once if the kept-open connection turns out to have been closed."""
+        if self.closed.is_set():
+            raise NoAnswerError("the connection has been closed")
+        was_open = self._connection.sock is not None
+        try:
+            try:
+                return self._attempt(method, path, body)
+            except ConnectionError:
+                if not was_open or self.closed.is_set():
+                    raise
+                return self._attempt(method, path, body)
+        except TimeoutError:
+            raise NoAnswerError("no answer in time") from None
+        except (OSError, http.client.HTTPException) as error:
+            raise NoAnswerError(getattr(error, "strerror", None) or str(error) or type(error).__name__) from None
+
+    def _attempt(self, method: str, path: str, body: bytes | None) -> Answer:
+        begun = time.monotonic()
+        content = {} if body is None else {"Content-Type": "application/json"}
+        try:
+            self._connection.request(method, path, body, {**content, **self._headers})
+            response = self._connection.getresponse()
+            repeat = response.status >= 500 or response.getheader("Retry-After") is not None
+            answer = Answer(response.status, response.read(), repeat)
+        except BaseException:
+            self._connection.close()  # half a conversation must not be taken for the next one
+            raise
+        self.took = time.monotonic() - begun
+        return answer
+
+
+class Connection(http.client.HTTPConnection):
+    """Sends a request in one piece, where Python's own sends head and body apart and wakes the server up twice."""
+
+    _pieces: list[bytes] | None = None
+
+    def request(self, *arguments: Any, **named: Any) -> None:
+        """Send a request."""
+        self._pieces = []
+        super().request(*arguments, **named)
+        pieces, self._pieces = self._pieces, None
+        super().send(b"".join(pieces))
+
+    def send(self, data: Any) -> None:
+        """Keep a piece of a request."""
+        if self._pieces is None:
+            super().send(data)
+        else:
+            self._pieces.append(data)
+
+
+class SecureConnection(Connection, http.client.HTTPSConnection):
+    """The same over TLS."""
+
+
+def _connection(host: str, port: int, timeout: float, authority: str) -> Connection:
+    """Return a connection that is not open yet; over TLS where an authority is given."""
+    if not authority:
+        return Connection(host, port, timeout=timeout)
+    try:
+        context = ssl.create_default_context(cafile=None if authority == "system" else authority)
+    except OSError as error:
+        raise ExpectedError(
+            f"{AUTHORITY_VARIABLE} is {authority!r}, but should be a file of certificates (PEM) or 'system': {error}"
+        ) from None
+    return SecureConnection(host, port, timeout=timeout, context=context)
