@@ -110,7 +110,7 @@ def with_cluster(words: Sequence[list[str]], watch: Callable[[Any, Any], float],
 def codec(kind: str) -> dict[str, float]:
     """Seconds to pack what a worker sends, and to add it up."""
     from esync.compression import Compression
-    from esync.exchange.codecs import packer_of, unpacker_of
+    from esync.exchange.codecs.choice import pair, unpacker_of
     from esync.exchange.protocol.layout import Layout
     from esync.simulate.timing import SIZES
 
@@ -118,10 +118,8 @@ def codec(kind: str) -> dict[str, float]:
     layout, tensors = Layout(size, 0, 1), [size // 64] * 63 + [size - size // 64 * 63]
     values = rng.standard_normal(size, np.float32)
     compression = Compression.parse(kind)
-    packer, unpacker = (
-        packer_of(compression, layout, 2, 0, tensors, {}, [0]),
-        unpacker_of(compression, layout, 2, 0, tensors),
-    )
+    encoder = pair(compression, compression, layout, 2, tensors)[0].encoder(0)
+    unpacker = unpacker_of(compression, layout, 2, 0, tensors)
     total = {bucket.index: np.zeros(bucket.stop - bucket.start, np.float32) for bucket in layout.buckets}
     payload: dict[int, np.ndarray] = {}
 
@@ -139,7 +137,7 @@ def codec(kind: str) -> dict[str, float]:
             return rooms.setdefault(key, np.empty(elements, np.float32))
 
         payload.clear()
-        payload.update({place: rooms[key] for _, key, place in packer.write(Values(), room)})
+        payload.update({place: rooms[key] for _, key, place in encoder.write(Values(), room)})
 
     return {
         "pack": _median(pack),

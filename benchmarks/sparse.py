@@ -113,7 +113,7 @@ def server(sizes: list[int], workers: int, secondary: float) -> dict[str, float]
     for turn in range(workers + max(2 * workers, TURNS)):
         each = crowd[turn % workers]
         each.sequence += 1
-        pieces = each.messages.write(steps[turn % len(steps)], 0)
+        (pieces,) = each.pack(steps[turn % len(steps)])
         each.send(0, pieces, commit=False)
         begun, worked = time.perf_counter(), time.thread_time()
         each.say(wire.COMMIT, 0, samples=1, buckets=len(pieces))
@@ -122,7 +122,7 @@ def server(sizes: list[int], workers: int, secondary: float) -> dict[str, float]
             processor.append(time.thread_time() - worked)
         status = cluster.status()
         assert status["acknowledged"][each.rank] == each.sequence, "the server has not used this message"
-        received = sum(values.nbytes for _, values in pieces)
+        received = sum(array.nbytes - 4 * wire.HEADER_ELEMENTS for _, array in pieces)
         answered = int(status["answer"][each.rank])
     return {
         "seconds": statistics.median(seconds),

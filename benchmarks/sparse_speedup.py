@@ -27,7 +27,7 @@ from results_file import write_figures
 from esync import config
 from esync.algorithms import ASGD
 from esync.exchange import Service
-from esync.exchange.codecs.sparse_messages import SparseMessages
+from esync.exchange.codecs.shards import PieceKeys
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.ledger import Limits
 from esync.launch import flags
@@ -166,8 +166,8 @@ def measure(method: str, workers: int, sizes: list[int]) -> dict[str, Any]:
     found = sparse.server(sizes, workers, sparse.RATIO if method == DGS_SECONDARY else 0.0)
     from esync.exchange.protocol.layout import Layout
 
-    messages = SparseMessages(Layout(*RESNET, 1, config.BUCKET_ELEMENTS), workers, sizes, "float32")
-    pieces = messages.wanted(found["answer_bytes"])
+    keys = PieceKeys(Layout(*RESNET, 1, config.BUCKET_ELEMENTS), workers)
+    pieces = keys.pieces(-(-found["answer_bytes"] // 4))
     answer = sum(4 * (wire.HEADER_ELEMENTS + size) + config.SIMULATE_MESSAGE_BYTES for _, size in pieces)
     sent = found["message_bytes"] + 4 * wire.HEADER_ELEMENTS + config.SIMULATE_MESSAGE_BYTES
     return {

@@ -181,7 +181,7 @@ class Replica:
         return Difference(self.weights, self.anchor)
 
     def common_weights(self) -> np.ndarray | None:
-        """The anchor, where it is what was written last, to the last bit; makes this a `packing.KeepsCommon`."""
+        """The anchor, where it is what was written last, to the last bit; makes this a `codecs.base.KeepsCommon`."""
         exact = all(array.dtype == np.float32 for array in self._exchanged())
         return self.anchor if exact else None
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from .. import config
 from ..exchange import Payload, Service
-from ..sparse import check_finite
+from ..sparse import Differences, check_finite
 from .base import Algorithm, Hyper, OwnStatisticsOptions, Surroundings
 from .options import option
 
@@ -70,18 +70,13 @@ class SparseAsync(Algorithm):
 
     def start(self, surroundings: Surroundings) -> None:
         """Connect, and begin with the common model."""
-        from ..exchange.codecs.sparse_messages import answers_new_values
         from ..sparse.selection import Selection
 
         super().start(surroundings)
         tensors = self.replica.weights.sizes
-        options = {
-            "tensors": tensors,
-            **self.options.model_dump(include={"secondary_ratio", "dense_below", "values"}),
-        }
-        kept = not answers_new_values(
-            self.options.secondary_ratio, self.options.values
-        )  # the servers keep what each worker has
+        differences = self.options.model_dump(include={"secondary_ratio", "dense_below", "values"})
+        options = {"tensors": tensors, **differences}
+        kept = not Differences(**differences).replace  # the servers keep what each worker has
         exchange = self._join(Service("difference", synchronous=False, options=options, private=kept, sparse=True))
         self._begin(exchange)
         selection = Selection(tensors, self.options.ratio, self.options.dense_below)

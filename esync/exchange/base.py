@@ -57,7 +57,7 @@ class Service:
         synchronous: every round waits for all workers and uses their mean; else every payload is used at once.
         options: of the rule.
         private: every worker gets an answer of its own, and the rule is told what that worker was sent last.
-        sparse: messages are sparse both ways, see `sparse_server.SparseServer`, which `options` are for; no rule then.
+        sparse: messages are sparse both ways, which `options` are for, see `sparse.Differences`; no rule then.
         weighting: how much each worker counts in a mean, see `weighting`.
         compression: of the weights' messages, as `compression.Compression` writes it; synchronous services only.
         tensors: sizes of the tensors that the weights consist of, where compression is told of them.

@@ -1,19 +1,16 @@
 """Compressed exchanges in virtual time: the real packed messages, or as many bytes where there are no values."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from .. import config
-from ..compression import TOP_K, Compression, codec_of
 from ..exchange import Model, Payload, Result, Source
-from ..exchange.codecs import packer_of
-from ..exchange.codecs.shards import PieceKeys
+from ..exchange.codecs.choice import codec_of
 from ..exchange.protocol import wire
 from ..exchange.protocol.layout import Layout
-from ..sparse.codec import HEADER
 from .exchange import SimulatedExchange
 from .pulling import Pull
 from .servers import Push, ServerNode, wire_bytes
@@ -26,21 +23,16 @@ class CompressedSimulatedExchange(SimulatedExchange):
         """See `Exchange.begin`."""
         result = super().begin(weights, statistics, model)
         service, nodes = self.service, self.side.nodes
-        self.compression = Compression.parse(service.compression)
+        self.codec = codec_of(service, self.layout, self.workers, self.rank)
         trained = [bucket for bucket in self.carried if not bucket.statistics]
-        self.packer = packer_of(
-            self.compression,
-            self.layout,
-            self.workers,
-            self.rank,
-            service.tensors,
+        self.codec.begin(
             {bucket.index: nodes[bucket.shard].weights(bucket).copy() for bucket in trained},
             [node.ledger.step for node in nodes],
         )
         self._rooms: dict[int, np.ndarray] = {}
         if self.side.model is not None:
-            real = Layout(*self.side.model, len(nodes), self.side.bucket_elements)
-            self.modelled = Modelled(real, self.workers, self.compression)
+            self.real = Layout(*self.side.model, len(nodes), self.side.bucket_elements)
+            self.modelled = codec_of(service, self.real, self.workers, self.rank)
         return result
 
     def pull(self, statistics: bool, wake: Callable[[Any], None]) -> "CompressedPull":
@@ -58,15 +50,22 @@ class CompressedSimulatedExchange(SimulatedExchange):
     def _pushes(self, payload: Payload) -> list[list[Push]]:
         pushes = super()._pushes(replace(payload, values=None))
         if self.side.model is None and payload.values is not None:
-            for shard, key, place in self.packer.write(payload.values, self._room):
+            for shard, key, place in self.codec.write(payload.values, self._room):
                 wire.stamp(self._rooms[key], wire.PAYLOAD, self.rank, self.nonce, self.sequence, place)
                 pushes[shard].append((self.open(self.side.nodes[shard], key, self._rooms[key].size), self._rooms[key]))
         return pushes
 
     def _amount(self, node: ServerNode, statistics: bool, pushes: list[Push]) -> tuple[float, int]:
         if self.side.model is not None:
-            return self.modelled.amount(node.shard, statistics, answer=False)
+            return self.amount(node, self.modelled.sizes(node.shard), statistics)
         return wire_bytes(values for _, values in pushes), len(pushes)
+
+    def amount(self, node: ServerNode, sizes: list[int], statistics: bool) -> tuple[float, int]:
+        """Bytes and messages of arrays of these sizes, and of the statistics, where no values go over the wire."""
+        if statistics:
+            buckets = [each for each in self.real.buckets if each.statistics and each.shard == node.shard]
+            sizes = [*sizes, *(each.stop - each.start for each in buckets)]
+        return sum(array_bytes(size) for size in sizes), len(sizes)
 
     def _room(self, key: int, size: int) -> np.ndarray:
         """A new array for every payload: this one may still be on its way when the next one is made."""
@@ -88,12 +87,12 @@ class CompressedPull(Pull):
         """Put what has come where it belongs."""
         super().write(model)
         for shard, arrays, length in self._packed:
-            self._exchange.packer.read(shard, arrays, length, model)
+            self._exchange.codec.read(shard, arrays, length, model)
 
     def _cost(self, node: ServerNode) -> tuple[float, int]:
         exchange = self._exchange
         if exchange.side.model is not None:
-            return exchange.modelled.amount(node.shard, self._statistics, answer=True)
+            return exchange.amount(node, exchange.modelled.answer_sizes(node.shard), self._statistics)
         sizes = [size for _, size in self._wanted_arrays(node)]
         if self._statistics:
             sizes += [
@@ -117,7 +116,7 @@ class CompressedPull(Pull):
     def _wanted_arrays(self, node: ServerNode) -> list[tuple[int, int]]:
         if self._exchange.side.model is not None:
             return []
-        return self._exchange.packer.wanted(node.shard, self._length(node))
+        return self._exchange.codec.wanted(node.shard, self._length(node))
 
     def _length(self, node: ServerNode) -> int:
         return int(node.ledger.answer[self._exchange.rank])
@@ -126,40 +125,3 @@ class CompressedPull(Pull):
 def array_bytes(elements: int) -> float:
     """Bytes of so many float32 values as one push or pull."""
     return 4.0 * (wire.HEADER_ELEMENTS + elements) + config.SIMULATE_MESSAGE_BYTES
-
-
-@dataclass(frozen=True)
-class Modelled:
-    """How much goes over the wire where no values do.
-
-    With top-k these are upper limits: as if no two workers sent the same place, and with places spread evenly.
-
-    Attributes:
-        layout: of the network that is stood for.
-        workers: how many there are.
-        compression: which one.
-    """
-
-    layout: Layout
-    workers: int
-    compression: Compression
-
-    def amount(self, shard: int, statistics: bool, answer: bool) -> tuple[float, int]:
-        """Bytes and messages of a payload to a server, or of its answer."""
-        mine = [bucket for bucket in self.layout.buckets if bucket.shard == shard]
-        sizes = [bucket.stop - bucket.start for bucket in mine if bucket.statistics and statistics]
-        trained = [bucket.stop - bucket.start for bucket in mine if not bucket.statistics]
-        if self.compression.kind == TOP_K:
-            pieces = PieceKeys(self.layout, self.workers + 1)
-            sizes += [size for _, size in pieces.pieces(self._elements(sum(trained), answer))]
-        else:
-            sizes += [codec_of(self.compression, [size]).elements for size in trained]
-        return sum(array_bytes(size) for size in sizes), len(sizes)
-
-    def _elements(self, values: int, answer: bool) -> int:
-        """float32 values of a sparse message to, or from, a server that has so many."""
-        ratio = self.compression.ratio
-        if answer:
-            ratio = self.compression.back or min(1.0, ratio * self.workers)
-        index = min(4.0, 1 / (1 - (1 - ratio) ** 255))  # a byte for a distance below 255, and one more for every 255
-        return -(-(HEADER.itemsize + int(values * min(4.0, ratio * (4 + index)))) // 4)

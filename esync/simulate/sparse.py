@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from ..exchange import Model, Payload, Result, Source
-from ..exchange.codecs.sparse_messages import SparseConversation
+from ..exchange.codecs.choice import codec_of
 from ..exchange.protocol import wire
 from ..exchange.protocol.layout import Bucket
-from ..sparse import Sparse
 from .exchange import SimulatedExchange
 from .pending import Delivery, PendingExchange
 from .pulling import Pull
@@ -22,7 +21,7 @@ class SparseSimulatedExchange(SimulatedExchange):
 
     def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
         """See `Exchange.begin`."""
-        self.messages = SparseConversation(self.layout, self.workers, self.service.options)
+        self.codec = codec_of(self.service, self.layout, self.workers, self.rank)
         self._known: set[tuple[int, int]] = set()
         return super().begin(weights, statistics, model)
 
@@ -36,10 +35,17 @@ class SparseSimulatedExchange(SimulatedExchange):
         side.waiting[self.rank] = pending
         assert payload.step is not None, "a sparse exchange takes a sparse step"
         statistics = self._pushes(replace(payload, values=None))
+        rooms: dict[int, np.ndarray] = {}
+
+        def room(key: int, size: int) -> np.ndarray:
+            rooms[key] = np.zeros(wire.HEADER_ELEMENTS + size, np.float32)
+            return rooms[key][wire.HEADER_ELEMENTS :]
+
+        for shard, key, place in self.codec.write(payload.step, room):
+            wire.stamp(rooms[key], wire.PAYLOAD, self.rank, self.nonce, self.sequence, place)
+            statistics[shard].append((self.open(side.nodes[shard], key, rooms[key].size), rooms[key]))
         for node in side.nodes:
             pushes: list[Push] = statistics[node.shard]
-            for place, (number, values) in enumerate(self.messages.write(payload.step, node.shard)):
-                pushes.append((self.open(node, number, values.size), self._stamped(values, wire.PAYLOAD, place)))
             message = self._message(wire.COMMIT, **payload.terms, buckets=len(pushes))
             size = wire_bytes(values for _, values in pushes)
             self._send(node, size, len(pushes) + 1, Delivery(self, node, pushes, message))
@@ -49,20 +55,14 @@ class SparseSimulatedExchange(SimulatedExchange):
         """What the servers owe this worker."""
         return SparsePull(self, self.channel, statistics, wake)
 
-    def open(self, node: ServerNode, number: int, size: int) -> int:
-        """The key of a piece; the first value of a key is kept without asking, the second shows the server where."""
-        key = self.messages.keys.key(self.rank, number, node.shard)
+    def open(self, node: ServerNode, key: int, size: int) -> int:
+        """The same key; the first value of one is kept without asking, the second shows the server where."""
         if (node.shard, key) not in self._known:
             self._known.add((node.shard, key))
-            for _ in range(2):
-                node.take([(key, self._stamped(np.zeros(size, np.float32), wire.NOTHING, 0))])
+            array = np.zeros(size, np.float32)
+            wire.stamp(array, wire.NOTHING, self.rank, self.nonce, self.sequence, 0)
+            node.take([(key, array), (key, array)])
         return key
-
-    def _stamped(self, values: np.ndarray, kind: int, place: int) -> np.ndarray:
-        array = np.zeros(wire.HEADER_ELEMENTS + values.size, np.float32)
-        wire.stamp(array, kind, self.rank, self.nonce, self.sequence, place)
-        array[wire.HEADER_ELEMENTS :] = values
-        return array
 
 
 class SparsePull(Pull):
@@ -73,12 +73,12 @@ class SparsePull(Pull):
     def write(self, model: Model) -> None:
         """Let what has come go into the model."""
         super().write(model)
-        for step in self._steps:
-            self._exchange.messages.take(step, model)
+        for shard, arrays, length in self._pieces:
+            self._exchange.codec.read(shard, arrays, length, model)
 
     def begin(self, at: float, first: Callable[[], bool] | None = None) -> None:
         """See `Pull.begin`."""
-        self._steps: list[Sparse] = []
+        self._pieces: list[tuple[int, list[np.ndarray], int]] = []
         super().begin(at, first)
 
     def _cost(self, node: ServerNode) -> tuple[float, int]:
@@ -92,11 +92,10 @@ class SparsePull(Pull):
             values = node.values(exchange.layout.key(bucket, self._channel))
             self._answers.append((bucket, values[wire.HEADER_ELEMENTS :]))
         pieces = [
-            node.stored(exchange.open(node, *piece))[wire.HEADER_ELEMENTS :] for piece in self._wanted_pieces(node)
+            node.stored(exchange.open(node, key, wire.HEADER_ELEMENTS + size)).copy()
+            for key, size in self._wanted_pieces(node)
         ]
-        if pieces:
-            length = int(node.ledger.answer[exchange.rank])
-            self._steps.append(exchange.messages.read(pieces, length, node.shard))
+        self._pieces.append((node.shard, pieces, int(node.ledger.answer[exchange.rank])))
 
     def _wanted_buckets(self, node: ServerNode) -> list[Bucket]:
         """The statistics of a server, where they are wanted."""
@@ -104,6 +103,5 @@ class SparsePull(Pull):
         return [bucket for bucket in buckets if bucket.statistics and bucket.shard == node.shard]
 
     def _wanted_pieces(self, node: ServerNode) -> list[tuple[int, int]]:
-        """Number and size of the pieces of a server's answer."""
-        length = int(node.ledger.answer[self._exchange.rank])
-        return self._exchange.messages.wanted(length) if length else []
+        """Key and size of the pieces of a server's answer."""
+        return self._exchange.codec.wanted(node.shard, int(node.ledger.answer[self._exchange.rank]))

@@ -6,6 +6,7 @@ network. A sparse vector is a pair of arrays: indices (int64, ascending) and val
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
@@ -18,6 +19,26 @@ Sparse = tuple[np.ndarray, np.ndarray]
 
 class SparseError(ExpectedError):
     """Something cannot be made sparse, or a sparse message cannot be read; the message says why."""
+
+
+@dataclass(frozen=True)
+class Differences:
+    """What the servers' messages hold where every worker gets what has changed since its last one.
+
+    Attributes:
+        secondary_ratio: share of each segment's values that an answer may hold; 0: all that has changed.
+        dense_below: segments with fewer values are answered whole.
+        values: "float32" or "float16", of the values on the wire, both ways.
+    """
+
+    secondary_ratio: float = 0.0
+    dense_below: int = 0
+    values: str = "float32"
+
+    @property
+    def replace(self) -> bool:
+        """Whether answers hold the new values of all weights that have changed, instead of differences."""
+        return not self.secondary_ratio and self.values == "float32"
 
 
 def bounds_of(sizes: Sequence[int]) -> np.ndarray:

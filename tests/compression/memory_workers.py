@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from esync.compression import Compression
 from esync.exchange import Service
-from esync.exchange.codecs import packer_of
+from esync.exchange.codecs.choice import codec_of
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.greeting import Greeting
 from esync.exchange.protocol.ledger import Limits
@@ -38,8 +37,8 @@ class MemoryServers:
         bucket_elements: int = 16,
         rule: str = "add_mean_update",
     ) -> None:
-        self.compression, self.workers, self.tensors = compression, workers, list(tensors)
-        service = Service(rule, True, compression=compression, tensors=self.tensors)
+        self.workers = workers
+        self.service = service = Service(rule, True, compression=compression, tensors=list(tensors))
         greeting = Greeting.asking_for(
             service,
             rank=0,
@@ -99,8 +98,8 @@ class MemoryWorker:
         self.held = cluster.weights()
         common = {bucket.index: self.held[bucket.start : bucket.stop].copy() for bucket in layout.buckets}
         steps = [int(cluster.status(shard)["step"]) for shard in range(layout.servers)]
-        compression = Compression.parse(cluster.compression)
-        self.packer = packer_of(compression, layout, cluster.workers, rank, cluster.tensors, common, steps)
+        self.codec = codec_of(cluster.service, layout, cluster.workers, rank)
+        self.codec.begin(common, steps)
 
     def say(self, kind: int, shard: int, **fields: object) -> None:
         record = wire.message(kind, rank=self.rank, nonce=self.nonce, sequence=self.sequence, **fields)
@@ -120,7 +119,7 @@ class MemoryWorker:
 
         pushed = [0] * self.cluster.layout.servers
         everywhere = range(self.cluster.layout.servers) if servers is None else servers
-        for shard, key, place in self.packer.write(Flat(update), room):
+        for shard, key, place in self.codec.write(Flat(update), room):
             if shard in everywhere:
                 self._open(shard, key, rooms[key].size)
                 wire.stamp(rooms[key], wire.PAYLOAD, self.rank, self.nonce, self.sequence, place)
@@ -136,10 +135,10 @@ class MemoryWorker:
             assert status["acknowledged"][self.rank] == self.sequence, status["text"]
             length = int(status["answer"][self.rank])
             arrays = []
-            for key, size in self.packer.wanted(shard, length):
+            for key, size in self.codec.wanted(shard, length):
                 self._open(shard, key, wire.HEADER_ELEMENTS + size)
                 arrays.append(self.cluster.stored[key].copy())
-            self.packer.read(shard, arrays, length, self)  # type: ignore[arg-type]
+            self.codec.read(shard, arrays, length, self)  # type: ignore[arg-type]
 
     def _open(self, shard: int, key: int, size: int) -> None:
         for _ in range(2):

@@ -35,7 +35,7 @@ def test_all_workers_hold_the_same_bits_and_nothing_is_lost(
         round_of(crowd, updates)
         for each in crowd:
             assert each.held.tobytes() == cluster.weights().tobytes()
-    kept = np.array([each.packer.rest for each in crowd], np.float64)  # type: ignore[attr-defined]
+    kept = np.array([each.codec.encoder.rest for each in crowd], np.float64)  # type: ignore[attr-defined]
     np.testing.assert_allclose(cluster.exact(), begun + (given_ - kept).mean(axis=0), rtol=1e-5, atol=1e-6)
     if kind.startswith("topk"):
         assert cluster.exact().tobytes() == cluster.weights().tobytes()  # small tensors are sent whole
@@ -70,7 +70,7 @@ def test_top_k_sends_the_sparse_mean_back_and_keeps_the_rest() -> None:
     changed = np.flatnonzero(cluster.weights())
     assert 120 <= changed.size <= 3 * 80 + 40
     for each, update in zip(crowd, updates, strict=True):
-        sent = update - each.packer.rest  # type: ignore[attr-defined]
+        sent = update - each.codec.encoder.rest  # type: ignore[attr-defined]
         assert np.count_nonzero(sent) == 50 + 30 + 40
         np.testing.assert_array_equal(sent[sent != 0], update[sent != 0])
 
@@ -162,8 +162,8 @@ def test_a_malformed_payload_ends_the_run_and_changes_nothing(kind: str) -> None
     cluster = MemoryServers(kind, 1, [9, 2000], np.ones(2009, np.float32), bucket_elements=3000)
     (worker,) = [MemoryWorker(cluster, 0)]
     worker.send(np.ones(2009), servers=[])
-    for shard, key, place in worker.packer.write(Zero(), lambda key, size: np.zeros(size, np.float32)):
-        size = dict(worker.packer.wanted(shard, 0)).get(key, 64)
+    for shard, key, place in worker.codec.write(Zero(), lambda key, size: np.zeros(size, np.float32)):
+        size = dict(worker.codec.wanted(shard, 0)).get(key, 64)
         array = np.full(wire.HEADER_ELEMENTS + size, np.nan, np.float32)
         worker._open(shard, key, array.size)
         wire.stamp(array, wire.PAYLOAD, 0, worker.nonce, worker.sequence, place)

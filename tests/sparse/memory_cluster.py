@@ -5,14 +5,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from esync.exchange import Service
-from esync.exchange.codecs.sparse_messages import SparseConversation, answers_new_values
+from esync.exchange.codecs.choice import codec_of
 from esync.exchange.codecs.sparse_server import SparseServer
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.greeting import Greeting
 from esync.exchange.protocol.ledger import Limits
 from esync.exchange.protocol.serving import serve
-from esync.sparse import Sparse
+from esync.sparse import Differences, Sparse
 from esync.sparse.marks import list_marked, no_marks
+
+#: Key, and an array with its header.
+Piece = tuple[int, np.ndarray]
 
 
 class MemoryCluster:
@@ -30,15 +33,11 @@ class MemoryCluster:
         dense_below: int = 0,
         values: str = "float32",
     ) -> None:
-        options = {
-            "tensors": list(tensors),
-            "secondary_ratio": secondary_ratio,
-            "dense_below": dense_below,
-            "values": values,
-        }
-        self.workers, self.options = workers, options
-        self.replaces = answers_new_values(secondary_ratio, values)
-        service = Service("difference", False, options, private=not self.replaces, sparse=True)
+        differences = {"secondary_ratio": secondary_ratio, "dense_below": dense_below, "values": values}
+        options = {"tensors": list(tensors), **differences}
+        self.workers = workers
+        self.replaces = Differences(secondary_ratio, dense_below, values).replace
+        self.service = service = Service("difference", False, options, private=not self.replaces, sparse=True)
         greeting = Greeting.asking_for(
             service,
             rank=0,
@@ -112,7 +111,7 @@ class MemoryWorker:
         self.say(wire.NOTHING)
         self.sequence = min(int(cluster.status(s)["acknowledged"][rank]) for s in range(cluster.layout.servers))
         self.theta = cluster.weights()
-        self.messages = SparseConversation(cluster.layout, cluster.workers, cluster.options)
+        self.codec = codec_of(cluster.service, cluster.layout, cluster.workers, rank)
         self._known: set[int] = set()
         if not cluster.replaces:
             cluster.push_buckets(rank + 1, rank, nonce, self.theta)
@@ -123,10 +122,24 @@ class MemoryWorker:
         for each in range(self.cluster.layout.servers) if shard is None else (shard,):
             self.cluster.push(each, self.cluster.layout.status_key(each), wire.pack(record, self.cluster.elements))
 
-    def send(self, shard: int, pieces: list[tuple[int, np.ndarray]], commit: bool = True) -> None:
+    def pack(self, step: Sparse) -> list[list[Piece]]:
+        """The pieces of a step's messages, for each server."""
+        rooms: dict[int, np.ndarray] = {}
+
+        def room(key: int, size: int) -> np.ndarray:
+            rooms[key] = np.zeros(wire.HEADER_ELEMENTS + size, np.float32)
+            return rooms[key][wire.HEADER_ELEMENTS :]
+
+        pieces: list[list[Piece]] = [[] for _ in self.cluster.servers]
+        for shard, key, place in self.codec.write(step, room):
+            wire.stamp(rooms[key], wire.PAYLOAD, self.rank, self.nonce, self.sequence, place)
+            pieces[shard].append((key, rooms[key]))
+        return pieces
+
+    def send(self, shard: int, pieces: list[Piece], commit: bool = True) -> None:
         """Push the pieces of a message, and its commit."""
-        for place, (number, values) in enumerate(pieces):
-            self.cluster.push(shard, self._open(number, values.size, shard), self._stamped(values, wire.PAYLOAD, place))
+        for key, array in pieces:
+            self.cluster.push(shard, self._open(key, array.size, shard), array)
         if commit:
             self.say(wire.COMMIT, shard, samples=1, buckets=len(pieces))
 
@@ -135,10 +148,9 @@ class MemoryWorker:
         status = self.cluster.status(shard)
         assert status["acknowledged"][self.rank] == self.sequence
         length = int(status["answer"][self.rank])
-        if length:
-            keys = [self._open(number, size, shard) for number, size in self.messages.wanted(length)]
-            pieces = [self.cluster.stored[key][wire.HEADER_ELEMENTS :] for key in keys]
-            self.messages.take(self.messages.read(pieces, length, shard), self)
+        wanted = self.codec.wanted(shard, length)
+        arrays = [self.cluster.stored[self._open(key, wire.HEADER_ELEMENTS + size, shard)] for key, size in wanted]
+        self.codec.read(shard, arrays, length, self)  # type: ignore[arg-type]
 
     def add(self, step: Sparse) -> None:
         """See `exchange.Model`."""
@@ -152,20 +164,15 @@ class MemoryWorker:
         """Send a dense step as a sparse one, take the answers."""
         self.sequence += 1
         places = np.flatnonzero(step)
-        for shard in range(self.cluster.layout.servers):
-            self.send(shard, self.messages.write((places, step[places]), shard))
+        for shard, pieces in enumerate(self.pack((places, step[places]))):
+            self.send(shard, pieces)
             self.fetch(shard)
 
-    def _open(self, number: int, size: int, shard: int) -> int:
-        key = self.messages.keys.key(self.rank, number, shard)
+    def _open(self, key: int, size: int, shard: int) -> int:
         if key not in self._known:
             self._known.add(key)
+            array = np.zeros(size, np.float32)
+            wire.stamp(array, wire.NOTHING, self.rank, self.nonce, self.sequence, 0)
             for _ in range(2):
-                self.cluster.push(shard, key, self._stamped(np.zeros(size, np.float32), wire.NOTHING, 0))
+                self.cluster.push(shard, key, array)
         return key
-
-    def _stamped(self, values: np.ndarray, kind: int, place: int) -> np.ndarray:
-        array = np.zeros(wire.HEADER_ELEMENTS + values.size, np.float32)
-        wire.stamp(array, kind, self.rank, self.nonce, self.sequence, place)
-        array[wire.HEADER_ELEMENTS :] = values
-        return array

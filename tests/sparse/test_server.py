@@ -82,8 +82,8 @@ def test_a_malformed_message_ends_the_run_and_changes_nothing(damage: str) -> No
     worker.sequence += 1
     step = some_step(2)
     places = np.flatnonzero(step)
-    pieces = worker.messages.write((places, step[places]), 0)
-    raw = pieces[0][1].view(np.uint8)
+    (pieces,) = worker.pack((places, step[places]))
+    raw = pieces[0][1][wire.HEADER_ELEMENTS :].view(np.uint8)
     if damage == "bit":
         raw[60] ^= 4
     elif damage == "cut":
@@ -105,7 +105,7 @@ def test_a_worker_that_dies_before_its_commit_has_sent_nothing() -> None:
     step = some_step(3)
     places = np.flatnonzero(step)
     workers[1].sequence += 1
-    workers[1].send(0, workers[1].messages.write((places, step[places]), 0), commit=False)
+    workers[1].send(0, workers[1].pack((places, step[places]))[0], commit=False)
     workers[1] = MemoryWorker(cluster, 1, 50)
     workers[1].exchange(np.zeros(SIZE, np.float32))
     assert cluster.weights().tobytes() == before.tobytes()
@@ -116,7 +116,7 @@ def test_a_worker_answered_by_one_server_only_does_not_get_its_predecessors_answ
     step = some_step(4)
     places = np.flatnonzero(step)
     workers[1].sequence += 1
-    workers[1].send(0, workers[1].messages.write((places, step[places]), 0))  # used by server 0, never seen by server 1
+    workers[1].send(0, workers[1].pack((places, step[places]))[0])  # used by server 0, never seen by server 1
     workers[1] = MemoryWorker(cluster, 1, 50)
     workers[1].exchange(step)
     assert cluster.weights().tobytes() == workers[1].theta.tobytes()

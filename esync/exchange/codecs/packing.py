@@ -9,31 +9,15 @@ Each way of packing has a worker's half (`Packer`) and a server's half (`Unpacke
 fixed size, `packed_sparse` for top-k.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, Protocol
 
 import numpy as np
-
-from ..base import Model, Source
 
 #: Gives the memory of a packed array that is to be sent, given its key and its size in float32 values.
 Room = Callable[[int, int], np.ndarray]
 #: Gives the sum of a bucket (its index, its size), and whether it is fresh: to be overwritten, as if it were zeros.
 Total = Callable[[int, int], tuple[np.ndarray, bool]]
-
-
-class Packed(NamedTuple):
-    """One array that has been filled and is to be pushed.
-
-    Attributes:
-        shard: the server that it is for.
-        key: of the key store.
-        place: names it among those of a payload; goes into its header.
-    """
-
-    shard: int
-    key: int
-    place: int
 
 
 class Copies(NamedTuple):
@@ -46,34 +30,6 @@ class Copies(NamedTuple):
 
     exact: np.ndarray
     common: np.ndarray
-
-
-@runtime_checkable
-class KeepsCommon(Protocol):
-    """A model that has the common weights beside its own."""
-
-    def common_weights(self) -> np.ndarray | None:
-        """Where they are; who changes them then writes them to the model. None: there are none, or rounded ones."""
-
-
-class Packer(Protocol):
-    """A worker's half."""
-
-    def write(self, values: Source, room: Room) -> Iterator[Packed]:
-        """Pack a payload, array by array; what cannot be said is kept for the next one."""
-        ...
-
-    def wanted(self, shard: int, length: int) -> list[tuple[int, int]]:
-        """The answer's arrays from a server: keys, and sizes in float32 values; `length` as its status says."""
-        ...
-
-    def read(self, shard: int, arrays: Iterable[np.ndarray], length: int, model: Model) -> None:
-        """Take an answer's arrays, headers included, in the order of `wanted`: change the common weights, write them.
-
-        Raises:
-            CompressionError, SparseError: they are malformed.
-        """
-        ...
 
 
 class Unpacker(Protocol):

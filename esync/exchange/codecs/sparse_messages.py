@@ -1,20 +1,14 @@
-"""Sparse vectors of a whole model as messages to and from each server: what both kinds of exchanges do alike."""
+"""Sparse vectors of a whole model as messages to and from each server: what all sparse codecs do alike on a worker."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from ...sparse import Sparse, bounds_of
-from ...sparse.codec import FLOAT32, NEW_VALUES, Codec
-from ..base import Model
+from ...sparse.codec import Codec
 from ..protocol.layout import Layout
+from .base import Packed, Room
 from .shards import PieceKeys, Shard, united
-
-
-def answers_new_values(secondary_ratio: float, values: str) -> bool:
-    """Whether servers answer with the new values of all weights that have changed, instead of with differences."""
-    return not secondary_ratio and values == FLOAT32
 
 
 class SparseMessages:
@@ -22,55 +16,42 @@ class SparseMessages:
 
     Args:
         layout: how the model is cut.
-        slots: number of workers.
+        keys: of the pieces.
         tensors: sizes of the tensors that the weights consist of.
         values: "float32" or "float16", of the values on the wire.
         answers: kind of the servers' messages (`codec.KINDS`); None: as `values`.
-
-    Attributes:
-        keys: of the pieces.
     """
 
     def __init__(
-        self, layout: Layout, slots: int, tensors: Sequence[int], values: str, answers: str | None = None
+        self, layout: Layout, keys: PieceKeys, tensors: Sequence[int], values: str, answers: str | None = None
     ) -> None:
         bounds = bounds_of(tensors)
-        self.keys = PieceKeys(layout, slots)
-        self._shards = [Shard(layout, shard, bounds) for shard in range(layout.servers)]
+        self.keys = keys
+        self._shards = [Shard(layout, server, bounds) for server in range(layout.servers)]
         self._codecs = [Codec(shard.bounds, values) for shard in self._shards]
         self._answers = [Codec(shard.bounds, answers or values) for shard in self._shards]
 
-    def write(self, step: Sparse, shard: int) -> list[tuple[int, np.ndarray]]:
+    def write(self, step: Sparse, server: int) -> list[tuple[int, np.ndarray]]:
         """The pieces of the message to a server: number among the keys, and values (float32)."""
-        return self.keys.cut(self._codecs[shard].encode(self._shards[shard].take(step)))
+        return self.keys.cut(self._codecs[server].encode(self._shards[server].take(step)))
 
-    def wanted(self, length: int) -> list[tuple[int, int]]:
-        """The pieces of a message of so many bytes: number among the keys, and size in float32 values."""
-        return self.keys.pieces(-(-length // 4))
+    def pack(self, step: Sparse, rank: int, first: int, room: Room) -> Iterator[Packed]:
+        """Put the pieces of the messages to all servers into rooms; `first` is the place of a server's first one."""
+        for server in range(len(self._shards)):
+            for place, (number, values) in enumerate(self.write(step, server)):
+                key = self.keys.key(rank, number, server)
+                room(key, values.size)[:] = values
+                yield Packed(server, key, first + place)
 
-    def read(self, pieces: list[np.ndarray], length: int, shard: int) -> Sparse:
+    def wanted(self, server: int, rank: int, length: int) -> list[tuple[int, int]]:
+        """The pieces of a message of so many bytes: keys of a rank on that server, and sizes in float32 values."""
+        pieces = self.keys.pieces(-(-length // 4)) if length else []
+        return [(self.keys.key(rank, number, server), size) for number, size in pieces]
+
+    def read(self, pieces: list[np.ndarray], length: int, server: int) -> Sparse:
         """What a message from a server says, in the places of the whole model.
 
         Raises:
             SparseError: the message is malformed.
         """
-        return self._shards[shard].give(self._answers[shard].decode(united(pieces)[:length]))
-
-
-class SparseConversation(SparseMessages):
-    """What the workers of DGS and its relatives say and hear.
-
-    Args:
-        layout: how the model is cut.
-        slots: number of workers.
-        options: of the service; see `sparse_server.SparseServer`.
-    """
-
-    def __init__(self, layout: Layout, slots: int, options: Mapping[str, Any]) -> None:
-        values = options["values"]
-        self.replaces = answers_new_values(options["secondary_ratio"], values)
-        super().__init__(layout, slots, options["tensors"], values, NEW_VALUES if self.replaces else values)
-
-    def take(self, answer: Sparse, model: Model) -> None:
-        """Let an answer go into a worker's weights."""
-        (model.put if self.replaces else model.add)(answer)
+        return self._shards[server].give(self._answers[server].decode(united(pieces)[:length]))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...rules import replace_by_mean
-from ...sparse import Sparse, SparseError, bounds_of
+from ...sparse import Differences, Sparse, SparseError, bounds_of
 from ...sparse.changes import ChangeTracker
 from ...sparse.codec import NEW_VALUES, Codec
 from ...sparse.differences import DifferenceTracker
@@ -25,7 +25,6 @@ from ..protocol.ledger import Ledger
 from ..protocol.parameter_server import ParameterServer
 from ..protocol.resumption import Offers
 from .shards import PieceKeys, Shard, united
-from .sparse_messages import answers_new_values
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +54,7 @@ class SparseServer(ParameterServer):
         dense_below: int,
         values: str,
     ) -> None:
-        replaces = answers_new_values(secondary_ratio, values)
+        replaces = Differences(secondary_ratio, dense_below, values).replace
         super().__init__(layout, ledger, replace_by_mean, not replaces, clock)
         self._shard = shard_ = Shard(layout, shard, bounds_of(tensors))
         self._number = shard

@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ...compression import Compression
 from ..base import Model, Payload, Result, Source
-from ..codecs import packer_of
-from ..codecs.packing import KeepsCommon
+from ..codecs.base import KeepsCommon
+from ..codecs.choice import codec_of
 from .kvstore_worker import KVStoreExchange
 from .sparse_worker import Pieces
 
@@ -23,12 +22,8 @@ class CompressedExchange(KVStoreExchange):
         result = super().begin(weights, statistics, model)
         service, layout = self._service, self._layout
         kept = model.common_weights() if isinstance(model, KeepsCommon) and not service.overlap else None
-        self._packer = packer_of(
-            Compression.parse(service.compression),
-            layout,
-            self.workers,
-            self.rank,
-            service.tensors,
+        self._codec = codec_of(service, layout, self.workers, self.rank)
+        self._codec.begin(
             {
                 bucket.index: self._buckets.values(bucket) if kept is None else kept[bucket.start : bucket.stop]
                 for bucket in layout.buckets
@@ -47,13 +42,13 @@ class CompressedExchange(KVStoreExchange):
                 self._buckets.pull(model, self._channel, statistics, weights=False)
             for shard in range(self.line.servers):
                 length = int(self.line.status(shard)["answer"][self.rank])
-                arrays = self._pieces.fetch(self._packer.wanted(shard, length))
-                self._packer.read(shard, arrays, length, model)
+                arrays = self._pieces.fetch(self._codec.wanted(shard, length))
+                self._codec.read(shard, arrays, length, model)
 
     def _push(self, payload: Payload) -> Iterator[int]:
         """Push a payload array by array; the server of each."""
         if payload.values is not None:
-            for shard, key, place in self._packer.write(payload.values, self._pieces.room):
+            for shard, key, place in self._codec.write(payload.values, self._pieces.room):
                 self._pieces.send(key, place)
                 yield shard
         yield from super()._push(replace(payload, values=None))

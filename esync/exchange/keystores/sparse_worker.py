@@ -14,7 +14,7 @@ import numpy as np
 from ...engine import mx
 from ...memory import host_view
 from ..base import Model, Payload, Result, Source
-from ..codecs.sparse_messages import SparseConversation
+from ..codecs.choice import codec_of
 from ..protocol import wire
 from .kvstore_worker import KVStoreExchange
 from .line import Line
@@ -44,17 +44,8 @@ class Pieces:
         self._line.push(key, array)
         self._shown.add(key)
 
-    def push(self, key: int, place: int, values: np.ndarray) -> None:
-        """Send the piece at a place of a message; does not wait."""
-        self.room(key, values.size)[:] = values
-        self.send(key, place)
-
-    def pull(self, wanted: list[tuple[int, int]]) -> list[np.ndarray]:
-        """The values of pieces, given their keys and sizes."""
-        return [view[wire.HEADER_ELEMENTS :] for view in self.fetch(wanted)]
-
     def fetch(self, wanted: list[tuple[int, int]]) -> Iterator[np.ndarray]:
-        """The same with their headers, one by one as they come."""
+        """The arrays of pieces, headers included, given their keys and sizes; one by one as they come."""
         arrays = []
         for key, size in wanted:
             array, view = self._open(key, size)
@@ -90,7 +81,7 @@ class SparseExchange(KVStoreExchange):
     def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
         """See `Exchange.begin`; afterwards each server knows what this worker's weights are."""
         result = super().begin(weights, statistics, model)
-        self._messages = SparseConversation(self._layout, self.workers, self._service.options)
+        self._codec = codec_of(self._service, self._layout, self.workers, self.rank)
         self._pieces = Pieces(self.line)
         return result
 
@@ -104,16 +95,11 @@ class SparseExchange(KVStoreExchange):
             buckets = [0] * self.line.servers
             for shard in self._push(replace(payload, values=None)):
                 buckets[shard] += 1
+            for shard, key, place in self._codec.write(payload.step, self._pieces.room):
+                self._pieces.send(key, place)
+                buckets[shard] += 1
             for shard in range(self.line.servers):
-                pieces = self._messages.write(payload.step, shard)
-                for place, (number, values) in enumerate(pieces):
-                    self._pieces.push(self._messages.keys.key(self.rank, number, shard), place, values)
-                self.line.say_to(
-                    shard,
-                    wire.COMMIT,
-                    **payload.terms,
-                    buckets=buckets[shard] + len(pieces),
-                )
+                self.line.say_to(shard, wire.COMMIT, **payload.terms, buckets=buckets[shard])
         return PendingExchange(self, model, payload.pulls_statistics, begun)
 
     def pull(self, model: Model, statistics: bool) -> None:
@@ -122,12 +108,6 @@ class SparseExchange(KVStoreExchange):
             if statistics:
                 self._buckets.pull(model, self._channel, statistics, weights=False)
             for shard in range(self.line.servers):
-                status = self.line.status(shard)
-                length = int(status["answer"][self.rank])
-                if length:
-                    keys = [
-                        (self._messages.keys.key(self.rank, number, shard), size)
-                        for number, size in self._messages.wanted(length)
-                    ]
-                    answer = self._messages.read(self._pieces.pull(keys), length, shard)
-                    self._messages.take(answer, model)
+                length = int(self.line.status(shard)["answer"][self.rank])
+                arrays = self._pieces.fetch(self._codec.wanted(shard, length))
+                self._codec.read(shard, arrays, length, model)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ...compression import Compression
 from ...rules import make_rule
-from ..codecs import unpacker_of
+from ..codecs.choice import unpacker_of
 from .greeting import Greeting
 from .inbox import Memory
 from .ledger import Ledger

@@ -1,4 +1,4 @@
-"""Compressed exchanges by top-k: sparse messages of the largest values up, the sparse mean back.
+"""Top-k: sparse messages of the largest values up, the sparse mean back.
 
 A worker sends the largest of what it has gathered, as in gradient dropping, through keys of its own. The answer is one
 message for all workers, in keys that they share: the *new weights* at the places that have changed, not their
@@ -8,91 +8,140 @@ the answer has the places that have changed most, and the others stay for later.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
 from ...compression import Compression
-from ...sparse import Sparse, bounds_of, check_finite, kernels
-from ...sparse.codec import Codec
+from ...sparse import Sparse, bounds_of, check_finite, join, kernels
+from ...sparse.codec import HEADER, Codec
 from ...sparse.compressors import GradientDropping
 from ...sparse.selection import Selection, keep_count, top_k
 from ..base import Model, Source
 from ..protocol import wire
 from ..protocol.layout import Layout
-from .packing import Copies, Packed, Room, Total
-from .shards import PieceKeys, Shard, join, united
+from .base import Common, Decoder, Encoder, Packed, Packing, Room, a_vector
+from .none import sizes_of
+from .packing import Copies, Total
+from .packing import Room as AnswerRoom
+from .shards import PieceKeys, Shard, buckets_of_weights, united
 from .sparse_messages import SparseMessages
 
 #: Share of a segment from which its answer is dense, which takes 4 bytes a value instead of 5.
 DENSE = 0.8
 
 
-def first_place(layout: Layout) -> int:
-    """The first place of a piece in a payload: behind those of the buckets of statistics."""
-    return len(layout.buckets)
+class TopKPacking(Packing):
+    """Sparse messages of what is largest.
+
+    Args:
+        compression: "topk".
+        layout: how the model is cut.
+        slots: number of workers; the keys behind theirs are for the answers.
+        tensors: sizes of the tensors that the weights consist of.
+    """
+
+    def __init__(self, compression: Compression, layout: Layout, slots: int, tensors: Sequence[int]) -> None:
+        self.name = str(compression)
+        self.compression, self.layout, self.slots, self.tensors = compression, layout, slots, tensors
+        self.keys = PieceKeys(layout, slots + 1)
+
+    def encoder(self, rank: int) -> "TopKEncoder":
+        """See `Packing.encoder`."""
+        return TopKEncoder(self, rank)
+
+    def decoder(self, rank: int) -> "TopKDecoder":
+        """See `Packing.decoder`."""
+        return TopKDecoder(self)
+
+    @cached_property
+    def messages(self) -> SparseMessages:
+        """Splits, codes and cuts them."""
+        return SparseMessages(self.layout, self.keys, self.tensors, "float32")
+
+    def sizes(self, server: int, ratio: float) -> list[int]:
+        """Sizes of the pieces of a message with this share of a server's values, spread evenly."""
+        values = sum(sizes_of(buckets_of_weights(self.layout, server)))
+        index = min(4.0, 1 / (1 - (1 - ratio) ** 255))  # a byte for a distance below 255, and one more for every 255
+        elements = -(-(HEADER.itemsize + int(values * min(4.0, ratio * (4 + index)))) // 4)
+        return [size for _, size in self.keys.pieces(elements)]
 
 
-class SparsePacker:
-    """A worker's half; see `packing.Packer`. Its memory: two vectors as long as the weights."""
+class TopKEncoder(Encoder):
+    """Sends the largest values of each tensor; its memory is two vectors as long as the weights."""
 
-    def __init__(
-        self,
-        compression: Compression,
-        layout: Layout,
-        slots: int,
-        rank: int,
-        tensors: Sequence[int],
-        common: Mapping[int, np.ndarray],
-    ) -> None:
-        self._layout, self._rank, self._answers, self._common = layout, rank, slots, common
-        self._messages = SparseMessages(layout, slots + 1, tensors, "float32")
-        self._shards = [Shard(layout, shard, bounds_of(tensors)) for shard in range(layout.servers)]
-        self._dropping = GradientDropping(Selection(tensors, compression.ratio))
-        self._gathered = np.empty(layout.weights, np.float32)
+    def __init__(self, packing: TopKPacking, rank: int) -> None:
+        self._packing, self._rank = packing, rank
+
+    @cached_property
+    def _dropping(self) -> GradientDropping:
+        return GradientDropping(Selection(self._packing.tensors, self._packing.compression.ratio))
+
+    @cached_property
+    def _gathered(self) -> np.ndarray:
+        return np.empty(self._packing.layout.weights, np.float32)
 
     @property
     def rest(self) -> np.ndarray:
         """What has not been sent yet."""
         return self._dropping.rest
 
-    def write(self, values: Source, room: Room) -> Iterator[Packed]:
-        """See `packing.Packer.write`."""
-        values.read(0, self._gathered.size, self._gathered)
+    def write(self, values: Source | Sparse, room: Room) -> Iterator[Packed]:
+        """See `Encoder.write`."""
+        a_vector(values, self._packing.name).read(0, self._gathered.size, self._gathered)
         check_finite(self._gathered)
         step = self._dropping.compress(self._gathered, 1.0)
-        for shard in range(self._layout.servers):
-            for place, (number, part) in enumerate(self._messages.write(step, shard)):
-                key = self._messages.keys.key(self._rank, number, shard)
-                room(key, part.size)[:] = part
-                yield Packed(shard, key, first_place(self._layout) + place)
+        # The places of pieces are behind those of the buckets.
+        yield from self._packing.messages.pack(step, self._rank, len(self._packing.layout.buckets), room)
 
-    def wanted(self, shard: int, length: int) -> list[tuple[int, int]]:
-        """See `packing.Packer.wanted`."""
-        pieces = self._messages.wanted(length) if length else []
-        return [(self._messages.keys.key(self._answers, number, shard), size) for number, size in pieces]
+    def sizes(self, server: int) -> list[int]:
+        """See `Encoder.sizes`."""
+        return self._packing.sizes(server, self._packing.compression.ratio)
 
-    def read(self, shard: int, arrays: Iterable[np.ndarray], length: int, model: Model) -> None:
-        """See `packing.Packer.read`."""
+
+class TopKDecoder(Decoder):
+    """Puts new values into the common weights."""
+
+    keeps_common = True
+
+    def __init__(self, packing: TopKPacking) -> None:
+        self._packing = packing
+        self._common: Common = {}
+
+    def begin(self, common: Common, steps: Sequence[int]) -> None:
+        """See `Decoder.begin`."""
+        self._common = common
+
+    def wanted(self, server: int, length: int) -> list[tuple[int, int]]:
+        """See `Decoder.wanted`."""
+        return self._packing.messages.wanted(server, self._packing.slots, length)
+
+    def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: Model) -> None:
+        """See `Decoder.read`."""
         pieces = [array[wire.HEADER_ELEMENTS :] for array in arrays]
-        indices, values = self._messages.read(pieces, length, shard) if length else join([])
-        for bucket in self._shards[shard].buckets:
+        indices, values = self._packing.messages.read(pieces, length, server) if length else join([])
+        for bucket in buckets_of_weights(self._packing.layout, server):
             common = self._common[bucket.index]
             first, last = np.searchsorted(indices, (bucket.start, bucket.stop))
             common[indices[first:last] - bucket.start] = values[first:last]
             model.write(False, bucket.start, common)
 
+    def answer_sizes(self, server: int) -> list[int]:
+        """See `Decoder.answer_sizes`; as if no two workers sent the same place."""
+        compression = self._packing.compression
+        return self._packing.sizes(server, compression.back or min(1.0, compression.ratio * self._packing.slots))
 
-class SparseUnpacker:
+
+class TopKUnpacker:
     """The half of one server; see `packing.Unpacker`."""
 
-    def __init__(
-        self, compression: Compression, layout: Layout, slots: int, shard: int, tensors: Sequence[int]
-    ) -> None:
-        self._layout, self._answers, self._number = layout, slots, shard
-        self._shard = Shard(layout, shard, bounds_of(tensors))
+    def __init__(self, packing: TopKPacking, server: int) -> None:
+        compression = packing.compression
+        self._answers, self._number = packing.slots, server
+        self._shard = Shard(packing.layout, server, bounds_of(packing.tensors))
         self._codec = Codec(self._shard.bounds)
-        self._keys = PieceKeys(layout, slots + 1)
+        self._keys = packing.keys
         self._back = bool(compression.back)
         ratio = compression.back or compression.ratio
         self._most = [keep_count(int(stop - start), ratio) for start, stop in pairwise(self._shard.bounds)]
@@ -113,7 +162,7 @@ class SparseUnpacker:
             kernels.add(target, indices, values * np.float32(factor))
 
     def answer(
-        self, copies: Iterable[tuple[int, Copies]], payloads: int, room: Room
+        self, copies: Iterable[tuple[int, Copies]], payloads: int, room: AnswerRoom
     ) -> tuple[list[tuple[int, int]], int]:
         """See `packing.Unpacker.answer`."""
         known = dict(copies)

@@ -1,0 +1,195 @@
+"""Buckets of weights packed into a fixed number of bytes: fp16 and 2bit.
+
+Every bucket has one more key, of its packed size, for each way; where both ways pack alike, one key carries both. These
+keys are a channel of the layout that all workers share, like channel 0.
+
+All workers hold the same weights, bit for bit: the *common* ones, which the server knows. Beside them it keeps the
+weights that the rule works on, exact and in float32. After every round it packs what leads the common weights nearer to
+them, the same message for all, and takes the step itself. What that message could not say is still in the difference of
+the two (error feedback on the way down). On the way up every worker adds what it could not say to its next payload.
+
+An answer's header has the step that it leads to: how often the weights have changed on that server. A worker that has
+taken the slot of one that died between two servers may meet an answer that is in its weights already; it leaves that
+one out.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+
+import numpy as np
+
+from ...compression import BucketCodec, Compression, codec_of, compile_loops
+from ...sparse import Sparse, bounds_of
+from ..base import Model, SlotLostError, Source
+from ..protocol import wire
+from ..protocol.layout import Bucket, Layout
+from .base import Common, Decoder, Encoder, Packed, Packing, Room, a_vector
+from .none import sizes_of
+from .packing import Copies, Total
+from .shards import Shard, buckets_of_weights
+
+
+class BucketPacking(Packing):
+    """Packs bucket by bucket.
+
+    Args:
+        compression: "fp16" or "2bit".
+        layout: how the model is cut.
+        tensors: sizes of the tensors that the weights consist of.
+        channel: of the keys.
+    """
+
+    def __init__(self, compression: Compression, layout: Layout, tensors: Sequence[int], channel: int) -> None:
+        self.name = str(compression)
+        self.compression, self.layout = compression, layout
+        self._tensors, self._channel = tensors, channel
+
+    def encoder(self, rank: int) -> "BucketEncoder":
+        """See `Packing.encoder`."""
+        return BucketEncoder(self)
+
+    def decoder(self, rank: int) -> "BucketDecoder":
+        """See `Packing.decoder`."""
+        return BucketDecoder(self)
+
+    @cached_property
+    def by_server(self) -> list[dict[int, tuple[Bucket, BucketCodec]]]:
+        """The buckets of weights of each server, and their codecs; by index."""
+        compile_loops(self.compression)
+        return [self.of(server) for server in range(self.layout.servers)]
+
+    def of(self, server: int) -> dict[int, tuple[Bucket, BucketCodec]]:
+        """Those of one server."""
+        shard = Shard(self.layout, server, bounds_of(self._tensors))
+        return {
+            bucket.index: (bucket, codec_of(self.compression, shard.segments(place)))
+            for place, bucket in enumerate(shard.buckets)
+        }
+
+    def key(self, bucket: Bucket) -> int:
+        """The key of a packed bucket."""
+        return self.layout.key(bucket, self._channel)
+
+    def sizes(self, server: int) -> list[int]:
+        """Packed sizes of a server's buckets, as if each were a part of one tensor."""
+        sizes = sizes_of(buckets_of_weights(self.layout, server))
+        return [codec_of(self.compression, [size]).elements for size in sizes]
+
+
+class BucketEncoder(Encoder):
+    """Packs each bucket of a payload; its memory is one vector as long as the weights, of what has not been said."""
+
+    def __init__(self, packing: BucketPacking) -> None:
+        self._packing = packing
+
+    @cached_property
+    def rest(self) -> np.ndarray:
+        """What has not been said yet."""
+        return np.zeros(self._packing.layout.weights, np.float32)
+
+    @cached_property
+    def _scratch(self) -> np.ndarray:
+        layout = self._packing.layout
+        return np.empty(min(layout.bucket_elements, layout.weights), np.float32)
+
+    def write(self, values: Source | Sparse, room: Room) -> Iterator[Packed]:
+        """See `Encoder.write`."""
+        source = a_vector(values, self._packing.name)
+        buckets = [each for server in self._packing.by_server for each in server.values()]
+        for bucket, codec in sorted(buckets, key=lambda each: each[0].index):
+            part = self._scratch[: bucket.stop - bucket.start]
+            source.read(bucket.start, bucket.stop, part)
+            key = self._packing.key(bucket)
+            codec.pack_with(self.rest[bucket.start : bucket.stop], part, room(key, codec.elements))
+            yield Packed(bucket.shard, key, bucket.index)
+
+    def sizes(self, server: int) -> list[int]:
+        """See `Encoder.sizes`."""
+        return self._packing.sizes(server)
+
+
+class BucketDecoder(Decoder):
+    """Adds packed steps to the common weights."""
+
+    keeps_common = True
+
+    def __init__(self, packing: BucketPacking) -> None:
+        self._packing = packing
+        self._common: Common = {}
+        self._steps: dict[int, int] = {}  # bucket → the step that its common weights are at
+
+    def begin(self, common: Common, steps: Sequence[int]) -> None:
+        """See `Decoder.begin`."""
+        self._common = common
+        self._steps = {index: steps[server] for server, each in enumerate(self._packing.by_server) for index in each}
+
+    def wanted(self, server: int, length: int) -> list[tuple[int, int]]:
+        """See `Decoder.wanted`; the length is always the same."""
+        return [
+            (self._packing.key(bucket), codec.elements) for bucket, codec in self._packing.by_server[server].values()
+        ]
+
+    def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: Model) -> None:
+        """See `Decoder.read`."""
+        for (bucket, codec), array in zip(self._packing.by_server[server].values(), arrays, strict=True):
+            step, at = int(wire.header_of(array)["sequence"]), self._steps[bucket.index]
+            if step not in (at, at + 1):
+                raise SlotLostError(
+                    f"the servers are at step {step}, where this worker expects {at + 1}: start it again"
+                )
+            common = self._common[bucket.index]
+            if step > at:
+                codec.add(array[wire.HEADER_ELEMENTS :], common)
+                self._steps[bucket.index] = step
+            model.write(False, bucket.start, common)
+
+    def answer_sizes(self, server: int) -> list[int]:
+        """See `Decoder.answer_sizes`."""
+        return self._packing.sizes(server)
+
+
+class BucketUnpacker:
+    """The half of one server; see `packing.Unpacker`."""
+
+    def __init__(self, packing: BucketPacking, server: int) -> None:
+        compile_loops(packing.compression)
+        layout = packing.layout
+        self._codecs = packing.of(server)
+        self._key_of = {index: packing.key(bucket) for index, (bucket, _) in self._codecs.items()}
+        self._keys = set(self._key_of.values())
+        self._scratch = np.empty(min(layout.bucket_elements, layout.weights), np.float32)
+        self._aside = ThreadPoolExecutor(1, "pack")
+
+    def holds(self, key: int) -> bool:
+        """See `packing.Unpacker.holds`."""
+        return key in self._keys
+
+    def add(self, payload: Mapping[int, np.ndarray], total: Total, factor: float) -> None:
+        """See `packing.Unpacker.add`."""
+        for index, packed in payload.items():
+            bucket, codec = self._codecs[index]
+            target, fresh = total(index, bucket.stop - bucket.start)
+            values = target if fresh else self._scratch[: target.size]
+            if factor == 1 and not fresh:
+                codec.add(packed, target)
+                continue
+            codec.put(packed, values)
+            if factor != 1:
+                values *= np.float32(factor)
+            if not fresh:
+                target += values
+
+    def answer(
+        self, copies: Iterable[tuple[int, Copies]], payloads: int, room: Room
+    ) -> tuple[list[tuple[int, int]], int]:
+        """See `packing.Unpacker.answer`."""
+        answers, steps = [], []
+        for index, (exact, common) in copies:
+            codec, key = self._codecs[index][1], self._key_of[index]
+            # Meanwhile the caller works on the next bucket.
+            steps.append(self._aside.submit(codec.step, exact, common, room(key, codec.elements)))
+            answers.append((key, index))
+        for step in steps:
+            step.result()
+        return answers, 0

@@ -1,0 +1,85 @@
+"""Which codecs a specification asks for, and which of the store's keys they use."""
+
+from collections.abc import Sequence
+
+from ...compression import NONE, TOP_K, Compression
+from ...sparse import Differences
+from ..base import Service
+from ..protocol.layout import Layout
+from .base import Packing, WorkerCodec
+from .none import PlainPacking
+from .packing import Unpacker
+
+#: How weights travel one way.
+Way = Compression | Differences
+
+
+def codec_of(service: Service, layout: Layout, slots: int, rank: int) -> WorkerCodec:
+    """The codec of a worker.
+
+    Args:
+        service: what the workers ask for.
+        layout: how the model is cut.
+        slots: number of workers.
+        rank: of this one.
+    """
+    up, down = packings_of(service, layout, slots)
+    return WorkerCodec(up.encoder(rank), down.decoder(rank))
+
+
+def packings_of(service: Service, layout: Layout, slots: int) -> tuple[Packing, Packing]:
+    """How weights are packed on the way up and on the way down, as a service asks for it."""
+    if service.sparse:
+        options = dict(service.options)
+        tensors = options.pop("tensors")
+        both: Way = Differences(**options)
+        return pair(both, both, layout, slots, tensors, service.private)
+    both = Compression.parse(service.compression)
+    return pair(both, both, layout, slots, service.tensors, service.private)
+
+
+def pair(
+    up: Way, down: Way, layout: Layout, slots: int, tensors: Sequence[int] = (), private: bool = False
+) -> tuple[Packing, Packing]:
+    """How weights are packed on the way up and on the way down.
+
+    Args:
+        up: of the payloads.
+        down: of the answers.
+        layout: how the model is cut.
+        slots: number of workers.
+        tensors: sizes of the tensors that the weights consist of, for all ways but "none".
+        private: every worker has a channel of its own for what travels as it is.
+    """
+    free = slots + 1 if private else 1  # the first channel that no dense buckets use
+    packing = _packing(up, layout, slots, tensors, private, free)
+    if up == down:
+        return packing, packing
+    return packing, _packing(down, layout, slots, tensors, private, free + 1)
+
+
+def _packing(way: Way, layout: Layout, slots: int, tensors: Sequence[int], private: bool, channel: int) -> Packing:
+    if isinstance(way, Differences):
+        from .sparse_difference import DifferencePacking  # compiles its inner loops
+
+        return DifferencePacking(way, layout, slots, tensors)
+    if way.kind == NONE:
+        return PlainPacking(layout, private)
+    if way.kind == TOP_K:
+        from .top_k import TopKPacking  # compiles its inner loops
+
+        return TopKPacking(way, layout, slots, tensors)
+    from .buckets import BucketPacking  # compiles its inner loops
+
+    return BucketPacking(way, layout, tensors, channel)
+
+
+def unpacker_of(compression: Compression, layout: Layout, slots: int, shard: int, tensors: Sequence[int]) -> Unpacker:
+    """The half of server number `shard`; the other arguments as in `packer_of`."""
+    if compression.kind == TOP_K:
+        from .top_k import TopKPacking, TopKUnpacker
+
+        return TopKUnpacker(TopKPacking(compression, layout, slots, tensors), shard)
+    from .buckets import BucketPacking, BucketUnpacker
+
+    return BucketUnpacker(BucketPacking(compression, layout, tensors, 1), shard)

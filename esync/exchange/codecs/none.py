@@ -1,0 +1,93 @@
+"""Weights that travel as they are, in float32: the keys of the layout's buckets carry them both ways."""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from ...compression import NONE
+from ...sparse import Sparse
+from ..base import Model, Source
+from ..protocol import wire
+from ..protocol.layout import Bucket, Layout
+from .base import Decoder, Encoder, Packed, Packing, Room, a_vector
+from .shards import buckets_of_weights
+
+
+class PlainPacking(Packing):
+    """No packing.
+
+    Args:
+        layout: how the model is cut.
+        private: every worker has a channel of its own.
+    """
+
+    name = NONE
+
+    def __init__(self, layout: Layout, private: bool) -> None:
+        self._layout, self._private = layout, private
+
+    def encoder(self, rank: int) -> "PlainEncoder":
+        """See `Packing.encoder`."""
+        return PlainEncoder(self._layout, self._channel(rank))
+
+    def decoder(self, rank: int) -> "PlainDecoder":
+        """See `Packing.decoder`."""
+        return PlainDecoder(self._layout, self._channel(rank))
+
+    def _channel(self, rank: int) -> int:
+        return rank + 1 if self._private else 0
+
+
+class PlainEncoder(Encoder):
+    """Copies each bucket of a payload.
+
+    Args:
+        layout: how the model is cut.
+        channel: of the keys; see `layout`.
+    """
+
+    def __init__(self, layout: Layout, channel: int) -> None:
+        self._layout, self._channel = layout, channel
+
+    def write(self, values: Source | Sparse, room: Room) -> Iterator[Packed]:
+        """See `Encoder.write`."""
+        source = a_vector(values, NONE)
+        for bucket in buckets_of_weights(self._layout):
+            key = self._layout.key(bucket, self._channel)
+            source.read(bucket.start, bucket.stop, room(key, bucket.stop - bucket.start))
+            yield Packed(bucket.shard, key, bucket.index)
+
+    def sizes(self, server: int) -> list[int]:
+        """See `Encoder.sizes`."""
+        return sizes_of(buckets_of_weights(self._layout, server))
+
+
+class PlainDecoder(Decoder):
+    """Writes each bucket to the model.
+
+    Args:
+        layout: how the model is cut.
+        channel: of the keys.
+    """
+
+    def __init__(self, layout: Layout, channel: int) -> None:
+        self._layout, self._channel = layout, channel
+
+    def wanted(self, server: int, length: int) -> list[tuple[int, int]]:
+        """See `Decoder.wanted`; the length is always the same."""
+        buckets = buckets_of_weights(self._layout, server)
+        return [(self._layout.key(bucket, self._channel), bucket.stop - bucket.start) for bucket in buckets]
+
+    def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: Model) -> None:
+        """See `Decoder.read`."""
+        for bucket, array in zip(buckets_of_weights(self._layout, server), arrays, strict=True):
+            model.write(False, bucket.start, array[wire.HEADER_ELEMENTS :])
+
+    def answer_sizes(self, server: int) -> list[int]:
+        """See `Decoder.answer_sizes`."""
+        return sizes_of(buckets_of_weights(self._layout, server))
+
+
+def sizes_of(buckets: Iterable[Bucket]) -> list[int]:
+    """How many values each of these buckets has."""
+    return [bucket.stop - bucket.start for bucket in buckets]
