@@ -7,7 +7,6 @@ What is left out or corrected is named.
 """
 
 import argparse
-import io
 import json
 import sys
 from itertools import groupby
@@ -16,18 +15,14 @@ from pathlib import Path
 if not __package__:  # started as a file: imports start at the checkout, as they do with -m
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-
 from esync import config
 from esync.files import expanded, write_whole
+from esync.tables import markdown, number, right
 from logs_tools import terminal
 from logs_tools.figures import save
 from logs_tools.sync_switch.figures import figures
 from logs_tools.sync_switch.groups import Group, group
 from logs_tools.sync_switch.runs import find_runs
-from logs_tools.tables import NOT_KNOWN
 
 HEADINGS = ("n", "final accuracy", "best", "time s", "time ÷ BSP", "speedup", "with gap", "span s")
 
@@ -52,15 +47,7 @@ def report_text(groups: list[Group]) -> str:
     """One table per setup, in Markdown."""
     texts = []
     for setup, members in groupby(groups, key=lambda each: each.setup):
-        table = Table(box=box.MARKDOWN)
-        table.add_column("setting")
-        for heading in HEADINGS:
-            table.add_column(heading, justify="right")
-        for each in members:
-            table.add_row(*_cells(each))
-        out = io.StringIO()
-        Console(file=out, width=200).print(table)
-        texts.append(f"{setup}\n{''.join(line.rstrip() + chr(10) for line in out.getvalue().splitlines())}")
+        texts.append(f"{setup}\n{markdown(['setting', *map(right, HEADINGS)], map(_cells, members))}")
     return "\n".join(texts)
 
 
@@ -72,15 +59,11 @@ def _cells(each: Group) -> list[str]:
         f"{each.accuracy.mean:.6f} ± {each.accuracy.deviation:.6f}",
         f"{each.best:.4f}",
         f"{each.time.mean:.1f} ± {each.time.deviation:.1f}",
-        _number(each.relative, ".4f"),
-        _number(each.speedup, ".2f"),
-        _number(each.speedup_with_gap, ".2f"),
+        number(each.relative, ".4f"),
+        number(each.speedup, ".2f"),
+        number(each.speedup_with_gap, ".2f"),
         f"{each.span:.1f}",
     ]
-
-
-def _number(value: float | None, form: str) -> str:
-    return NOT_KNOWN if value is None else format(value, form)
 
 
 def run(options: argparse.Namespace) -> int:

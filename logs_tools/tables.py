@@ -1,33 +1,28 @@
 """The comparison as text: one table of the runs, one of their devices (Markdown, so that it can be pasted as it is)."""
 
-import io
+from collections.abc import Iterator
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-
+from esync.tables import NOT_KNOWN, markdown, number, right
 from logs_tools.comparison import RunFigures, speedup
 from logs_tools.modes import BASELINE_LABEL
-
-NOT_KNOWN = "–"
 
 
 def comparison_text(network: str, target: float, runs: list[RunFigures]) -> str:
     """Return both tables with their headings."""
     return (
         f"{network}: time to test accuracy {target:g}, and speedup = time of {BASELINE_LABEL} ÷ time of the method\n\n"
-        f"{_text(_runs_table(runs))}\n"
+        f"{_runs_table(runs)}\n"
         "Devices: share of the time spent computing (published: 1 − aggregation ÷ total), wait for the last commit\n\n"
-        f"{_text(_devices_table(runs))}"
+        f"{_devices_table(runs)}"
     )
 
 
-def _runs_table(runs: list[RunFigures]) -> Table:
-    table = Table(box=box.MARKDOWN)
-    table.add_column("method")
-    for heading in ("time to target", "speedup", "final accuracy", "samples/s", "efficiency", "MB/s"):
-        table.add_column(heading, justify="right")
-    table.add_column("note")
+def _runs_table(runs: list[RunFigures]) -> str:
+    figures = ("time to target", "speedup", "final accuracy", "samples/s", "efficiency", "MB/s")
+    return markdown(["method", *map(right, figures), "note"], _run_rows(runs))
+
+
+def _run_rows(runs: list[RunFigures]) -> Iterator[list[str]]:
     for run in runs:
         compared = speedup(run, runs)
         notes = [run.invalid] if run.invalid else []
@@ -38,40 +33,33 @@ def _runs_table(runs: list[RunFigures]) -> Table:
         cells = (
             "not reached" if run.time_to_target is None else duration(run.time_to_target),
             f"{compared.value:.2f}×" if compared.value is not None else compared.reason or NOT_KNOWN,
-            _number(run.final_accuracy, ".3f"),
-            _number(run.throughput, ",.1f"),
+            number(run.final_accuracy, ".3f"),
+            number(run.throughput, ",.1f"),
             NOT_KNOWN if run.efficiency is None else f"{100 * run.efficiency:.1f} %",
             NOT_KNOWN if run.bytes_per_second is None else f"{run.bytes_per_second / 1e6:,.1f}",
         )
-        table.add_row(_cell(run.mode.label), *(run.bracketed(cell) for cell in cells), "; ".join(notes))
-    return table
+        yield [run.mode.label, *(run.bracketed(cell) for cell in cells), "; ".join(notes)]
 
 
-def _devices_table(runs: list[RunFigures]) -> Table:
-    table = Table(box=box.MARKDOWN)
-    for heading in ("method", "device"):
-        table.add_column(heading)
-    for heading in ("rounds", "samples", "computing", "published", "mean wait s", "max wait s", "overruns"):
-        table.add_column(heading, justify="right")
+def _devices_table(runs: list[RunFigures]) -> str:
+    figures = ("rounds", "samples", "computing", "published", "mean wait s", "max wait s", "overruns")
+    return markdown(["method", "device", *map(right, figures)], _device_rows(runs))
+
+
+def _device_rows(runs: list[RunFigures]) -> Iterator[list[str]]:
     for run in runs:
         for device in run.devices:
             overruns = device.overrun_share
             cells = (
                 f"{device.rounds:,}",
                 f"{device.samples:,}",
-                _number(device.computing_ratio, ".3f"),
-                _number(device.published_computing_ratio, ".3f"),
-                _number(device.wait_mean, ".3f"),
-                _number(device.wait_max, ".3f"),
+                number(device.computing_ratio, ".3f"),
+                number(device.published_computing_ratio, ".3f"),
+                number(device.wait_mean, ".3f"),
+                number(device.wait_max, ".3f"),
                 NOT_KNOWN if overruns is None else f"{100 * overruns:.1f} %",
             )
-            table.add_row(_cell(run.mode.label), _cell(device.name), *(run.bracketed(cell) for cell in cells))
-    return table
-
-
-def _cell(text: str) -> str:
-    """Text in a cell of Markdown."""
-    return text.replace("|", r"\|")
+            yield [run.mode.label, device.name, *(run.bracketed(cell) for cell in cells)]
 
 
 def duration(seconds: float) -> str:
@@ -83,14 +71,3 @@ def duration(seconds: float) -> str:
         return f"{minutes} min {rest:02d} s"
     hours, minutes = divmod(round(seconds / 60), 60)
     return f"{hours} h {minutes:02d} min"
-
-
-def _number(value: float | None, form: str) -> str:
-    return NOT_KNOWN if value is None else format(value, form)
-
-
-def _text(table: Table) -> str:
-    """Render a table at its natural width, whatever the terminal's."""
-    output = io.StringIO()
-    Console(file=output, width=1000, color_system=None, highlight=False, markup=False, emoji=False).print(table)
-    return "".join(f"{line.strip()}\n" for line in output.getvalue().splitlines() if line.strip())

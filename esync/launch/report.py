@@ -11,8 +11,8 @@ from logs_tools.comparison import RunFigures, run_figures
 
 from .. import config
 from ..files import write_whole
+from ..tables import clock
 from .folders import PROCESSES
-from .rows import clock
 from .spec import Plan
 from .supervisor import Outcome
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich import box
-from rich.table import Table
+from rich.table import Column
 
 from ..progress import Progress
+from ..tables import TerminalTable, clock, right
 
 #: Workers whose local iterations a line lists one by one.
 LISTED = 12
@@ -83,21 +83,22 @@ def line(rows: Sequence[Row], seconds: float) -> str:
     return "  ".join(parts)
 
 
-def table(rows: Sequence[Row], seconds: float, title: str) -> Table:
+def table(rows: Sequence[Row], seconds: float, title: str) -> TerminalTable:
     """The job as a table."""
     total = totals(rows)
-    drawn = Table(
-        title=title, title_justify="left", show_footer=True, box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True
+    drawn = TerminalTable(
+        right("rank", str(len(rows))),
+        Column("worker", "workers", no_wrap=True),
+        Column("state", no_wrap=True),
+        right("round", str(total.round or "")),
+        right("local"),  # local iterations in that round
+        right("samples/s", f"{total.samples_per_second:.1f}" if total.round else ""),
+        right("wait s"),
+        Column("accuracy", _accuracy(total.accuracy, total.accuracy_round), no_wrap=True),
+        right("time", clock(seconds)),
+        title=title,
+        footer=True,
     )
-    drawn.add_column("rank", str(len(rows)), justify="right")
-    drawn.add_column("worker", "workers", no_wrap=True)
-    drawn.add_column("state", no_wrap=True)
-    drawn.add_column("round", str(total.round or ""), justify="right")
-    drawn.add_column("local", justify="right")  # local iterations in that round
-    drawn.add_column("samples/s", f"{total.samples_per_second:.1f}" if total.round else "", justify="right")
-    drawn.add_column("wait s", justify="right")
-    drawn.add_column("accuracy", _accuracy(total.accuracy, total.accuracy_round), no_wrap=True)
-    drawn.add_column("time", clock(seconds), justify="right")
     for row in rows:
         report = row.progress
         rank, cells = "", [""] * 6
@@ -111,14 +112,9 @@ def table(rows: Sequence[Row], seconds: float, title: str) -> Table:
                 _accuracy(report.accuracy, report.accuracy_round),
                 clock(report.elapsed),
             ]
-        drawn.add_row(rank, f"{row.host}/{row.device}", row.state, *cells, style=STYLES.get(row.state))
+        drawn.add(rank, f"{row.host}/{row.device}", row.state, *cells, style=STYLES.get(row.state))
     return drawn
 
 
 def _accuracy(accuracy: float | None, number: int | None) -> str:
     return "" if accuracy is None else f"{accuracy:.3f} ({number})"  # of the weights of that round
-
-
-def clock(seconds: float) -> str:
-    """1:05."""
-    return f"{int(seconds // 60)}:{int(seconds % 60):02d}"

@@ -14,7 +14,7 @@ from ..errors import ExpectedError
 from ..files import expanded, write_whole
 from ..launch import flags
 from ..launch.description import DescriptionError
-from ..launch.rows import clock
+from ..tables import clock
 from . import sweep
 from .job import Done, Job, run
 

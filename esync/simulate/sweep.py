@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from ..algorithms.loading import AlgorithmError, find
 from ..errors import ExpectedError
@@ -23,8 +22,8 @@ from ..launch import flags
 from ..launch.description import Description, DescriptionError, check_places
 from ..launch.fields import meant
 from ..launch.places import NoSuchPlaceError
-from ..launch.rows import clock
 from ..launch.yaml_text import value as yaml_value
+from ..tables import NOT_KNOWN, TerminalTable, clock, right
 from .cluster import heeded
 from .job import Done, Job, describe
 from .job import run as run_one
@@ -121,16 +120,16 @@ def run(job: Job, sweeps: Sequence[str], at_a_time: int | None, path: Path | Non
     return 2 if len(failures) == len(jobs) and all(each.usage for each in failures) else 1
 
 
-def table(rows: Sequence[dict[str, Any]]) -> Table:
+def table(rows: Sequence[dict[str, Any]]) -> TerminalTable:
     """One line for each simulation."""
-    columns = Table(*rows[0]["sweep"], "time", *COLUMNS.values(), "longest wait")
+    columns = TerminalTable(*rows[0]["sweep"], *map(right, ("time", *COLUMNS.values(), "longest wait")))
     for row in rows:
         swept = map(str, row["sweep"].values())
         if "error" in row:
-            columns.add_row(*swept, "failed", *("–" for _ in COLUMNS), "–")
+            columns.add(*swept, "failed", *(NOT_KNOWN for _ in COLUMNS), NOT_KNOWN)
             continue
         longest = max(device["wait"]["max"] for device in row["devices"])
-        columns.add_row(*swept, clock(row["seconds"]), *(_show(row[name]) for name in COLUMNS), f"{longest:.3f} s")
+        columns.add(*swept, clock(row["seconds"]), *(_show(row[name]) for name in COLUMNS), f"{longest:.3f} s")
     return columns
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from .. import config
-from ..launch.rows import clock
+from ..tables import clock
 from .simulation import Examined, Numerics
 from .tally import WorkerTally
 

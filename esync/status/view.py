@@ -2,14 +2,13 @@
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
-from rich import box
 from rich.console import Group
-from rich.table import Table
+from rich.table import Column
 from rich.text import Text
 
-from ..launch.rows import clock
+from ..tables import TerminalTable, clock, right
 
 #: Workers that are shown, the slowest ones where there are more.
 ROWS = 40
@@ -23,19 +22,21 @@ def job_view(job: dict[str, Any]) -> Group:
     return Group(_headline(job), _workers(job), _verdict(job), Text())
 
 
-def job_list(jobs: Sequence[dict[str, Any]]) -> Table:
+def job_list(jobs: Sequence[dict[str, Any]]) -> TerminalTable:
     """Other jobs, a line each."""
-    table = Table("also here", "state", "round", "workers", "begun", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = TerminalTable("also here", "state", right("round"), right("workers"), "begun")
     for job in jobs:
         begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(job["started"]))
-        state = f"{job['state']}: {job['reason']}" if job["reason"] else job["state"]
-        table.add_row(Text(job["name"]), Text(state), str(job["round"]), str(job["num_workers"]), begun)
+        table.add(job["name"], _state(job), str(job["round"]), str(job["num_workers"]), begun)
     return table
 
 
+def _state(job: dict[str, Any]) -> str:
+    return f"{job['state']}: {job['reason']}" if job["reason"] else job["state"]
+
+
 def _headline(job: dict[str, Any]) -> Text:
-    state = f"{job['state']}: {job['reason']}" if job["reason"] else job["state"]
-    words = Text.assemble((job["name"], "bold"), f"  {state}, round {job['round']}, ")
+    words = Text.assemble((job["name"], "bold"), f"  {_state(job)}, round {job['round']}, ")
     words.append(clock((job["ended"] or job["now"]) - job["started"]))
     totals = job["totals"]
     if totals:
@@ -47,18 +48,22 @@ def _headline(job: dict[str, Any]) -> Text:
     return words
 
 
-def _workers(job: dict[str, Any]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for title in ("rank", "device", "state", "samples/s", "iteration", "done", "computing", ""):
-        is_text = title in ("device", "state", "")
-        # "done": local iterations in this round.
-        table.add_column(
-            title,
-            justify="left" if is_text else "right",
-            overflow="ellipsis",
-            no_wrap=True,
-            min_width=None if title == "device" else max(len(title), 10 if title == "state" else 0),
-        )
+def _column(title: str, text: bool = False, min_width: int | None = None) -> Column:
+    justify: Literal["left", "right"] = "left" if text else "right"
+    return Column(title, justify=justify, overflow="ellipsis", no_wrap=True, min_width=min_width or len(title))
+
+
+def _workers(job: dict[str, Any]) -> TerminalTable:
+    table = TerminalTable(
+        _column("rank"),
+        Column("device", overflow="ellipsis", no_wrap=True),
+        _column("state", text=True, min_width=10),
+        _column("samples/s"),
+        _column("iteration"),
+        _column("done"),  # local iterations in this round
+        _column("computing"),
+        _column("", text=True),
+    )
     workers = job["workers"]
     shown = workers
     if len(workers) > ROWS:
@@ -66,16 +71,16 @@ def _workers(job: dict[str, Any]) -> Table:
         table.caption = f"the {ROWS} slowest of {len(workers)} workers"
     for worker in shown:
         report = worker["last_report"]
-        table.add_row(
+        table.add(
             str(worker["rank"]),
-            Text(f"{report['device']}@{report['host']}" if report else ""),
+            f"{report['device']}@{report['host']}" if report else "",
             Text(worker["state"], STATES.get(worker["state"], "")),
             f"{worker['speed']:.1f}" if worker["speed"] else "",
             f"{worker['seconds_per_iteration']:.3g} s" if worker["seconds_per_iteration"] else "",
             str(worker["local_iterations"]) if worker["capability"] else "",
             f"{_share(report, 'compute'):.0%}" if report else "",
             _bar(report),
-            style="bold" if worker["rank"] == job["slowest"] else "",
+            style="bold" if worker["rank"] == job["slowest"] else None,
         )
     return table
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ..tables import NOT_KNOWN, markdown, right
 from .search import Found, Measured
 
 
@@ -22,14 +23,10 @@ def as_json(found: Found, core_seconds: float) -> dict[str, Any]:
 
 def as_text(found: Found, core_seconds: float) -> str:
     """A table in Markdown, and what follows from it."""
-    lines = [
-        "| BSP share | runs | accuracy | time s | time ÷ BSP | |",
-        "|---:|---:|---:|---:|---:|---|",
-    ]
-    if found.bsp is not None:
-        lines.append(_row(found.bsp, found, "the target"))
-    lines += [_row(each, found, "accepted" if found.accepted(each) else "not good enough") for each in found.tried]
-    lines.append("")
+    rows = [] if found.bsp is None else [_row(found.bsp, found, "the target")]
+    rows += [_row(each, found, "accepted" if found.accepted(each) else "not good enough") for each in found.tried]
+    figures = ("BSP share", "runs", "accuracy", "time s", "time ÷ BSP")
+    lines = [markdown([*map(right, figures), ""], rows)]
     if found.share == 1.0:
         lines.append(
             f"No share of BSP below 100 % is within {found.beta:g} of accuracy {found.target:.4f}: stay with BSP."
@@ -47,15 +44,13 @@ def as_text(found: Found, core_seconds: float) -> str:
     return "\n".join(lines)
 
 
-def _row(measured: Measured, found: Found, verdict: str) -> str:
-    relative = f"{measured.seconds / found.bsp.seconds:.4f}" if found.bsp and found.bsp.seconds else "–"
+def _row(measured: Measured, found: Found, verdict: str) -> list[str]:
+    relative = f"{measured.seconds / found.bsp.seconds:.4f}" if found.bsp and found.bsp.seconds else NOT_KNOWN
     if measured.diverged:
         verdict += f", {measured.diverged} diverged"
     accuracy = f"{measured.accuracy:.4f} ± {measured.deviation:.4f}"
-    return (
-        f"| {100 * measured.share:g} % | {len(measured.outcomes)} | {accuracy} | {measured.seconds:.1f} | {relative} | "
-        f"{verdict} |"
-    )
+    share, seconds = f"{100 * measured.share:g} %", f"{measured.seconds:.1f}"
+    return [share, str(len(measured.outcomes)), accuracy, seconds, relative, verdict]
 
 
 def _measured(measured: Measured) -> dict[str, Any]:
