@@ -25,7 +25,7 @@ from .accuracy import accuracy, spread
 from .engine import mx
 from .errors import ExpectedError
 from .flat_arrays import FlatArrays
-from .handles import NotDoneError
+from .handles import Future
 from .models import MODELS, build
 from .parenthood import die_with_parent
 
@@ -61,36 +61,25 @@ class EvaluationError(ExpectedError):
     """The evaluating process has failed; its own message is in the log of this process."""
 
 
-class Evaluation:
-    """The handle of one evaluation."""
+class Evaluation(Future[float]):
+    """The handle of one evaluation, whose result is the share of test images that are classified correctly."""
 
     def __init__(self, process: "EvaluationProcess") -> None:
+        super().__init__("the accuracy of the model")
         self._process = process
-        self._accuracy: float | None = None
 
-    def done(self) -> bool:
-        """Look, without waiting, whether the answer is there."""
-        if self._accuracy is None and select.select([self._process.answers], [], [], 0)[0]:
-            self._read()
-        return self._accuracy is not None
+    def _look(self) -> None:
+        if not self._completed.is_set() and select.select([self._process.answers], [], [], 0)[0]:
+            self._await()
 
-    def result(self) -> float:
-        """The share of test images that are classified correctly."""
-        if not self.done():
-            raise NotDoneError("the model has not been evaluated yet")
-        return self.wait()
-
-    def wait(self) -> float:
-        """Wait for the answer."""
-        return self._read() if self._accuracy is None else self._accuracy
-
-    def _read(self) -> float:
+    def _await(self) -> None:
+        if self._completed.is_set():
+            return
         line = self._process.answers.readline()
-        if not line:
-            raise EvaluationError("the process that evaluates the model has ended")
-        self._accuracy = float(json.loads(line)["accuracy"])
-        self._process.current = None
-        return self._accuracy
+        if line:
+            self.complete(float(json.loads(line)["accuracy"]))
+        else:
+            self.fail(EvaluationError("the process that evaluates the model has ended"))
 
 
 class EvaluationProcess:

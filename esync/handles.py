@@ -4,8 +4,9 @@ An exchange, a question to the state server, an evaluation: each is started and 
 blocking, delayed and simulated implementations look the same to an algorithm.
 """
 
+import threading
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, cast
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -48,3 +49,55 @@ class Completed(Generic[T]):
     def wait(self) -> T:
         """Return the value at once."""
         return self.value
+
+
+class Future(Generic[T]):
+    """A handle that is completed, once, by whoever knows the result: with a value, or with an error.
+
+    Completed by another thread it is used as it is. Where looking or waiting takes something else, such as reading
+    from a process, a subclass does that in `_look` and `_await`.
+
+    Args:
+        missing: what is not there before it is done, for messages.
+    """
+
+    def __init__(self, missing: str) -> None:
+        self._missing = missing
+        self._completed = threading.Event()
+        self._value: T | None = None
+        self._error: BaseException | None = None
+
+    def complete(self, value: T) -> None:
+        """Take the result."""
+        self._value = value
+        self._completed.set()
+
+    def fail(self, error: BaseException) -> None:
+        """Take the error that the operation has ended with; `result` raises it."""
+        self._error = error
+        self._completed.set()
+
+    def done(self) -> bool:
+        """See `Handle`."""
+        self._look()
+        return self._completed.is_set()
+
+    def result(self) -> T:
+        """See `Handle`."""
+        if not self.done():
+            raise NotDoneError(f"{self._missing} is not there yet")
+        if self._error is not None:
+            raise self._error
+        return cast(T, self._value)
+
+    def wait(self) -> T:
+        """See `Handle`."""
+        self._await()
+        return self.result()
+
+    def _look(self) -> None:
+        """Complete this handle if that is possible without waiting; called even if it is completed."""
+
+    def _await(self) -> None:
+        """Wait until this handle is completed; called even if it is."""
+        self._completed.wait()

@@ -3,45 +3,14 @@
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
-from ..handles import Handle, NotDoneError
+from ..handles import Future, Handle
 from .client import StateServerClient
 from .decision import Decision
 from .online import Directive, Watching
 
 T = TypeVar("T")
-
-
-class Pending(Generic[T]):
-    """The handle of what another thread is doing."""
-
-    def __init__(self) -> None:
-        self._done = threading.Event()
-        self._value: T | None = None
-        self._error: BaseException | None = None
-
-    def finish(self, value: T | None = None, error: BaseException | None = None) -> None:
-        """It is done, with a value or an error."""
-        self._value, self._error = value, error
-        self._done.set()
-
-    def done(self) -> bool:
-        """See `Handle`."""
-        return self._done.is_set()
-
-    def result(self) -> T:
-        """See `Handle`."""
-        if not self._done.is_set():
-            raise NotDoneError("there is no answer yet")
-        if self._error is not None:
-            raise self._error
-        return self._value  # type: ignore[return-value]
-
-    def wait(self) -> T:
-        """See `Handle`."""
-        self._done.wait()
-        return self.result()
 
 
 class DelayedClient:
@@ -57,7 +26,7 @@ class DelayedClient:
     def __init__(self, client: StateServerClient) -> None:
         self.round = client.round
         self._client = client
-        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Pending[Any]] | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="state server", daemon=True)
         self._thread.start()
 
@@ -101,19 +70,19 @@ class DelayedClient:
         self._client.close()
         self._thread.join(1.0)
 
-    def _start(self, call: Callable[[], T]) -> Pending[T]:
-        pending: Pending[T] = Pending()
-        self._calls.put((call, pending))
-        return pending
+    def _start(self, call: Callable[[], T]) -> Future[T]:
+        answer: Future[T] = Future("the state server's answer")
+        self._calls.put((call, answer))
+        return answer
 
     def _work(self) -> None:
         failure: BaseException | None = None
         while (item := self._calls.get()) is not None:
-            call, pending = item
+            call, answer = item
             if failure is None:
                 try:
-                    pending.finish(call())
+                    answer.complete(call())
                     continue
                 except BaseException as error:
                     failure = error
-            pending.finish(error=failure)
+            answer.fail(failure)

@@ -9,7 +9,7 @@ from .. import config
 from ..coordination import Coordination, Decision
 from ..coordination.coordinator import Coordinator
 from ..coordination.online import Directive, Watch, Watching
-from ..handles import Completed, Handle, NotDoneError
+from ..handles import Completed, Future, Handle
 from .engine import Engine
 from .network import Network
 
@@ -175,7 +175,7 @@ class DelayedCoordination(Coordination):
         self.round = client.round
         self.client = client
         self._engine = engine
-        self._calls: deque[tuple[Callable[[], Any], _Answer]] = deque()
+        self._calls: deque[tuple[Callable[[], Any], _Answer[Any]]] = deque()
         self._news = engine.event()
         self._closed = False
         self.task = engine.spawn(f"the questions of {name}", self._work)
@@ -219,9 +219,9 @@ class DelayedCoordination(Coordination):
         self._closed = True
         self._wake()
 
-    def _start(self, call: Callable[[], Any]) -> "_Answer":
+    def _start(self, call: Callable[[], T]) -> "_Answer[T]":
         self._engine.settle()
-        answer = _Answer(self._engine)
+        answer: _Answer[T] = _Answer(self._engine)
         self._calls.append((call, answer))
         self._wake()
         return answer
@@ -238,27 +238,23 @@ class DelayedCoordination(Coordination):
                 call, answer = self._calls.popleft()
                 value = call()
                 self._engine.settle()
-                answer.event.succeed(value)
+                answer.complete(value)
 
 
-class _Answer:
+class _Answer(Future[T]):
     """The handle of a call under way."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.event = engine.event()
+        super().__init__("the state server's answer")
+        self._engine, self._arrived = engine, engine.event()
 
-    def done(self) -> bool:
-        """Whether the answer has arrived by now."""
+    def complete(self, value: T) -> None:
+        """Take the answer, and wake whoever waits for it."""
+        super().complete(value)
+        self._arrived.succeed()
+
+    def _look(self) -> None:
         self._engine.settle()
-        return bool(self.event.triggered)
 
-    def result(self) -> Any:
-        """The answer."""
-        if not self.done():
-            raise NotDoneError("there is no answer yet")
-        return self.event.value
-
-    def wait(self) -> Any:
-        """Wait for the answer."""
-        return self._engine.wait(self.event, "the state server's answer")
+    def _await(self) -> None:
+        self._engine.wait(self._arrived, "the state server's answer")

@@ -12,13 +12,15 @@ two messages is a single event.
 import contextlib
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import greenlet  # type: ignore[import-untyped]
 import simpy
 
 from ..errors import ExpectedError
-from ..handles import NotDoneError
+from ..handles import Future
+
+T = TypeVar("T")
 
 
 class DeadlockError(ExpectedError):
@@ -237,7 +239,7 @@ class Engine:
         return self._current
 
 
-class Later:
+class Later(Future[T]):
     """A handle whose result comes at a time that is known already.
 
     Args:
@@ -246,20 +248,14 @@ class Later:
         value: the result.
     """
 
-    def __init__(self, engine: Engine, at: float, value: Any) -> None:
-        self._engine, self._at, self._value = engine, at, value
+    def __init__(self, engine: Engine, at: float, value: T) -> None:
+        super().__init__("the result")
+        self._engine, self._at, self._arriving = engine, at, value
 
-    def done(self) -> bool:
-        """Whether that time has come for whoever asks."""
-        return self._engine.now >= self._at
+    def _look(self) -> None:
+        if self._engine.now >= self._at:
+            self.complete(self._arriving)
 
-    def result(self) -> Any:
-        """The value, from that time on."""
-        if not self.done():
-            raise NotDoneError("its time has not come yet")
-        return self._value
-
-    def wait(self) -> Any:
-        """Let the time until then pass."""
+    def _await(self) -> None:
         self._engine.pass_time(max(0.0, self._at - self._engine.now))
-        return self._value
+        self.complete(self._arriving)

@@ -23,9 +23,9 @@ class SimulatedExaminer:
 
     def __init__(self, engine: Engine, lasting: float, accuracy: Callable[[Values, Values, bool], float]) -> None:
         self._engine, self._lasting, self._accuracy = engine, lasting, accuracy
-        self._current: Later | None = None
+        self._current: Later[float] | None = None
 
-    def start(self, weights: Values, statistics: Values, every_image: bool = False) -> Later | None:
+    def start(self, weights: Values, statistics: Values, every_image: bool = False) -> Later[float] | None:
         """Evaluate these values as they are now; None while an evaluation is under way."""
         if self._current is not None and not self._current.done():
             return None
