@@ -51,7 +51,7 @@ class Vector:
         """See `exchange.Source`."""
         out[:] = self.values[start:stop]
 
-    def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
+    def write(self, vector: str, start: int, values: np.ndarray) -> None:
         """See `exchange.Model`."""
         self.values[start : start + values.size] = values
 
@@ -94,28 +94,28 @@ def bare(size: int) -> None:
 
 def whole(names: list[str], size: int) -> None:
     """A worker: prints, on rank 0, the seconds of every exchange by each of them, which take turns, as JSON."""
-    from esync.exchange import Payload, Service
+    from esync.exchange import STATISTICS, WEIGHTS, Payload, Specification
     from esync.exchange.protocol.ledger import Limits
     from esync.watchdog import Watchdog
 
-    service, watchdog = Service("add_mean_update", True), Watchdog()
+    specification, watchdog = Specification("add_mean_update", True), Watchdog()
     exchanges: dict[str, Any] = {}
     for name in names:
         if name == "ps":
             from esync.environment import Cluster
             from esync.exchange.keystores.kvstore_worker import KVStoreExchange
 
-            exchanges[name] = KVStoreExchange(service, Cluster.from_environment(), watchdog)
+            exchanges[name] = KVStoreExchange(specification, Cluster.from_environment(), watchdog)
         else:
             from esync.exchange.collective_start import over_mpi
 
-            exchanges[name] = over_mpi(service, name, watchdog)
+            exchanges[name] = over_mpi(specification, name, watchdog)
     # The trials of auto are over then, if it tries all of them.
     warm_up = config.COLLECTIVE_TRIALS * (len(OWN) + 1) if "auto" in names else 2
-    model, payload = Vector(size // 4), Payload(Vector(size // 4), None, 1, 1.0)
+    model, payload = Vector(size // 4), Payload({WEIGHTS: Vector(size // 4)}, 1, 1.0)
     for exchange in exchanges.values():
-        exchange.join(size // 4, 0, Limits(rounds=ROUNDS[size] + warm_up), {})
-        exchange.begin(model, model, model)
+        exchange.join({WEIGHTS: size // 4, STATISTICS: 0}, Limits(rounds=ROUNDS[size] + warm_up), {})
+        exchange.begin({WEIGHTS: model, STATISTICS: model}, model)
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(ROUNDS[size] + warm_up):
         for name, exchange in exchanges.items():
@@ -206,6 +206,7 @@ def simulated_collective(name: str, ranks: int, size: int) -> float:
 def simulated_server(ranks: int, size: int) -> float:
     """The same with one parameter server, by the simulator's own exchange."""
     from esync.algorithms.ssgd import SSGD
+    from esync.exchange import STATISTICS, WEIGHTS
     from esync.exchange.protocol.ledger import Limits
     from esync.launch import flags
     from esync.simulate.cluster import ClusterModel
@@ -218,7 +219,7 @@ def simulated_server(ranks: int, size: int) -> float:
     from esync.simulate.world import WorkerModel
 
     class Numerics:
-        samples, evaluates, wire = 60_000, False, (size // 4, 0)
+        samples, evaluates, wire = 60_000, False, {WEIGHTS: size // 4, STATISTICS: 0}
 
         def start(self, rank: int, world: Any) -> Any:
             return TimedTrainer(SSGD(), world, Limits(rounds=2), 1e-3), TimedIteration(1)

@@ -111,11 +111,11 @@ def codec(kind: str) -> dict[str, float]:
     """Seconds to pack what a worker sends, and to add it up."""
     from esync.compression import Compression
     from esync.exchange.codecs.choice import pair, unpacker_of
-    from esync.exchange.protocol.layout import Layout
+    from esync.exchange.protocol.layout import WEIGHTS, Layout
     from esync.simulate.timing import SIZES
 
-    size, rng = SIZES["resnet18-v1"][0], np.random.default_rng(0)
-    layout, tensors = Layout(size, 0, 1), [size // 64] * 63 + [size - size // 64 * 63]
+    size, rng = SIZES["resnet18-v1"][WEIGHTS], np.random.default_rng(0)
+    layout, tensors = Layout({WEIGHTS: size}, 1), [size // 64] * 63 + [size - size // 64 * 63]
     values = rng.standard_normal(size, np.float32)
     compression = Compression.parse(kind)
     encoder = pair(compression, compression, layout, 2, tensors)[0].encoder(0)

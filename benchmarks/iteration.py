@@ -59,7 +59,7 @@ class World(RealWorld):
         super().__init__()
         self._port = port
 
-    def exchange(self, service: Any) -> Any:
+    def exchange(self, specification: Any) -> Any:
         """None."""
         return NoExchange()
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from esync.exchange import WEIGHTS
+
 LAYERS = (784, 64, 10)
 
 
@@ -76,6 +78,7 @@ class Copy:
         self.net = net
         self.weights, self.statistics = Vector(net.values, net.sizes), Vector(np.zeros(0, np.float32), [])
         self.size = net.values.size
+        self.further: dict[str, Any] = {}
 
     def open(self) -> None:
         """Nothing to wait for."""
@@ -90,9 +93,9 @@ class Copy:
         """Of the last batch."""
         return Vector(self.net.slope, self.net.sizes, factor)
 
-    def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
+    def write(self, vector: str, start: int, values: np.ndarray) -> None:
         """See `exchange.Model`."""
-        if not statistics:
+        if vector == WEIGHTS:
             self.net.values[start : start + values.size] = values
 
     def add(self, step: Any) -> None:

@@ -16,6 +16,7 @@ import math
 import statistics
 import sys
 import time
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from results_file import write_figures
 
 from esync import config
 from esync.algorithms import ASGD
-from esync.exchange import Service
+from esync.exchange import STATISTICS, WEIGHTS, Specification
 from esync.exchange.codecs.shards import PieceKeys
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.ledger import Limits
@@ -54,8 +55,7 @@ PUBLISHED = {
 }
 DGS, DGS_SECONDARY, ASGD_ = "DGS", "DGS, secondary 1 %", "ASGD"
 ROUNDS, LATENCY, JITTER = 60, 1e-4, 0.05
-#: Trained weights, and batch norm's statistics.
-RESNET = (11_175_370, 9_600)
+RESNET = {WEIGHTS: 11_175_370, STATISTICS: 9_600}
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,9 @@ class MeasuredExchange(SimulatedExchange):
 
     answer: tuple[float, int]
 
-    def pull(self, statistics: bool, wake: Any) -> Pull:
+    def pull(self, vectors: Collection[str], wake: Any) -> Pull:
         """See `SimulatedExchange.pull`."""
-        return MeasuredPull(self, self.channel, statistics, wake)
+        return MeasuredPull(self, self.channel, vectors, wake)
 
 
 class MeasuredNumerics:
@@ -114,7 +114,7 @@ class MeasuredNumerics:
 
     evaluates = False
     samples = 1
-    wire: tuple[int, int] | None = RESNET
+    wire: Mapping[str, int] | None = RESNET
 
     def __init__(self, cost: Cost) -> None:
         self._cost = cost
@@ -123,8 +123,8 @@ class MeasuredNumerics:
         """See `simulate.simulation.Numerics`."""
         answer = self._cost.received
 
-        def exchange(service: Service) -> SimulatedExchange:
-            made = MeasuredExchange(service, world._side, world._worker.host, rank, world)
+        def exchange(specification: Specification) -> SimulatedExchange:
+            made = MeasuredExchange(specification, world._side, world._worker.host, rank, world)
             made.answer = float(answer[0]), answer[1]
             world.connections.append(made)
             return made
@@ -151,9 +151,7 @@ def simulated(workers: int, gigabits: float, cost: Cost) -> float:
         evaluation_time=0.0,
     )
     simulation = Simulation(cluster, options, MeasuredNumerics(cost))
-    simulation.side.sizes = Sizes(
-        ((float(cost.sent[0]),), (float(cost.sent[0]),)), ((cost.sent[1],), (cost.sent[1],)), message
-    )
+    simulation.side.sizes = Sizes([{WEIGHTS: (float(cost.sent[0]), cost.sent[1])}], message)
     simulation.run()
     began = min(each.began for each in simulation.workers)
     return (max(each.ended for each in simulation.workers) - began) / ROUNDS
@@ -166,7 +164,7 @@ def measure(method: str, workers: int, sizes: list[int]) -> dict[str, Any]:
     found = sparse.server(sizes, workers, sparse.RATIO if method == DGS_SECONDARY else 0.0)
     from esync.exchange.protocol.layout import Layout
 
-    keys = PieceKeys(Layout(*RESNET, 1, config.BUCKET_ELEMENTS), workers)
+    keys = PieceKeys(Layout(RESNET, 1, config.BUCKET_ELEMENTS), workers)
     pieces = keys.pieces(-(-found["answer_bytes"] // 4))
     answer = sum(4 * (wire.HEADER_ELEMENTS + size) + config.SIMULATE_MESSAGE_BYTES for _, size in pieces)
     sent = found["message_bytes"] + 4 * wire.HEADER_ELEMENTS + config.SIMULATE_MESSAGE_BYTES

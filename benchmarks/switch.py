@@ -43,22 +43,21 @@ class Vector:
         """See `exchange.Source`."""
         out[:] = self.values[start:stop]
 
-    def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
+    def write(self, vector: str, start: int, values: np.ndarray) -> None:
         """See `exchange.Model`."""
-        if not statistics:
-            self.values[start : start + len(values)] = values
+        self.values[start : start + len(values)] = values
 
 
 def work(elements: int, switches: int, every: int) -> None:
     """One worker: exchanges until the run is over, and prints what it has seen as JSON."""
-    from esync.exchange import Payload, Service
+    from esync.exchange import STATISTICS, WEIGHTS, Payload, Specification
     from esync.exchange.protocol.ledger import Limits
     from esync.world import RealWorld
 
-    exchange = RealWorld().exchange(Service("momentum_sgd", synchronous=True))
-    exchange.join(elements, 0, Limits(), {})
+    exchange = RealWorld().exchange(Specification("momentum_sgd", synchronous=True))
+    exchange.join({WEIGHTS: elements, STATISTICS: 0}, Limits(), {})
     gradient, model = Vector(np.resize(PATTERN, elements)), Vector(np.zeros(elements, np.float32))
-    result = exchange.begin(Vector(np.zeros(elements, np.float32)), Vector(np.zeros(0, np.float32)), model)
+    result = exchange.begin({WEIGHTS: Vector(np.zeros(elements, np.float32))}, model)
     random = np.random.default_rng(exchange.rank)
     seen: list[dict[str, Any]] = []
     wished = 0
@@ -71,7 +70,7 @@ def work(elements: int, switches: int, every: int) -> None:
             exchange.stop()
         rate = RATE * (WORKERS if together else 1)
         switch = (not together) if wish else None
-        payload = Payload(gradient, None, 1, rate, MOMENTUM, together=together, switch=switch)
+        payload = Payload({WEIGHTS: gradient}, 1, rate, MOMENTUM, together=together, switch=switch)
         begun = time.monotonic()
         result = exchange.start(payload, model).wait()
         seen.append(

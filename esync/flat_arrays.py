@@ -21,6 +21,10 @@ class Flat:
         """See `exchange.Source`."""
         out[:] = self.values[start:stop]
 
+    def write(self, start: int, values: np.ndarray) -> None:
+        """Replace the values from `start` on."""
+        self.values[start : start + values.size] = values
+
 
 class FlatArrays:
     """Several NDArrays as one flat vector in host memory, read and written as float32.

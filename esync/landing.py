@@ -6,9 +6,12 @@ of what was pushed, so after n more iterations only the share KEPTⁿ of it is l
 between the two, so a variance stays positive.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from . import config
+from .exchange import STATISTICS, WEIGHTS
 from .flat_arrays import Flat, FlatArrays
 from .sparse import Sparse
 
@@ -20,6 +23,7 @@ class Landing:
         weights: of this worker.
         statistics: of this worker.
         anchor: float32; takes the common weights, from which the next update is counted.
+        further: name of each further vector → takes its common values as they are.
 
     Attributes:
         iterations: local ones since the push; set it before the model comes.
@@ -28,8 +32,10 @@ class Landing:
         statistics: the same.
     """
 
-    def __init__(self, weights: FlatArrays, statistics: FlatArrays, anchor: np.ndarray) -> None:
-        self._weights, self._statistics = weights, statistics
+    def __init__(
+        self, weights: FlatArrays, statistics: FlatArrays, anchor: np.ndarray, further: Mapping[str, Flat]
+    ) -> None:
+        self._weights, self._statistics, self._further = weights, statistics, further
         self._pushed = np.empty(weights.size, np.float32)
         self.weights, self.statistics = Flat(anchor), Flat(np.empty(statistics.size, np.float32))
         self.iterations = 0
@@ -38,8 +44,12 @@ class Landing:
         """The worker pushes its update now; the replica is open."""
         self._weights.read(0, self._pushed.size, self._pushed)
 
-    def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
+    def write(self, vector: str, start: int, values: np.ndarray) -> None:
         """Take values of the common model, with what was learnt since the push on top of them."""
+        if vector not in (WEIGHTS, STATISTICS):
+            self._further[vector].write(start, values)
+            return
+        statistics = vector == STATISTICS
         arrays, common = self._weights, self.weights
         if statistics:
             arrays, common = self._statistics, self.statistics

@@ -12,7 +12,7 @@ import numpy as np
 
 from .engine import mx
 from .errors import AlgorithmResultError, ExpectedError
-from .exchange import Source
+from .exchange import STATISTICS, WEIGHTS, Source
 from .flat_arrays import Difference, Flat, FlatArrays, Scaled
 from .landing import Landing
 from .modelview import Hook, ModelView
@@ -36,6 +36,8 @@ class Replica:
     Attributes:
         weights: the trained values, grad_req other than "null"; their float32 copies where there are any.
         statistics: the values that are not trained: batch norm's statistics, frozen layers.
+        further: name of each further vector that an algorithm exchanges → its common values; the algorithm puts them
+            here before it joins the others.
         anchor: the weights of the last exchange (None unless `keep_anchor` was called).
         mean_statistics: of all workers, as they came last, where they are kept beside this worker's own (see
             `keep_statistics`); else None.
@@ -58,6 +60,7 @@ class Replica:
         self.weights = FlatArrays(self._exchanged)
         self.gradients = FlatArrays(lambda: [p.grad() for p in self._trained])
         self.statistics = FlatArrays(lambda: [p.data() for p in untrained])
+        self.further: dict[str, Flat] = {}
         self.anchor: np.ndarray | None = None
         self.mean_statistics: Flat | None = None
         self.local_step = local_step
@@ -129,7 +132,7 @@ class Replica:
         if self.anchor is None:
             raise RuntimeError("keep_anchor was not called")
         if self._landing is None:
-            self._landing = Landing(self.weights, self.statistics, self.anchor)
+            self._landing = Landing(self.weights, self.statistics, self.anchor, self.further)
         self._landing.begin()
         return self._landing
 
@@ -185,17 +188,23 @@ class Replica:
         exact = all(array.dtype == np.float32 for array in self._exchanged())
         return self.anchor if exact else None
 
-    def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
+    def write(self, vector: str, start: int, values: np.ndarray) -> None:
         """Take values of the common model; makes this an `exchange.Model`."""
-        if statistics and self.mean_statistics is not None:
-            self.mean_statistics.values[start : start + values.size] = values
-            return
-        written = self.statistics if statistics else self.weights
-        written.write(start, values)
-        if self.anchor is not None and not statistics:
+        if vector == WEIGHTS:
+            self._write_weights(start, values)
+        elif vector != STATISTICS:
+            self.further[vector].write(start, values)
+        elif self.mean_statistics is not None:
+            self.mean_statistics.write(start, values)
+        else:
+            self.statistics.write(start, values)
+
+    def _write_weights(self, start: int, values: np.ndarray) -> None:
+        self.weights.write(start, values)
+        if self.anchor is not None:
             anchor = self.anchor[start : start + values.size]
             if not np.may_share_memory(anchor, values):
-                written.read(start, start + values.size, anchor)  # float16 weights have rounded them
+                self.weights.read(start, start + values.size, anchor)  # float16 weights have rounded them
 
     def add(self, step: Sparse) -> None:
         """Add a sparse difference to the weights; makes this an `exchange.Model`."""

@@ -19,6 +19,9 @@ Array = Any
 #: Name in the workers' greeting → makes the rule from its options (a dict with JSON values). See `declare`.
 RULES: dict[str, Callable[..., "Rule"]] = {}
 
+#: The rule of statistics.
+MEAN = "mean"
+
 #: Name of a rule → how many vectors it may remember, each as long as the weights. See `declare`.
 STATE_VECTORS: dict[str, int] = {}
 
@@ -66,6 +69,7 @@ class Step:
         turn: steps that the weights have taken before this one, since the run began: one for every synchronous
             round, and one for every commit that is used at once. A checkpoint keeps it.
         workers: slots of workers.
+        count: commits that go into this application of the rule: those of a round, or 1.
         gradient_scale: how many times the mean gradient of a batch the gradient is: 1, or the batch size where it is
             the sum over the batch. Only the learning rate notices it.
     """
@@ -77,13 +81,14 @@ class Step:
     turn: int = 0
     workers: int = 1
     gradient_scale: float = 1.0
+    count: int = 1
 
     @classmethod
-    def of(cls, message: Any, sent: Array = None, turn: int = 0, workers: int = 1) -> "Step":
+    def of(cls, message: Any, sent: Array = None, turn: int = 0, workers: int = 1, count: int = 1) -> "Step":
         """As a commit (wire.MESSAGE) says them."""
         rate, momentum = float(message["learning_rate"]), float(message["momentum"])
         decay, scale = float(message["weight_decay"]), float(message["gradient_scale"])
-        return cls(rate, momentum, decay, sent, turn, workers, scale)
+        return cls(rate, momentum, decay, sent, turn, workers, scale, count)
 
     def decayed(self, gradient: Array, weights: Array) -> Array:
         """The gradient with the weight decay, which is relative to the mean gradient."""
@@ -325,8 +330,9 @@ def delayed_nesterov(weights: Array, update: Array, state: Any, step: Step) -> t
     return weights + step.learning_rate * change, (velocity, gathered)
 
 
+@declare(MEAN)
 def replace_by_mean(weights: Array, mean: Array, state: None, step: Step) -> tuple[Array, None]:
-    """Batch-norm statistics: the mean over the workers as it is, whatever the learning rate."""
+    """The mean over the workers as it is, whatever the learning rate: batch-norm statistics."""
     return 1 * mean, state  # a copy, made by arithmetic
 
 

@@ -23,8 +23,8 @@ def check(weighting: str) -> str:
     return weighting
 
 
-def of_statistics(weighting: str) -> str:
-    """How batch-norm statistics are averaged: they are no updates, so nothing is normalized away."""
+def unnormalized(weighting: str) -> str:
+    """How vectors are averaged that are no updates of the weights (statistics, …): nothing is normalized away."""
     return SAMPLES if weighting == SAMPLES else UNIFORM
 
 

@@ -8,7 +8,7 @@ from .compression import NONE
 from .coordination import Coordination
 from .device import Device, RealDevice
 from .environment import Cluster, state_server_address, take_role
-from .exchange import Exchange, Service
+from .exchange import Exchange, Specification
 from .measure import Recorder
 from .straggle import NETWORK, Spell
 from .watchdog import Watchdog
@@ -49,21 +49,21 @@ class RealWorld:
         self._lease = lease
         self._collective = collective
 
-    def exchange(self, service: Service) -> Exchange:
+    def exchange(self, specification: Specification) -> Exchange:
         """Connect to MXNet's parameter servers, as the DMLC_* variables say; or to the other ranks of MPI."""
         if self._collective != "ps":
             from .exchange.collective_start import over_mpi
 
             timeouts = self._start_timeout, self._round_timeout
-            return over_mpi(service, self._collective, self.watchdog, *timeouts, self._hold)
+            return over_mpi(specification, self._collective, self.watchdog, *timeouts, self._hold)
         from .exchange.keystores.kvstore_worker import KVStoreExchange
 
         kind = KVStoreExchange
-        if service.sparse:
+        if specification.sparse:
             from .exchange.keystores.sparse_worker import SparseExchange  # compiles its inner loops
 
             kind = SparseExchange
-        elif service.compression != NONE:
+        elif specification.compression != NONE:
             from .exchange.keystores.compressed_worker import CompressedExchange  # the same
 
             kind = CompressedExchange
@@ -71,7 +71,7 @@ class RealWorld:
         take_role("worker")
         cluster = Cluster.from_environment()
         timeouts = self._start_timeout, self._round_timeout
-        return kind(service, cluster, self.watchdog, *timeouts, self._lease, self._hold)
+        return kind(specification, cluster, self.watchdog, *timeouts, self._lease, self._hold)
 
     def _hold(self) -> None:
         """Called before anything is sent to a parameter server: a straggler's messages leave later."""

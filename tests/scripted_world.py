@@ -1,6 +1,6 @@
 """A world for one worker, through the real seams: other workers, state server and clock are scripted."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from esync.algorithms import Algorithm, Hyper, Surroundings
 from esync.coordination import Decision
-from esync.exchange import NO_OFFERS, Exchange, Payload, Result, Service
+from esync.exchange import NO_OFFERS, STATISTICS, WEIGHTS, Exchange, Payload, Result, Specification
 from esync.exchange.protocol.ledger import Limits
 from esync.exchange.protocol.resumption import Offers
 from esync.handles import Completed
@@ -43,6 +43,7 @@ class Replica:
     def __init__(self) -> None:
         self.weights, self.statistics = Array([0, 0]), Array([5])
         self.gradients = [0.0, 0.0]
+        self.further: dict[str, Array] = {}
         self.anchor: np.ndarray | None = None
         self.own_statistics: list[bool] = []
         self.is_open = False
@@ -77,10 +78,11 @@ class Replica:
         self.steps.append(batch_size)
         self.weights.values = self.weights.values + np.float32(self.gradients)
 
-    def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
+    def write(self, vector: str, start: int, values: np.ndarray) -> None:
         assert self.is_open
-        (self.statistics if statistics else self.weights).values[start : start + len(values)] = values
-        if not statistics and self.anchor is not None:
+        held = {WEIGHTS: self.weights, STATISTICS: self.statistics, **self.further}[vector]
+        held.values[start : start + len(values)] = values
+        if vector == WEIGHTS and self.anchor is not None:
             self.anchor[start : start + len(values)] = values
 
 
@@ -111,37 +113,37 @@ class ScriptedExchange(Exchange):
     `log` has every call, `sent` every payload; `beginning` is the common model.
     """
 
-    def __init__(self, service: Service, rank: int, answers: list[tuple[list[float], bool, bool]]) -> None:
-        self.service, self.rank, self.workers = service, rank, 3
+    def __init__(self, specification: Specification, rank: int, answers: list[tuple[list[float], bool, bool]]) -> None:
+        self.specification, self.rank, self.workers = specification, rank, 3
         self.replacement, self.exchanges = False, 0
         self.job, self.resume_at = 7, -1
         self.answers = answers
         self.log: list[Any] = []
         self.sent: list[Sent] = []
-        self.mean_wanted: list[bool] = []
+        self.returned: list[frozenset[str]] = []
         self.rounds = 0
         self.fastest = 0.0
         self.members: tuple[int, ...] = ()
         self.beginning: Sequence[float] = [1.0, 2.0]
 
     def join(
-        self, weights: int, statistics: int, limits: Limits, agreement: dict[str, Any], offers: Offers = NO_OFFERS
+        self, sizes: Mapping[str, int], limits: Limits, agreement: dict[str, Any], offers: Offers = NO_OFFERS
     ) -> None:
-        self.sizes, self.offers = (weights, statistics), offers
-        self.log.append(("join", weights, statistics, limits, agreement))
+        self.sizes, self.offers = sizes, offers
+        self.log.append(("join", sizes, limits, agreement))
 
-    def begin(self, weights: Any, statistics: Any, model: Any) -> Result:
-        self.log.append(("begin", all_of(weights, self.sizes[0]), all_of(statistics, self.sizes[1])))
-        model.write(False, 0, np.float32(self.beginning))
+    def begin(self, vectors: Mapping[str, Any], model: Any) -> Result:
+        self.log.append(("begin", *(all_of(source, self.sizes[name]) for name, source in vectors.items())))
+        model.write(WEIGHTS, 0, np.float32(self.beginning))
         self.rounds = self.exchanges
         return Result(self.exchanges, 0, 0, 0.0, 0.0, finished=False)
 
     def start(self, payload: Payload, model: Any) -> Completed[Result]:
-        statistics = None if payload.statistics is None else all_of(payload.statistics, self.sizes[1])
+        sent = {name: all_of(source, self.sizes[name]) for name, source in payload.vectors.items()}
         self.sent.append(
             Sent(
-                all_of(payload.values, self.sizes[0]) if payload.step is None else _dense(payload.step, self.sizes[0]),
-                statistics,
+                sent[WEIGHTS] if payload.step is None else _dense(payload.step, self.sizes[WEIGHTS]),
+                sent.get(STATISTICS),
                 payload.samples,
                 payload.learning_rate,
                 payload.momentum,
@@ -149,10 +151,10 @@ class ScriptedExchange(Exchange):
                 payload.pace,
             )
         )
-        self.mean_wanted.append(payload.mean_wanted)
+        self.returned.append(payload.returned)
         self.log.append("exchange")
         weights, finished, used = self.answers.pop(0)
-        model.write(False, 0, np.float32(weights))
+        model.write(WEIGHTS, 0, np.float32(weights))
         self.rounds += used
         return Completed(
             Result(self.rounds, 0, 0, 0.5, 0.1, finished, used, members=self.members, fastest=self.fastest)
@@ -258,8 +260,8 @@ class World:
         self.addresses: list[tuple[str | None, int, str, bool]] = []
         self.hyper = [Hyper(0.1, 0.9, 0.01, 1.0)]
 
-    def exchange(self, service: Service) -> ScriptedExchange:
-        self.made = ScriptedExchange(service, self.rank, self.answers)
+    def exchange(self, specification: Specification) -> ScriptedExchange:
+        self.made = ScriptedExchange(specification, self.rank, self.answers)
         self.prepare(self.made)
         return self.made
 

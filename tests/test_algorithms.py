@@ -25,7 +25,7 @@ from esync.algorithms import (
 )
 from esync.algorithms.base import NoPast
 from esync.algorithms.switch_schedule import Schedule
-from esync.exchange import Result, Service
+from esync.exchange import STATISTICS, WEIGHTS, Result, Specification
 from esync.exchange.protocol.ledger import Limits
 from esync.exchange.protocol.resumption import Books, Progress
 
@@ -71,17 +71,19 @@ def test_algorithms_and_protocol_need_no_mxnet():
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "service"),
+    ("algorithm", "specification"),
     [
-        (SSGD(), Service("sgd", synchronous=True)),
-        (ASGD(), Service("sgd", synchronous=False)),
+        (SSGD(), Specification("sgd", synchronous=True)),
+        (ASGD(), Specification("sgd", synchronous=False)),
         (
             DCASGD(0.7, adaptive=True, on="sum"),
-            Service("delay_compensated_sgd", False, {"strength": 0.7, "adaptive": True, "on": "sum"}, private=True),
+            Specification(
+                "delay_compensated_sgd", False, {"strength": 0.7, "adaptive": True, "on": "sum"}, private=True
+            ),
         ),
         (
             DCASGD(),
-            Service(
+            Specification(
                 "delay_compensated_sgd",
                 False,
                 {
@@ -92,19 +94,19 @@ def test_algorithms_and_protocol_need_no_mxnet():
                 private=True,
             ),
         ),
-        (ESync(local_iterations=1), Service("add_mean_update", synchronous=True)),
-        (LocalSGD(), Service("add_mean_update", synchronous=True)),
-        (SSP(2), Service("sgd", synchronous=False, staleness=2)),
-        (DyLU(), Service("delayed_nesterov", synchronous=False)),
-        (DiLoCo(weighting="samples"), Service("outer_nesterov", synchronous=True, weighting="samples")),
+        (ESync(local_iterations=1), Specification("add_mean_update", synchronous=True)),
+        (LocalSGD(), Specification("add_mean_update", synchronous=True)),
+        (SSP(2), Specification("sgd", synchronous=False, staleness=2)),
+        (DyLU(), Specification("delayed_nesterov", synchronous=False)),
+        (DiLoCo(weighting="samples"), Specification("outer_nesterov", synchronous=True, weighting="samples")),
     ],
 )
-def test_what_the_servers_are_asked_for(algorithm, service):
+def test_what_the_servers_are_asked_for(algorithm, specification):
     world = World(limits=Limits(rounds=9))
     world.start(algorithm)
-    assert world.made.service == service
+    assert world.made.specification == specification
     assert world.made.log[:2] == [
-        ("join", 2, 1, Limits(rounds=9), {"network": "lenet"}),
+        ("join", {WEIGHTS: 2, STATISTICS: 1}, Limits(rounds=9), {"network": "lenet"}),
         ("begin", [0.0, 0.0], [5.0]),
     ]
 
@@ -142,7 +144,7 @@ def test_a_run_that_is_over_already_is_finished_at_once(kind):
             return Result(3, 9, 0, 0.0, 0.0, finished=True)
 
     world = World()
-    world.exchange = lambda service: Over(service, 0, [])  # type: ignore[method-assign]
+    world.exchange = lambda specification: Over(specification, 0, [])  # type: ignore[method-assign]
     world.start(algorithm)
     assert algorithm.finished
 
@@ -185,7 +187,7 @@ def test_asynchronous_workers_send_their_statistics_and_rank_0_is_sent_the_mean_
     world.start(algorithm)
     world.step(algorithm, [8, -4])
     assert world.made.sent == [Sent([2.0, -1.0], [5.0], 4, 0.1, 0.9, 0.01)]
-    assert world.made.mean_wanted == [rank == 0]
+    assert world.made.returned == [{WEIGHTS, STATISTICS} if rank == 0 else {WEIGHTS}]
     assert world.replica.own_statistics == [True] * (rank == 0)
 
 

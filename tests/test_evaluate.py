@@ -10,6 +10,7 @@ from esync.accuracy import accuracy, spread
 from esync.data import as_floats, load
 from esync.engine import mx
 from esync.evaluate import EvaluationError, EvaluationProcess
+from esync.exchange import WEIGHTS
 from esync.handles import NotDoneError
 from esync.models import build
 from esync.priority import EVALUATING
@@ -137,7 +138,7 @@ def test_the_process_gives_the_accuracy_of_the_weights_it_was_given(process, dat
         assert evaluation is not None
         # It works on a copy: what happens to the weights from now on does not matter.
         replica.open()
-        replica.write(False, 0, np.zeros(replica.weights.size, np.float32))
+        replica.write(WEIGHTS, 0, np.zeros(replica.weights.size, np.float32))
         replica.close()
         assert evaluation.wait() == float(np.mean(answers == labels))
         assert evaluation.done()

@@ -525,9 +525,9 @@ def test_with_overlap_after_the_landing():
     begin = np.float32(flat(net))
     world = World()
 
-    def exchange(service):
+    def exchange(specification):
         answers = [((begin + each).tolist(), False, True) for each in (10.0, 20.0)]
-        world.made = SlowExchange(service, answers, [0, 0])
+        world.made = SlowExchange(specification, answers, [0, 0])
         world.made.beginning = begin.tolist()
         return world.made
 

@@ -5,6 +5,7 @@ import pytest
 
 from esync import config
 from esync.engine import mx
+from esync.exchange import STATISTICS, WEIGHTS
 from esync.replica import Replica
 
 KEPT = config.OVERLAP_STATISTICS_KEPT
@@ -43,8 +44,8 @@ def test_progress_since_the_push_is_kept_and_sent_once():
     landing = replica.depart()
     put(replica.weights, [1.5, 2, 7])  # local iterations: +0.5, 0, +4
     landing.iterations = 2
-    landing.write(False, 0, np.float32([10, 20]))
-    landing.write(False, 2, np.float32([30]))
+    landing.write(WEIGHTS, 0, np.float32([10, 20]))
+    landing.write(WEIGHTS, 2, np.float32([30]))
     assert get(replica.weights) == [10.5, 20, 34]
     assert get(Sized(replica.update(), 3)) == [0.5, 0, 4]  # the next update has it, on top of what follows
     assert get(replica.common[0]) == [10, 20, 30]
@@ -63,7 +64,7 @@ def test_statistics_forget_the_mean_as_batch_norm_forgets(iterations):
     landing = replica.depart()
     put(replica.statistics, [*FIXED, 1, 1, 0.5, 0.5])  # a variance has fallen from 5
     landing.iterations = iterations
-    landing.write(True, 0, np.float32([*FIXED, 2, 1, 4, 0.5]))
+    landing.write(STATISTICS, 0, np.float32([*FIXED, 2, 1, 4, 0.5]))
     share = KEPT**iterations
     assert get(replica.statistics) == pytest.approx([*FIXED, 1 + share, 1, 0.5 + 3.5 * share, 0.5], rel=1e-6)
     assert min(get(replica.statistics)[6:]) > 0
@@ -75,8 +76,8 @@ def test_at_the_end_all_workers_hold_the_common_model():
     landing = replica.depart()
     put(replica.weights, [9, 9, 9])
     landing.iterations = 5
-    landing.write(False, 0, np.float32([10, 20, 30]))
-    landing.write(True, 0, np.float32([*FIXED, 2, 1, 4, 0.5]))
+    landing.write(WEIGHTS, 0, np.float32([10, 20, 30]))
+    landing.write(STATISTICS, 0, np.float32([*FIXED, 2, 1, 4, 0.5]))
     landing.discard()
     assert get(replica.weights) == [10, 20, 30]
     assert get(replica.statistics) == [*FIXED, 2, 1, 4, 0.5]
@@ -88,7 +89,7 @@ def test_a_second_landing_counts_from_the_second_push():
         landing = replica.depart()
         put(replica.weights, np.float32(get(replica.weights)) + 1)
         landing.iterations = 1
-        landing.write(False, 0, np.float32([10, 20, 30]))
+        landing.write(WEIGHTS, 0, np.float32([10, 20, 30]))
         assert get(replica.weights) == [11, 21, 31]
 
 
@@ -96,7 +97,7 @@ def test_weights_of_another_number_format():
     replica = make_replica("float16")
     landing = replica.depart()
     put(replica.weights, [1.5, 2, 7])
-    landing.write(False, 0, np.float32([10, 20, 30]))
+    landing.write(WEIGHTS, 0, np.float32([10, 20, 30]))
     replica.close()
     replica.open()
     assert get(replica.weights) == [10.5, 20, 34]
@@ -107,7 +108,7 @@ def test_what_float16_cannot_hold_is_not_taken_for_training():
     replica = make_replica("float16")
     for common in (1.0001, 1.0002, 1.0003):
         landing = replica.depart()
-        landing.write(False, 0, np.full(3, common, np.float32))
+        landing.write(WEIGHTS, 0, np.full(3, common, np.float32))
         replica.close()
         replica.open()
         assert get(Sized(replica.update(), 3)) == [0, 0, 0]

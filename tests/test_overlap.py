@@ -1,7 +1,7 @@
 """ESync that runs ahead of its exchanges, in a world where answers come when the script says."""
 
 from esync.algorithms import ESync
-from esync.exchange import Payload, Service
+from esync.exchange import Payload, Specification
 from esync.handles import Completed
 
 from .scripted_world import Array, ScriptedExchange, World
@@ -26,16 +26,16 @@ class Traveller(Completed):
 class SlowExchange(ScriptedExchange):
     """Answers after so many looks of the worker."""
 
-    def __init__(self, service, answers, looks):
-        super().__init__(service, 0, answers)
+    def __init__(self, specification, answers, looks):
+        super().__init__(specification, 0, answers)
         self.looks, self.travelling = looks, []
 
     def start(self, payload: Payload, model):
         made = Traveller(self.looks.pop(0), lambda: ScriptedExchange.start(self, payload_as_read, model).wait())
-        values, statistics = (Array([0] * size) for size in self.sizes)
-        for source, kept in ((payload.values, values), (payload.statistics, statistics)):
-            source.read(0, kept.size, kept.values)  # a payload is read at once
-        payload_as_read = Payload(values, statistics, payload.samples, payload.learning_rate)
+        kept = {name: Array([0] * self.sizes[name]) for name in payload.vectors}
+        for name, source in payload.vectors.items():
+            source.read(0, kept[name].size, kept[name].values)  # a payload is read at once
+        payload_as_read = Payload(kept, payload.samples, payload.learning_rate)
         self.travelling.append(made)
         return made
 
@@ -47,7 +47,7 @@ class Landing:
         self.replica, self.pushed = replica, replica.weights.values.copy()
         self.iterations, self.discarded = 0, False
 
-    def write(self, statistics, start, values):
+    def write(self, vector, start, values):
         assert self.replica.is_open
         self.replica.anchor[:] = values
         self.replica.weights.values = values + self.replica.weights.values - self.pushed
@@ -69,8 +69,8 @@ def overlapped(answers, looks, **options):
         landings.append(Landing(world.replica))
         return landings[-1]
 
-    def exchange(service: Service):
-        world.made = SlowExchange(service, answers, looks)
+    def exchange(specification: Specification):
+        world.made = SlowExchange(specification, answers, looks)
         return world.made
 
     world.replica.depart, world.exchange = depart, exchange
@@ -89,7 +89,7 @@ def test_iterations_go_on_and_their_progress_is_sent_with_the_next_update():
     assert [sent.values for sent in world.made.sent] == [[2.0, 0.0], [0.0, 3.0]]
     assert [sent.samples for sent in world.made.sent] == [8, 8]
     assert [landing.iterations for landing in landings] == [1, 1]
-    assert world.made.service.overlap
+    assert world.made.specification.overlap
 
 
 def test_a_worker_waits_where_it_is_as_far_ahead_as_it_may_be():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from esync.engine import mx
+from esync.exchange import STATISTICS, WEIGHTS
 from esync.flat_arrays import FlatArrays
 from esync.models import build
 from esync.replica import Replica, UnsuitableParametersError
@@ -101,8 +102,8 @@ def test_weights_in_onednns_layout_are_read_and_written(hybridize):
     assert np.array_equal(weights, everything(one, trained=True))
     target.open()
     for start in range(0, weights.size, 999_991):
-        target.write(False, start, weights[start : start + 999_991])
-    target.write(True, 0, statistics)
+        target.write(WEIGHTS, start, weights[start : start + 999_991])
+    target.write(STATISTICS, 0, statistics)
     target.close()
     assert np.array_equal(everything(other, trained=True), weights)
     for _ in range(2):  # the second pass finds the layout of the first
@@ -118,7 +119,7 @@ def test_writing_between_training_steps_is_seen_by_the_next_one():
     rng = np.random.default_rng(0)
     for _ in range(3):
         replica.open()
-        replica.write(False, 0, rng.standard_normal(replica.weights.size).astype(np.float32))
+        replica.write(WEIGHTS, 0, rng.standard_normal(replica.weights.size).astype(np.float32))
         replica.close()
         for ours, theirs in zip(hybrid.collect_params().values(), plain.collect_params().values(), strict=True):
             theirs.set_data(ours.data().copy())
@@ -152,7 +153,7 @@ def test_the_update_is_how_far_the_weights_have_moved():
     replica.keep_anchor()
     replica.open()
     begin = values_of(replica.weights)
-    replica.write(False, 0, begin)
+    replica.write(WEIGHTS, 0, begin)
     replica.close()
     bias = net[2].bias.data()
     bias += 3
@@ -170,9 +171,9 @@ def test_every_write_moves_the_anchor():
     size = replica.weights.size
     replica.open()
     new = np.arange(size, dtype=np.float32)
-    replica.write(False, 0, new[:100])
-    replica.write(False, 100, new[100:])
-    replica.write(True, 0, np.ones(replica.statistics.size, np.float32))
+    replica.write(WEIGHTS, 0, new[:100])
+    replica.write(WEIGHTS, 100, new[100:])
+    replica.write(STATISTICS, 0, np.ones(replica.statistics.size, np.float32))
     update = np.ones(size, np.float32)
     replica.update().read(0, size, update)
     replica.close()
@@ -187,7 +188,7 @@ def test_the_common_weights_can_be_changed_where_they_are_kept():
     common = replica.common_weights()
     common[:] = np.arange(common.size)
     replica.open()
-    replica.write(False, 3, common[3:])
+    replica.write(WEIGHTS, 3, common[3:])
     update = np.ones(common.size, np.float32)
     replica.update().read(0, update.size, update)
     np.testing.assert_array_equal(values_of(replica.weights)[3:], common[3:])
@@ -207,7 +208,7 @@ def test_what_float16_cannot_hold_is_not_taken_for_training():
     replica = Replica([single_weight("float16")], lambda batch_size: None)
     replica.keep_anchor()
     replica.open()
-    replica.write(False, 0, np.full(replica.weights.size, 0.05, np.float32))
+    replica.write(WEIGHTS, 0, np.full(replica.weights.size, 0.05, np.float32))
     replica.close()
     replica.open()
     update = np.ones(replica.weights.size, np.float32)
@@ -276,8 +277,8 @@ def test_the_mean_of_all_workers_statistics_beside_this_workers_own():
     replica.open()
     replica.keep_statistics(own=True)
     assert values_of(replica.common[1]).tolist() == own.tolist()  # nothing has come yet
-    replica.write(True, 0, mean[:3])
-    replica.write(True, 3, mean[3:])
+    replica.write(STATISTICS, 0, mean[:3])
+    replica.write(STATISTICS, 3, mean[3:])
     assert values_of(replica.statistics).tolist() == own.tolist()
     assert values_of(replica.common[1]).tolist() == mean.tolist()
     replica.close()
@@ -286,7 +287,7 @@ def test_the_mean_of_all_workers_statistics_beside_this_workers_own():
     assert everything(net, trained=False).tolist() == own.tolist()
     replica.open()
     replica.keep_statistics(own=False)
-    replica.write(True, 0, mean)
+    replica.write(STATISTICS, 0, mean)
     replica.close()
     assert everything(net, trained=False).tolist() == mean.tolist()
     assert replica.common == (replica.weights, replica.statistics)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esync.rules import Step, add_mean_update, delayed_nesterov, outer_nesterov
-from esync.weighting import WEIGHTINGS, check, divisor, factor, of_statistics
+from esync.weighting import WEIGHTINGS, check, divisor, factor, unnormalized
 
 from .exchange.memory_servers import MemoryServers
 
@@ -43,8 +43,8 @@ def test_normalized_updates_of_one_direction_are_taken_as_far_as_the_workers_wen
     assert mean("normalized", [2.0 * count for count in samples], samples) == pytest.approx(2.0 * np.mean(samples))
 
 
-def test_statistics_are_never_normalized():
-    assert [of_statistics(weighting) for weighting in WEIGHTINGS] == ["uniform", "samples", "uniform"]
+def test_what_is_no_update_is_never_normalized():
+    assert [unnormalized(weighting) for weighting in WEIGHTINGS] == ["uniform", "samples", "uniform"]
 
 
 def test_an_unknown_weighting_is_refused():
@@ -66,7 +66,7 @@ def test_a_server_takes_that_mean_of_updates_and_statistics(weighting, servers):
     expected = weights + np.float32(0.5) * mean(weighting, updates, samples)
     np.testing.assert_allclose(cluster.weights(), expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(
-        cluster.statistics(), mean(of_statistics(weighting), stats, samples), rtol=1e-5, atol=1e-6
+        cluster.statistics(), mean(unnormalized(weighting), stats, samples), rtol=1e-5, atol=1e-6
     )
 
 

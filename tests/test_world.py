@@ -3,7 +3,7 @@ import pytest
 from esync.coordination.client import StateServerClient
 from esync.coordination.delayed import DelayedClient
 from esync.environment import EnvironmentProblemError
-from esync.exchange import Service
+from esync.exchange import Specification
 from esync.world import RealWorld
 
 
@@ -47,13 +47,13 @@ def test_the_clock_of_the_records_is_the_devices(world):
 
 def test_an_exchange_needs_a_cluster(world):
     with pytest.raises(EnvironmentProblemError, match="DMLC_PS_ROOT_URI is not set"):
-        world.exchange(Service("sgd", synchronous=True))
+        world.exchange(Specification("sgd", synchronous=True))
 
 
 def test_an_exchange_needs_the_workers_role(world, monkeypatch):
     monkeypatch.setenv("DMLC_ROLE", "server")
     with pytest.raises(EnvironmentProblemError, match="DMLC_ROLE is 'server'"):
-        world.exchange(Service("sgd", synchronous=True))
+        world.exchange(Specification("sgd", synchronous=True))
 
 
 def test_answers_may_come_later(world):

@@ -1,6 +1,6 @@
 """Asynchronous SGD: every gradient is used as soon as it arrives, however old the weights are that it belongs to."""
 
-from ..exchange import Service
+from ..exchange import Specification
 from .base import OwnStatisticsOptions
 from .every_iteration import EveryIteration
 from .registry import register
@@ -17,6 +17,6 @@ class ASGD(EveryIteration):
     synchronous = False
     elastic = True
 
-    def service(self) -> Service:
+    def service(self) -> Specification:
         """Ask for one SGD step for every gradient."""
-        return Service(rule="sgd", synchronous=self.synchronous)
+        return Specification(rule="sgd", synchronous=self.synchronous)

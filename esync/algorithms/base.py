@@ -17,7 +17,7 @@ from .. import config
 from ..compression import GRAMMAR, Compression
 from ..coordination import Coordination
 from ..device import Device
-from ..exchange import NO_OFFERS, Exchange, Model, Result, Service, Source
+from ..exchange import NO_OFFERS, STATISTICS, WEIGHTS, Exchange, Model, Result, Source, Specification
 from ..exchange.protocol.ledger import Limits
 from ..exchange.protocol.resumption import Offers, Progress
 from ..measure import COMPUTE, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE, Recorder
@@ -41,6 +41,7 @@ class ReplicaOfModel(Model, Protocol):
 
     weights: Any
     statistics: Any
+    further: dict[str, Any]
 
     def open(self) -> None:
         """Wait for the device, then give access to the values until `close`."""
@@ -85,7 +86,7 @@ class World(Protocol):
     device: Device
     recorder: Recorder
 
-    def exchange(self, service: Service) -> Exchange:
+    def exchange(self, specification: Specification) -> Exchange:
         """Connect to the other workers."""
 
     def coordination(
@@ -310,7 +311,7 @@ class Algorithm(ABC):
 
     @property
     def terms(self) -> dict[str, Any]:
-        """What is fixed for a run and the same on all workers, beside the service; compared at the start, by name."""
+        """What is fixed for a run and the same on all workers, beside the specification; compared at the start."""
         return self.options.agreed
 
     @property
@@ -471,17 +472,18 @@ class Algorithm(ABC):
         if self.exchange is not None:
             self.exchange.close()
 
-    def _join(self, service: Service) -> Exchange:
+    def _join(self, specification: Specification) -> Exchange:
         """Connect to the other workers."""
         surroundings, replica = self.surroundings, self.replica
-        service = replace(service, own=surroundings.own)
+        specification = replace(specification, own=surroundings.own)
         if self.compression:
-            service = replace(service, compression=str(self.compression), tensors=list(replica.weights.sizes))
-        exchange = surroundings.world.exchange(service)
+            tensors = list(replica.weights.sizes)
+            specification = replace(specification, compression=str(self.compression), tensors=tensors)
+        exchange = surroundings.world.exchange(specification)
         self.exchange = exchange
         offers = surroundings.past.offers(exchange.rank, exchange.workers)
-        sizes = replica.weights.size, replica.statistics.size
-        exchange.join(*sizes, self._limits(exchange), surroundings.agreement, offers)
+        sizes = {name: vector.size for name, vector in self._vectors().items()}
+        exchange.join(sizes, self._limits(exchange), surroundings.agreement, offers)
         progress = surroundings.past.settle(exchange.rank, exchange.job, exchange.resume_at, exchange.replacement)
         if progress is not None:
             exchange.resume(self._regained(progress))
@@ -499,21 +501,28 @@ class Algorithm(ABC):
         """Take the common model over."""
         replica = self.replica
         replica.open()
-        self.result = exchange.begin(replica.weights, replica.statistics, replica)
+        self.result = exchange.begin(self._vectors(), replica)
         replica.close()
         self.round = self.result.round if self.synchronous else exchange.exchanges
 
-    def _statistics(self) -> dict[str, Any]:
-        """What a payload says about batch-norm statistics; the replica is open.
+    def _vectors(self) -> dict[str, Any]:
+        """What this worker holds of all vectors that are exchanged; those of its replica."""
+        return {WEIGHTS: self.replica.weights, STATISTICS: self.replica.statistics, **self.replica.further}
+
+    def _with_statistics(self, vectors: Mapping[str, Source]) -> dict[str, Any]:
+        """What a payload with these vectors sends and wants back, with batch-norm statistics; the replica is open.
 
         Synchronous workers replace theirs by the mean. Asynchronous ones send theirs and keep them, and rank 0, which
         evaluates and exports, is sent the mean beside its own.
         """
-        replica, averaged = self.replica, self.synchronous or self.statistics == "mean"
+        replica = self.replica
+        if not self.synchronous and self.statistics != "mean":
+            return {"vectors": vectors}
         leads = self.exchange is not None and self.exchange.rank == 0
-        if averaged and leads:
+        if leads:
             replica.keep_statistics(own=not self.synchronous)
-        return {"statistics": replica.statistics if averaged else None, "mean_wanted": self.synchronous or leads}
+        wanted = None if self.synchronous or leads else {WEIGHTS, *vectors}
+        return {"vectors": {**vectors, STATISTICS: replica.statistics}, "wanted": wanted}
 
     def _count(self, result: Result) -> None:
         """An exchange is over, and the replica is closed."""

@@ -3,7 +3,7 @@
 from typing import Any, ClassVar, Literal
 
 from .. import config
-from ..exchange import Service
+from ..exchange import Specification
 from .asgd import ASGD
 from .every_iteration import EveryIteration
 from .options import option
@@ -46,10 +46,10 @@ class DCASGD(EveryIteration):
         """
         return {"--dcasgd-lambda-on": "mean"} if self.options.on == "mean" else {}
 
-    def service(self) -> Service:
+    def service(self) -> Specification:
         """Ask for one compensated SGD step for every gradient; each worker is answered in a channel of its own."""
         options = self.options.model_dump(exclude={"statistics"})
-        return Service("delay_compensated_sgd", synchronous=self.synchronous, options=options, private=True)
+        return Specification("delay_compensated_sgd", synchronous=self.synchronous, options=options, private=True)
 
     def moving_without_gradient(self, momentum: float, weight_decay: float) -> list[str]:
         """See `Algorithm.moving_without_gradient`; the running mean of an adaptive λ forgets, too."""

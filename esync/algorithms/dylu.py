@@ -8,7 +8,7 @@ as many updates as there are workers.
 from typing import Any, ClassVar
 
 from .. import config
-from ..exchange import Payload, Service
+from ..exchange import WEIGHTS, Payload, Specification
 from .base import Algorithm, OwnStatisticsOptions, Surroundings
 from .model_averaging import ModelAveraging
 from .options import inherited
@@ -53,7 +53,7 @@ class DyLU(Algorithm):
         """Connect, and begin with the common model."""
         super().start(surroundings)
         self.replica.keep_anchor()
-        self._begin(self._join(Service(rule="delayed_nesterov", synchronous=False)))
+        self._begin(self._join(Specification(rule="delayed_nesterov", synchronous=False)))
 
     def step(self, batch_size: int) -> None:
         """One local step; an exchange when there have been enough of them."""
@@ -68,12 +68,11 @@ class DyLU(Algorithm):
             replica, pace = self.replica, self._seconds / self._done
             replica.open()
             payload = Payload(
-                replica.update(),
                 samples=self._samples,
                 learning_rate=self.options.global_lr,
                 momentum=self.options.outer_momentum,
                 pace=pace,
-                **self._statistics(),
+                **self._with_statistics({WEIGHTS: replica.update()}),
             )
             result = self.exchange.start(payload, replica).wait()
             replica.close()

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 
-from ..exchange import Payload, Service
+from ..exchange import WEIGHTS, Payload, Specification
 from .base import Algorithm, Surroundings
 
 
@@ -16,7 +16,7 @@ class EveryIteration(Algorithm):
     own_seconds = 0.0
 
     @abstractmethod
-    def service(self) -> Service:
+    def service(self) -> Specification:
         """What is asked of the servers."""
 
     def start(self, surroundings: Surroundings) -> None:
@@ -44,11 +44,10 @@ class EveryIteration(Algorithm):
         """What is sent; the replica is open."""
         hyper, replica = self.surroundings.hyper(), self.replica
         return Payload(
-            replica.gradient(hyper.rescale / batch_size),
             samples=batch_size,
             learning_rate=hyper.learning_rate,
             momentum=hyper.momentum,
             weight_decay=hyper.weight_decay,
             gradient_scale=hyper.gradient_scale,
-            **self._statistics(),
+            **self._with_statistics({WEIGHTS: replica.gradient(hyper.rescale / batch_size)}),
         )

@@ -8,7 +8,7 @@ from pydantic import model_validator
 
 from .. import config
 from ..errors import AlgorithmResultError
-from ..exchange import Payload, Result, Service
+from ..exchange import STATISTICS, WEIGHTS, Payload, Result, Specification
 from ..handles import Handle
 from .base import Algorithm, CompressionOptions, LandingOfModel, Surroundings
 from .options import option
@@ -125,8 +125,8 @@ class ModelAveraging(Algorithm):
             self.replica.expect_landings()
             self.device.wait_for(self.replica.settle)
         rule = "outer_nesterov" if self.options.outer_momentum else "add_mean_update"
-        service = Service(rule, True, weighting=self.options.weighting, overlap=self._run_ahead > 0)
-        self._begin(self._join(service))
+        specification = Specification(rule, True, weighting=self.options.weighting, overlap=self._run_ahead > 0)
+        self._begin(self._join(specification))
 
     def step(self, batch_size: int) -> None:
         """One local step; an exchange where one is due. That of a worker which runs ahead ends in a later step."""
@@ -180,8 +180,8 @@ class ModelAveraging(Algorithm):
         options, replica = self.options, self.replica
         with self.recorder.phase(self.exchange_phase):
             replica.open()
-            update, statistics = replica.update(), replica.statistics
-            payload = Payload(update, statistics, self._samples, options.global_lr, options.outer_momentum)
+            vectors = {WEIGHTS: replica.update(), STATISTICS: replica.statistics}
+            payload = Payload(vectors, self._samples, options.global_lr, options.outer_momentum)
             landing = replica.depart() if self._run_ahead else None
             exchange = self.exchange.start(payload, replica if landing is None else landing)
             result = exchange.wait() if landing is None else None

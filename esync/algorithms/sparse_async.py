@@ -1,12 +1,13 @@
 """What GD-async, DGC-async and DGS share: after every iteration a sparse step up, a sparse difference back."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from .. import config
-from ..exchange import Payload, Service
+from ..exchange import Payload, Source, Specification
 from ..sparse import Differences, check_finite
 from .base import Algorithm, Hyper, OwnStatisticsOptions, Surroundings
 from .options import option
@@ -77,7 +78,8 @@ class SparseAsync(Algorithm):
         differences = self.options.model_dump(include={"secondary_ratio", "dense_below", "values"})
         options = {"tensors": tensors, **differences}
         kept = not Differences(**differences).replace  # the servers keep what each worker has
-        exchange = self._join(Service("difference", synchronous=False, options=options, private=kept, sparse=True))
+        specification = Specification("difference", synchronous=False, options=options, private=kept, sparse=True)
+        exchange = self._join(specification)
         self._begin(exchange)
         selection = Selection(tensors, self.options.ratio, self.options.dense_below)
         self._compressor = self.compressor(selection, exchange.workers)
@@ -94,18 +96,18 @@ class SparseAsync(Algorithm):
             replica = self.replica
             replica.open()
             step = self._compress(hyper, batch_size)
-            rate, statistics = hyper.learning_rate, self._statistics()
-            payload = Payload(None, samples=batch_size, learning_rate=rate, step=step, **statistics)
+            rate = hyper.learning_rate
+            payload = Payload(samples=batch_size, learning_rate=rate, step=step, **self._with_statistics({}))
             result = self.exchange.start(payload, replica).wait()
             replica.close()
         self.local_iterations = 1
         self._sent += 1
         self._count(result)
 
-    def _statistics(self) -> dict[str, Any]:
+    def _with_statistics(self, vectors: Mapping[str, Source]) -> dict[str, Any]:
         """As in the dense modes, but only now and then: beside sparse messages statistics are not small."""
         due = self._sent % config.SPARSE_STATISTICS_EVERY == 0
-        return super()._statistics() if due else {"statistics": None}
+        return super()._with_statistics(vectors) if due else {"vectors": vectors}
 
     def _compress(self, hyper: Hyper, batch_size: int) -> Any:
         gradient, weights = self._gradient, self.replica.weights

@@ -1,6 +1,6 @@
 """Synchronous SGD: every iteration waits for the gradients of all workers."""
 
-from ..exchange import Service
+from ..exchange import Specification
 from .base import CompressionOptions
 from .every_iteration import EveryIteration
 from .registry import register
@@ -20,6 +20,6 @@ class SSGD(EveryIteration):
     serverless = True
     roundwise_options = frozenset[str]()
 
-    def service(self) -> Service:
+    def service(self) -> Specification:
         """Ask for one SGD step on the mean gradient of all workers."""
-        return Service(rule="sgd", synchronous=True)
+        return Specification(rule="sgd", synchronous=True)

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from .. import config
-from ..exchange import Service
+from ..exchange import Specification
 from .asgd import ASGD
 from .options import option
 from .registry import register
@@ -29,6 +29,6 @@ class SSP(ASGD):
     options: Options
     elastic = False
 
-    def service(self) -> Service:
+    def service(self) -> Specification:
         """Ask for one SGD step for every gradient, answered when its worker may go on."""
-        return Service(rule="sgd", synchronous=False, staleness=self.options.staleness)
+        return Specification(rule="sgd", synchronous=False, staleness=self.options.staleness)

@@ -13,7 +13,7 @@ from .. import config
 from ..coordination import Watching
 from ..coordination.online import GREEDY
 from ..coordination.stragglers import Detection
-from ..exchange import Exchange, Payload, Service
+from ..exchange import Exchange, Payload, Specification
 from ..exchange.protocol.ledger import Limits
 from ..exchange.protocol.resumption import Progress
 from .base import OwnStatisticsOptions
@@ -231,9 +231,9 @@ class SyncSwitch(EveryIteration):
         samples, together = self._done
         return {"bsp_share_done": together / samples if samples else None}
 
-    def service(self) -> Service:
+    def service(self) -> Specification:
         """SGD whose buffer outlives a switch; it begins as the schedule does."""
-        return Service(rule="momentum_sgd", synchronous=self.synchronous)
+        return Specification(rule="momentum_sgd", synchronous=self.synchronous)
 
     def _limits(self, exchange: Exchange) -> Limits:
         """The schedule's end ends the run, too."""

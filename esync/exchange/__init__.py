@@ -13,13 +13,19 @@ from .base import (
     Model,
     Payload,
     Result,
-    Service,
     SlotLostError,
     Source,
 )
+from .protocol.layout import STATISTICS, WEIGHTS
+from .protocol.specification import Specification
+
+#: Its name in algorithms written for earlier versions.
+Service = Specification
 
 __all__ = [
     "NO_OFFERS",
+    "STATISTICS",
+    "WEIGHTS",
     "Exchange",
     "ExchangeError",
     "JobAbortedError",
@@ -29,4 +35,5 @@ __all__ = [
     "Service",
     "SlotLostError",
     "Source",
+    "Specification",
 ]

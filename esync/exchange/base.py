@@ -2,23 +2,21 @@
 
 An algorithm starts an exchange with a `Payload`, gets a handle, and asks or waits for the `Result`. Behind the seam is
 MXNet's distributed key store with this project's own protocol (`kvstore_worker`, `kvstore_server`), or a modelled
-network. What is exchanged is two flat float32 vectors, the weights (or gradients, or updates) and the statistics; both
-sides see them piece by piece, so that no second copy of a model is needed.
+network. What is exchanged is flat float32 vectors with names, the weights (or gradients, or updates), the statistics
+and what else an algorithm has; both sides see them piece by piece, so that no second copy of a model is needed.
 """
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-from .. import config
-from ..compression import NONE
 from ..errors import ExpectedError
 from ..handles import Handle
 from ..sparse import Sparse
 from .protocol import wire
+from .protocol.layout import WEIGHTS
 from .protocol.ledger import Limits
 from .protocol.resumption import Books, Offers, Progress
 
@@ -36,8 +34,8 @@ class Source(Protocol):
 class Model(Protocol):
     """Where the model that comes back is put, piece by piece."""
 
-    def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
-        """Take the values from `start` on of the weights (or of the statistics); valid during the call only."""
+    def write(self, vector: str, start: int, values: np.ndarray) -> None:
+        """Take the values of the vector of that name from `start` on; valid during the call only."""
         ...
 
     def add(self, step: Sparse) -> None:
@@ -49,46 +47,13 @@ class Model(Protocol):
 
 
 @dataclass(frozen=True)
-class Service:
-    """What a worker asks the other side to do with what it sends.
-
-    Attributes:
-        rule: name in rules.RULES.
-        synchronous: every round waits for all workers and uses their mean; else every payload is used at once.
-        options: of the rule.
-        private: every worker gets an answer of its own, and the rule is told what that worker was sent last.
-        sparse: messages are sparse both ways, which `options` are for, see `sparse.Differences`; no rule then.
-        weighting: how much each worker counts in a mean, see `weighting`.
-        compression: of the weights' messages, as `compression.Compression` writes it; synchronous services only.
-        tensors: sizes of the tensors that the weights consist of, where compression is told of them.
-        staleness: exchanges that a worker may be ahead of the slowest; its answer waits where it is more. For services
-            that are not synchronous.
-        own: settings that may differ between workers, name → value; where they do, all workers are told.
-        overlap: this worker goes on while an exchange is under way: the handles' `done` never waits, and is True when
-            all has arrived.
-    """
-
-    rule: str
-    synchronous: bool
-    options: dict[str, Any] = field(default_factory=dict)
-    private: bool = False
-    sparse: bool = False
-    weighting: str = config.WEIGHTING
-    compression: str = NONE
-    tensors: list[int] = field(default_factory=list)
-    staleness: float = math.inf
-    own: dict[str, Any] = field(default_factory=dict)
-    overlap: bool = False
-
-
-@dataclass(frozen=True)
 class Payload:
     """What a worker contributes to one exchange.
 
     Attributes:
-        values: gradients or model updates, as many values as there are weights; None where there is a step.
-        statistics: what is averaged as it is; None where statistics are not exchanged. Where the payload is used at
-            once, the mean is that of all workers' latest statistics.
+        vectors: name of each vector that is sent → its values; at `WEIGHTS` gradients or model updates, unless there is
+            a step. Where the payload is used at once, the mean of a vector that is replaced by it, as the statistics
+            are, is that of all workers' latest.
         samples: training samples that went into it.
         learning_rate: for the rule on the other side, as are momentum and weight_decay.
         together: whether it is used with those of all workers (True) or at once (False); None: as the service says.
@@ -100,11 +65,10 @@ class Payload:
         step: what is to be subtracted from the weights, where the service is sparse.
         pace: seconds of an iteration on this worker, where the others want to know; 0: they do not.
         gradient_scale: how many times the mean gradient of a batch the values are; see `rules.Step`.
-        mean_wanted: whether the mean of the statistics comes back with the model, where statistics are exchanged.
+        wanted: names of the vectors that come back; None: the weights and all that were sent.
     """
 
-    values: Source | None
-    statistics: Source | None
+    vectors: Mapping[str, Source]
     samples: int
     learning_rate: float
     momentum: float = 0.0
@@ -116,12 +80,12 @@ class Payload:
     apart: Sequence[int] | None = None
     pace: float = 0.0
     gradient_scale: float = 1.0
-    mean_wanted: bool = True
+    wanted: Collection[str] | None = None
 
     @property
-    def pulls_statistics(self) -> bool:
-        """Whether the mean of the statistics comes back with the model."""
-        return self.statistics is not None and self.mean_wanted
+    def returned(self) -> frozenset[str]:
+        """Names of the vectors that come back."""
+        return frozenset({WEIGHTS, *self.vectors} if self.wanted is None else self.wanted)
 
     @property
     def terms(self) -> dict[str, Any]:
@@ -226,8 +190,7 @@ class Exchange(Protocol):
 
     def join(
         self,
-        weights: int,
-        statistics: int,
+        sizes: Mapping[str, int],
         limits: Limits,
         agreement: dict[str, Any],
         offers: Offers = NO_OFFERS,
@@ -235,8 +198,7 @@ class Exchange(Protocol):
         """Introduce this worker to the others.
 
         Args:
-            weights: number of trained values of its model.
-            statistics: number of values that are averaged only.
+            sizes: name of each vector of its model → number of values.
             limits: what ends the run.
             agreement: what must be the same on all workers; name → value.
             offers: checkpoints that this worker could go on from.
@@ -250,7 +212,7 @@ class Exchange(Protocol):
         """Go on from a checkpoint; before `begin`, which then takes rank 0's weights from there."""
         raise RuntimeError("there are no checkpoints here")
 
-    def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
+    def begin(self, vectors: Mapping[str, Source], model: Model) -> Result:
         """Write the common model into `model`: rank 0's initial one, or the current one of a running job.
 
         Nobody gets past this before everyone has come to it, except in a job that runs already.
@@ -265,7 +227,7 @@ class Exchange(Protocol):
         """Called now and then between exchanges: this worker is alive."""
 
     def rule_state(self) -> list[np.ndarray | None]:
-        """What the rule on the other side remembers now: flat vectors, as many values as weights (see `Progress`)."""
+        """What the weights' rule on the other side remembers now: flat vectors as long as they are (see `Progress`)."""
         raise RuntimeError("there are no checkpoints here")
 
     def version(self) -> int:

@@ -1,42 +1,44 @@
 """The common model where there is no server: every rank keeps it, and runs the same rule on the same mean."""
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
-from ..rules import STATE_VECTORS, Rule, Step, put_together, replace_by_mean, take_apart
+from ..rules import STATE_VECTORS, Step, put_together, take_apart
 from .base import Model, Result, Source
-from .protocol.layout import Bucket, Layout
+from .protocol.layout import WEIGHTS, Bucket, Layout
 from .protocol.ledger import Ledger
+from .protocol.specification import Specification
 
 
 class CommonModel:
-    """Weights and statistics as the last exchange has left them, and what the rule remembers.
+    """All vectors as the last exchange has left them, and what their rules remember.
 
     Args:
-        layout: how the model is cut; weights first, then statistics, in one vector of `values`.
-        rule: what is done to the weights (statistics are always replaced by their mean).
-        rule_name: its name in rules.RULES.
+        layout: how the model is cut; its vectors are one behind the other in `values`.
+        specification: which rules are run.
+        workers: how many take part, in every round.
     """
 
-    def __init__(self, layout: Layout, rule: Rule, rule_name: str) -> None:
+    def __init__(self, layout: Layout, specification: Specification, workers: int) -> None:
         self.layout = layout
-        self.values = np.zeros(layout.weights + layout.statistics, np.float32)
-        self._rule = rule
-        self._vectors = STATE_VECTORS.get(rule_name, 0)
+        self.values = np.zeros(sum(layout.sizes.values()), np.float32)
+        self._rules, self._workers = specification.rules(), workers
+        self._remembered = STATE_VECTORS.get(specification.rule, 0)
         self._states: dict[int, Any] = {}
+        ends = np.cumsum(list(layout.sizes.values())).tolist()
+        self._ends = dict(zip(layout.sizes, ends, strict=True))
 
-    def part(self, vector: np.ndarray, bucket: Bucket) -> np.ndarray:
-        """A bucket's values in a vector like `values`."""
-        offset = self.layout.weights if bucket.statistics else 0
-        return vector[offset + bucket.start : offset + bucket.stop]
+    def part(self, values: np.ndarray, bucket: Bucket) -> np.ndarray:
+        """A bucket's values in an array like `values`."""
+        return self._vector(values, bucket.vector)[bucket.start : bucket.stop]
 
-    def fill(self, vector: np.ndarray, weights: Source, statistics: Source | None) -> None:
-        """Read weights, and statistics where there are any, into a vector like `values`."""
-        end = self.layout.weights
-        weights.read(0, end, vector[:end])
-        if statistics is not None and self.layout.statistics:
-            statistics.read(0, self.layout.statistics, vector[end:])
+    def fill(self, values: np.ndarray, vectors: Mapping[str, Source]) -> None:
+        """Read vectors into an array like `values`."""
+        for name, source in vectors.items():
+            if size := self.layout.sizes[name]:
+                source.read(0, size, self._vector(values, name))
 
     def update(self, bucket: Bucket, mean: np.ndarray, message: Any, turn: int) -> None:
         """Run the rule on a bucket.
@@ -48,23 +50,26 @@ class CommonModel:
             turn: rounds before this one; see `rules.Step`.
         """
         weights = self.part(self.values, bucket)
-        step = Step.of(message, turn=turn)
-        rule = replace_by_mean if bucket.statistics else self._rule
+        step = Step.of(message, turn=turn, workers=self._workers, count=self._workers)
+        rule = self._rules[bucket.vector]
         new, self._states[bucket.index] = rule(weights, mean, self._states.get(bucket.index), step)
         np.copyto(weights, new)
 
-    def write(self, model: Model, statistics: bool) -> None:
-        """Hand the values out."""
-        weights = self.layout.weights
-        model.write(False, 0, self.values[:weights])
-        if statistics and self.layout.statistics:
-            model.write(True, 0, self.values[weights:])
+    def write(self, model: Model, vectors: Collection[str]) -> None:
+        """Hand the values of these vectors out."""
+        for name, size in self.layout.sizes.items():
+            if size and name in vectors:
+                model.write(name, 0, self._vector(self.values, name))
+
+    def _vector(self, values: np.ndarray, name: str) -> np.ndarray:
+        end = self._ends[name]
+        return values[end - self.layout.sizes[name] : end]
 
     def state(self) -> list[np.ndarray | None]:
-        """What the rule remembers; see `Exchange.rule_state`."""
+        """What the weights' rule remembers; see `Exchange.rule_state`."""
         vectors: list[np.ndarray | None] = []
-        buckets = [bucket for bucket in self.layout.buckets if not bucket.statistics]
-        for place in range(self._vectors):
+        buckets = [bucket for bucket in self.layout.buckets if bucket.vector == WEIGHTS]
+        for place in range(self._remembered):
             parts = [
                 None if (state := self._states.get(bucket.index)) is None else take_apart(state)[place]
                 for bucket in buckets
@@ -76,7 +81,7 @@ class CommonModel:
     def restore(self, vectors: list[Any]) -> None:
         """The inverse of `state`."""
         for bucket in self.layout.buckets:
-            if not bucket.statistics:
+            if bucket.vector == WEIGHTS:
                 parts = [None if each is None else each[bucket.start : bucket.stop].copy() for each in vectors]
                 self._states[bucket.index] = put_together(parts) if parts else None
 

@@ -20,14 +20,13 @@ class PendingCollective:
     """The handle of an exchange; every look at it lets it go on a little."""
 
     def __init__(self, exchange: CollectiveState, payload: Payload, model: Model) -> None:
-        assert payload.values is not None
         self._exchange, self._model = exchange, model
         self._sequence = exchange.sequence
-        self._statistics = payload.statistics is not None
+        self._sent, self._returned = set(payload.vectors), payload.returned
         self._begun = self._ended = time.perf_counter()
         self._waited = 0.0
         self._sums = exchange.scratch()
-        exchange.model.fill(self._sums, payload.values, payload.statistics)
+        exchange.model.fill(self._sums, payload.vectors)
         exchange.hold()
         self._committed = time.perf_counter()
         exchange.control.say(wire.COMMIT, self._sequence, exchange.engine.note, **payload.terms)
@@ -48,7 +47,7 @@ class PendingCollective:
                 raise NotDoneError("the other workers have not sent everything yet")
             exchange = self._exchange
             exchange.count()
-            exchange.model.write(self._model, self._statistics)
+            exchange.model.write(self._model, self._returned)
             transfer = max(0.0, self._ended - self._begun - self._waited)
             self._result = exchange.report(self._waited, transfer, self._used)
         return self._result
@@ -126,13 +125,13 @@ class PendingCollective:
             return lambda: self._sum(bucket)
 
         buckets = self._exchange.model.layout.buckets
-        return [maker(each) for each in buckets if self._statistics or not each.statistics]
+        return [maker(each) for each in buckets if each.vector in self._sent]
 
     def _sum(self, bucket: Bucket) -> Fibre:
         """The fibre of one bucket: the sum over the ranks, the mean, the rule."""
         exchange, commits = self._exchange, self._commits
         assert commits is not None
-        weighting = exchange.weightings[bucket.statistics]
+        weighting = exchange.weightings[bucket.vector]
         samples = {rank: int(message["samples"]) for rank, message in commits.messages.items()}
         values = exchange.model.part(self._sums, bucket)
         if (own := factor(weighting, samples[exchange.rank])) != 1:

@@ -9,8 +9,9 @@ from ..collectives.engine import Engine
 from ..collectives.mpi import MPITransport, started_by_mpi
 from ..environment import EnvironmentProblemError
 from ..watchdog import Watchdog
-from .base import Exchange, Service
+from .base import Exchange
 from .collective_worker import CollectiveExchange
+from .protocol.specification import Specification
 
 
 def check_start(collective: str) -> None:
@@ -28,7 +29,7 @@ def check_start(collective: str) -> None:
 
 
 def over_mpi(
-    service: Service,
+    specification: Specification,
     collective: str,
     watchdog: Watchdog,
     start_timeout: float = config.START_TIMEOUT,
@@ -50,4 +51,4 @@ def over_mpi(
             f"DMLC_NUM_WORKER is {said}, but MPI has started {transport.size} worker(s): they should be the same"
         )
     engine = AutoEngine(transport) if collective == "auto" else Engine(collective, transport)
-    return CollectiveExchange(service, engine, watchdog, start_timeout, round_timeout, hold)
+    return CollectiveExchange(specification, engine, watchdog, start_timeout, round_timeout, hold)

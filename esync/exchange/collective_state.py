@@ -31,12 +31,12 @@ class CollectiveState:
         control: messages between the ranks.
         turn: held by the thread that talks to the others, because MPI is used by one thread at a time.
         ledger: what the ranks have agreed upon; there from joining on, like the following two.
-        weightings: of the weights, and of the statistics.
+        weightings: name of each vector → how much each worker counts in its mean.
         model: the common one.
     """
 
     ledger: Ledger
-    weightings: tuple[str, str]
+    weightings: dict[str, str]
     model: CommonModel
 
     def __init__(

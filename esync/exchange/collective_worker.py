@@ -10,7 +10,7 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -21,18 +21,18 @@ from ..collectives.engine import Engine
 from ..collectives.fibres import Fibres, Pauses
 from ..collectives.gathering import gather_texts
 from ..compression import NONE
-from ..rules import make_rule
 from ..watchdog import Watchdog
-from ..weighting import check, of_statistics
-from .base import NO_OFFERS, Exchange, ExchangeError, JobAbortedError, Model, Payload, Result, Service, Source
+from .base import NO_OFFERS, Exchange, ExchangeError, JobAbortedError, Model, Payload, Result, Source
 from .collective_hidden import HiddenCollective
 from .collective_model import CommonModel
 from .collective_pending import PendingCollective
 from .collective_state import CollectiveState
 from .protocol import wire
 from .protocol.greeting import Greeting
+from .protocol.layout import WEIGHTS
 from .protocol.ledger import Ledger, Limits
 from .protocol.resumption import Books, Offers, Progress, choose
+from .protocol.specification import Specification, weightings_of
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class CollectiveExchange(CollectiveState, Exchange):
     """The exchange by a collective.
 
     Args:
-        service: which rule every rank runs; synchronous.
+        specification: which rules every rank runs; synchronous.
         engine: sums vectors over the ranks.
         watchdog: speaks up when something takes long.
         start_timeout: seconds to wait for the others to appear.
@@ -51,20 +51,25 @@ class CollectiveExchange(CollectiveState, Exchange):
 
     def __init__(
         self,
-        service: Service,
+        specification: Specification,
         engine: Engine,
         watchdog: Watchdog,
         start_timeout: float = config.START_TIMEOUT,
         round_timeout: float = config.ROUND_TIMEOUT,
         hold: Callable[[], None] = lambda: None,
     ) -> None:
-        if not service.synchronous or service.private or service.sparse or service.compression != NONE:
+        if (
+            not specification.synchronous
+            or specification.private
+            or specification.sparse
+            or specification.compression != NONE
+        ):
             raise ExchangeError(
                 f"--collective {engine.name} has no server, which modes need that do not exchange together"
             )
         nonce = secrets.randbits(62) + 1
         super().__init__(engine, watchdog, round_timeout, hold, nonce)
-        self._service, self._start_timeout, self._nonce = service, start_timeout, nonce
+        self._specification, self._start_timeout, self._nonce = specification, start_timeout, nonce
         self.replacement, self.exchanges = False, 0
         self.job, self.resume_at = 0, -1
         self._failed = self._closed = False
@@ -72,23 +77,21 @@ class CollectiveExchange(CollectiveState, Exchange):
 
     def join(
         self,
-        weights: int,
-        statistics: int,
+        sizes: Mapping[str, int],
         limits: Limits,
         agreement: dict[str, Any],
         offers: Offers = NO_OFFERS,
     ) -> None:
         """See `Exchange.join`."""
         elements = self.engine.bucket_elements
-        greeting = Greeting.asking_for(
-            self._service,
+        greeting = Greeting(
             rank=self.rank,
             nonce=self._nonce,
             slots=self.workers,
-            weights=weights,
-            statistics=statistics,
+            sizes=sizes,
             servers=1,
             bucket_elements=elements,
+            specification=self._specification,
             limits=limits,
             agreement={"collective": self.engine.name, **agreement},
             offers=offers,
@@ -108,18 +111,16 @@ class CollectiveExchange(CollectiveState, Exchange):
         except ValueError as error:
             raise JobAbortedError(str(error)) from None
         self.job = self.ledger.job
-        self.weightings = check(self._service.weighting), of_statistics(self._service.weighting)
-        self.model = CommonModel(
-            greeting.layout(), make_rule(self._service.rule, self._service.options), self._service.rule
-        )
+        self.weightings = weightings_of(sizes, self._specification.weighting)
+        self.model = CommonModel(greeting.layout(), self._specification, self.workers)
 
-    def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
+    def begin(self, vectors: Mapping[str, Source], model: Model) -> Result:
         """See `Exchange.begin`; the sum of rank 0's model and nothing else."""
         if self.rank == 0:
-            self.model.fill(self.model.values, weights, statistics)
+            self.model.fill(self.model.values, vectors)
         with self.patience("the model of worker 0"):
             self._share(self.model.values)
-        self.model.write(model, True)
+        self.model.write(model, vectors)
         self.engine.measure(self.model.values.nbytes)
         return self.report(0.0, 0.0, True)
 
@@ -127,9 +128,8 @@ class CollectiveExchange(CollectiveState, Exchange):
         """Tell the others that this payload is there; see `Exchange.start`."""
         if payload.switch is not None or payload.together is False:
             raise ExchangeError(f"--collective {self.engine.name} has no server, which switching to ASP needs")
-        assert payload.values is not None
         self.sequence += 1
-        kind = HiddenCollective if self._service.overlap else PendingCollective
+        kind = HiddenCollective if self._specification.overlap else PendingCollective
         self._pending = kind(self, payload, model)
         return self._pending
 
@@ -138,7 +138,7 @@ class CollectiveExchange(CollectiveState, Exchange):
 
         While a hidden exchange is under way, its thread looks, and its handle tells.
         """
-        if not self._service.overlap or self._pending is None or self._pending.done():
+        if not self._specification.overlap or self._pending is None or self._pending.done():
             with self.turn:
                 self.control.look()
 
@@ -187,7 +187,7 @@ class CollectiveExchange(CollectiveState, Exchange):
         self.ledger.resume(Books(**books), self._offset)
         vectors: list[np.ndarray | None] = []
         for place, there in enumerate(held):
-            vector = np.zeros(self.model.layout.weights, np.float32) if there else None
+            vector = np.zeros(self.model.layout.sizes[WEIGHTS], np.float32) if there else None
             if vector is not None:
                 if self.rank == 0:
                     np.copyto(vector, progress.state[place])

@@ -4,7 +4,7 @@ All ranks of a simulation keep one set of books and one model, because theirs ar
 one of the schedule that was chosen, walked in memory, so that it has the bits of the real one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,19 +17,20 @@ from ..collectives.choice import Choice
 from ..collectives.cost import LIKE_MPI, Costs, predictions
 from ..collectives.engine import bucket_bytes
 from ..collectives.memory import Hub, take_turns
-from ..exchange import NO_OFFERS, Exchange, JobAbortedError, Model, Payload, Result, Service, Source
+from ..exchange import NO_OFFERS, Exchange, JobAbortedError, Model, Payload, Result, Source, Specification
 from ..exchange.collective_model import CommonModel, standing
 from ..exchange.protocol import wire
 from ..exchange.protocol.layout import Layout
 from ..exchange.protocol.ledger import Ledger, Limits
 from ..exchange.protocol.resumption import Offers
+from ..exchange.protocol.specification import weightings_of
 from ..handles import NotDoneError
-from ..rules import make_rule
 from ..straggle import NETWORK, Straggler
-from ..weighting import check, divisor, factor, of_statistics
+from ..weighting import divisor, factor
 from .allreduce import Allreduce
 from .engine import Engine
 from .network import Network
+from .servers import modelled
 
 
 @dataclass(eq=False)
@@ -41,14 +42,14 @@ class CollectiveSide:
         network: between the hosts.
         hosts: rank → where it runs.
         name: of the collective, or auto.
-        model: weights and statistics of the model whose bytes go over the wire, where no values do.
+        model: sizes of the vectors of the model whose bytes go over the wire, where no values do.
     """
 
     engine: Engine
     network: Network
     hosts: Sequence[str]
     name: str
-    model: tuple[int, int] | None = None
+    model: Mapping[str, int] | None = None
     here: set[int] = field(default_factory=set)
     ledger: Ledger | None = None
 
@@ -60,15 +61,16 @@ class CollectiveSide:
         self.choice: Choice | None = None
         self._stop = False
 
-    def meet(self, rank: int, service: Service, sizes: tuple[int, int], limits: Limits) -> None:
+    def meet(self, rank: int, specification: Specification, sizes: Mapping[str, int], limits: Limits) -> None:
         """A worker introduces itself; the first one sets everything up."""
         if self.ledger is None:
             self.ledger = Ledger(self.slots, True, limits)
-            self.layout = Layout(*sizes, 1, bucket_bytes(self.slots) // 4)
-            self.common = CommonModel(self.layout, make_rule(service.rule, service.options), service.rule)
-            self.weightings = check(service.weighting), of_statistics(service.weighting)
+            self.layout = Layout(sizes, 1, bucket_bytes(self.slots) // 4)
+            self.common = CommonModel(self.layout, specification, self.slots)
+            self.weightings = weightings_of(sizes, specification.weighting)
+            self.carried = modelled(self.model, sizes)
             if self.name == "auto":
-                self.choice = Choice(predictions(self.slots, 4 * sum(self.model or sizes), self._costs()))
+                self.choice = Choice(predictions(self.slots, 4 * sum(self.carried.values()), self._costs()))
         self.ledger.join(rank, rank + 1, self.engine.now)
 
     def stop(self) -> None:
@@ -103,7 +105,9 @@ class CollectiveSide:
         samples = [int(each.message["samples"]) for each in pending]
         name, rooms = self._current(), Rooms()
         for bucket in self.layout.buckets:
-            weighting = self.weightings[bucket.statistics]
+            if bucket.vector not in pending[0].sent:
+                continue
+            weighting = self.weightings[bucket.vector]
             parts = [self.common.part(each.values, bucket) for each in pending]
             for part, own in zip(parts, samples, strict=True):
                 if (weight := factor(weighting, own)) != 1:
@@ -118,8 +122,9 @@ class CollectiveSide:
         """Let the messages of all ranks travel."""
         engine, begun = self.engine, self.engine.now
         last = max(round_, key=lambda rank: round_[rank].committed)
-        sizes = self.model or (self.layout.weights, self.layout.statistics)
-        buckets = [bucket.stop - bucket.start for bucket in Layout(*sizes, 1, self.layout.bucket_elements).buckets]
+        layout = Layout(self.carried, 1, self.layout.bucket_elements)
+        sent = next(iter(round_.values())).sent
+        buckets = [bucket.stop - bucket.start for bucket in layout.buckets if bucket.vector in sent]
         left = set(round_)
 
         def finished(rank: int) -> None:
@@ -150,14 +155,14 @@ class SimulatedCollective(Exchange):
     """One worker's exchange.
 
     Args:
-        service: which rule all ranks run.
+        specification: which rules all ranks run.
         side: what they have in common.
         rank: of this one.
         straggler: on purpose, see `straggle`.
     """
 
-    def __init__(self, service: Service, side: CollectiveSide, rank: int, straggler: Straggler) -> None:
-        self._service, self.side, self._straggler = service, side, straggler
+    def __init__(self, specification: Specification, side: CollectiveSide, rank: int, straggler: Straggler) -> None:
+        self._specification, self.side, self._straggler = specification, side, straggler
         self.rank, self.workers = rank, side.slots
         self.replacement, self.exchanges = False, 0
         self.job, self.resume_at = 0, -1
@@ -167,38 +172,36 @@ class SimulatedCollective(Exchange):
 
     def join(
         self,
-        weights: int,
-        statistics: int,
+        sizes: Mapping[str, int],
         limits: Limits,
         agreement: dict[str, Any],
         offers: Offers = NO_OFFERS,
     ) -> None:
         """See `Exchange.join`."""
         self.side.engine.settle()
-        self.side.meet(self.rank, self._service, (weights, statistics), limits)
+        self.side.meet(self.rank, self._specification, sizes, limits)
 
-    def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
+    def begin(self, vectors: Mapping[str, Source], model: Model) -> Result:
         """See `Exchange.begin`; what it takes is left out."""
         side = self.side
         if self.rank == 0:
-            side.common.fill(side.common.values, weights, statistics)
+            side.common.fill(side.common.values, vectors)
         side.here.add(self.rank)
         if len(side.here) == side.slots:
             side.everyone_here.succeed()
         side.engine.wait(side.everyone_here, "all workers to come")
         if side.model is None:
-            side.common.write(model, True)
+            side.common.write(model, vectors)
         return self.report(0.0, 0.0, True)
 
     def start(self, payload: Payload, model: Model) -> "PendingSum":
         """See `Exchange.start`."""
         side = self.side
-        assert payload.values is not None
         self.sequence += 1
         values = np.empty(0 if side.model is not None else side.common.values.size, np.float32)
         if values.size:
-            side.common.fill(values, payload.values, payload.statistics)
-        pending = PendingSum(self, model, values, side.engine.now)
+            side.common.fill(values, payload.vectors)
+        pending = PendingSum(self, model, payload, values, side.engine.now)
         side.engine.pass_time(self._straggler.delay(NETWORK, side.engine.now))
         side.engine.settle()
         pending.commit(wire.message(wire.COMMIT, rank=self.rank, sequence=self.sequence, **payload.terms))
@@ -234,8 +237,11 @@ class SimulatedCollective(Exchange):
 class PendingSum:
     """The handle of an exchange."""
 
-    def __init__(self, exchange: SimulatedCollective, model: Model, values: np.ndarray, begun: float) -> None:
+    def __init__(
+        self, exchange: SimulatedCollective, model: Model, payload: Payload, values: np.ndarray, begun: float
+    ) -> None:
         self.rank, self.values = exchange.rank, values
+        self.sent, self._returned = set(payload.vectors), payload.returned
         self.committed = self.waited = 0.0
         self.message: Any = None
         self._exchange, self._model, self._begun = exchange, model, begun
@@ -273,7 +279,7 @@ class PendingSum:
             if side.ledger.failure:
                 raise JobAbortedError(side.ledger.failure)
             if side.model is None:
-                side.common.write(self._model, True)
+                side.common.write(self._model, self._returned)
             transfer = max(0.0, side.engine.now - self._begun - self.waited)
             self._result = exchange.report(self.waited, transfer, self._used)
         return self._result

@@ -1,6 +1,6 @@
 """The exchange in virtual time: the wire protocol's steps, over the modelled network, to the real parameter servers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -8,15 +8,16 @@ import numpy as np
 from .. import config
 from ..exchange import (
     NO_OFFERS,
+    WEIGHTS,
     Exchange,
     ExchangeError,
     JobAbortedError,
     Model,
     Payload,
     Result,
-    Service,
     SlotLostError,
     Source,
+    Specification,
 )
 from ..exchange.keystores.pending import LONGEST_PAUSE
 from ..exchange.protocol import wire
@@ -28,7 +29,7 @@ from ..exchange.protocol.takeover import exchanges_behind, in_round
 from ..straggle import NETWORK, Straggler
 from .pending import Delivery, HiddenExchange, PendingExchange
 from .pulling import Pull
-from .servers import Push, ServerNode, Sizes
+from .servers import Push, ServerNode, Sizes, modelled
 from .serverside import ServerSide
 
 #: A message with nothing in it: here the fields of wire.MESSAGE need not be packed.
@@ -39,7 +40,7 @@ class SimulatedExchange(Exchange):
     """One worker's exchange.
 
     Args:
-        service: which rule the servers run, and how.
+        specification: which rules the servers run, and how.
         side: the other side.
         host: where this worker runs.
         rank: its slot.
@@ -49,14 +50,14 @@ class SimulatedExchange(Exchange):
 
     def __init__(
         self,
-        service: Service,
+        specification: Specification,
         side: ServerSide,
         host: str,
         rank: int,
         owner: object,
         straggler: Straggler | None = None,
     ) -> None:
-        self.service, self.side, self.host, self.owner = service, side, host, owner
+        self.specification, self.side, self.host, self.owner = specification, side, host, owner
         self._straggler = straggler
         self.rank, self.workers = rank, side.slots
         self.replacement, self.exchanges = False, 0
@@ -64,7 +65,6 @@ class SimulatedExchange(Exchange):
         self.sequence = 0
         side.nonces += 1
         self.nonce = side.nonces
-        self.channel = rank + 1 if service.private else 0
         self.sent = self.received = 0.0
         self.polls = 0
         self._closed = False
@@ -73,31 +73,29 @@ class SimulatedExchange(Exchange):
 
     def join(
         self,
-        weights: int,
-        statistics: int,
+        sizes: Mapping[str, int],
         limits: Limits,
         agreement: dict[str, Any],
         offers: Offers = NO_OFFERS,
     ) -> None:
         """See `Exchange.join`."""
-        side, service = self.side, self.service
+        side = self.side
         side.engine.settle()
-        greeting = Greeting.asking_for(
-            service,
+        greeting = Greeting(
             rank=self.rank,
             nonce=self.nonce,
             slots=self.workers,
-            weights=weights,
-            statistics=statistics,
+            sizes=sizes,
             servers=len(side.nodes),
             bucket_elements=side.bucket_elements,
+            specification=self.specification,
             limits=limits,
             agreement=agreement,
         )
         self.layout = greeting.layout()
         if side.sizes is None:
-            real = side.model or (weights, statistics)
-            side.sizes = Sizes.of(Layout(*real, len(side.nodes), side.bucket_elements), side.slots)
+            real = Layout(modelled(side.model, sizes), len(side.nodes), side.bucket_elements)
+            side.sizes = Sizes.of(real, side.slots)
         self.sizes = side.sizes
         for node in side.nodes:
             node.greet(greeting)
@@ -110,29 +108,29 @@ class SimulatedExchange(Exchange):
         rounds = [node.ledger.round for node in side.nodes]
         self.exchanges = self.sequence = exchanges_behind(acknowledged, rounds, synchronous)
 
-    def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
+    def begin(self, vectors: Mapping[str, Source], model: Model) -> Result:
         """See `Exchange.begin`."""
         side = self.side
         if self.rank == 0 and 0 not in side.here:  # also where the first holder of this slot has died before this
-            self._keep(0, weights, statistics)
+            self._keep(vectors, lambda _: 0)
         side.here.add(self.rank)
         if len(side.here) == side.slots and not side.everyone_here.triggered:
             side.everyone_here.succeed()
         side.engine.wait(side.everyone_here, "all workers to come")
         self.check()
-        pull = Pull(self, 0, True, side.engine.waker("the initial model"))
+        pull = Pull(self, lambda _: 0, vectors, side.engine.waker("the initial model"))
         pull.begin(side.engine.now)
         side.engine.pause()
         pull.write(model)
-        if self.service.private:
-            self._keep(self.channel, weights, statistics)
+        if self.specification.private:
+            self._keep({WEIGHTS: vectors[WEIGHTS]}, self.channel)
         return Result(**self.standing(min(side.nodes, key=lambda node: node.ledger.round)), wait=0.0, transfer=0.0)
 
-    def _keep(self, channel: int, weights: Source, statistics: Source) -> None:
-        """Give the servers the values of a channel: the first push of a key is kept, the second one shows where."""
+    def _keep(self, vectors: Mapping[str, Source], channel: Callable[[str], int]) -> None:
+        """Give the servers these values: the first push of a key is kept, the second one shows where."""
         for _ in range(2):
-            for bucket, values in self._buckets(wire.NOTHING, weights, statistics):
-                self.side.nodes[bucket.shard].take([(self.layout.key(bucket, channel), values)])
+            for bucket, values in self._buckets(wire.NOTHING, vectors):
+                self.side.nodes[bucket.shard].take([(self.layout.key(bucket, channel(bucket.vector)), values)])
 
     def _fall_in(self) -> None:
         """What the dead worker has committed everywhere counts, so the round that it is part of has to end first."""
@@ -159,8 +157,8 @@ class SimulatedExchange(Exchange):
         pushes = self._pushes(payload)
         if side.watch is not None:
             side.watch(self, payload)
-        kind = HiddenExchange if self.service.overlap else PendingExchange
-        pending = kind(self, model, payload.pulls_statistics, self.sequence, begun, engine.now)
+        kind = HiddenExchange if self.specification.overlap else PendingExchange
+        pending = kind(self, model, payload.returned, self.sequence, begun, engine.now)
         side.waiting[self.rank] = pending
         for node in side.nodes:
             message = self._message(
@@ -168,7 +166,7 @@ class SimulatedExchange(Exchange):
                 buckets=len(pushes[node.shard]),
                 **payload.terms,
             )
-            size, messages = self._amount(node, payload.statistics is not None, pushes[node.shard])
+            size, messages = self._amount(node, payload.vectors, pushes[node.shard])
             self._send(node, size, messages + 1, Delivery(self, node, pushes[node.shard], message))
         return pending
 
@@ -231,9 +229,13 @@ class SimulatedExchange(Exchange):
             return ()
         return tuple(np.flatnonzero(np.any([ledger.apart for ledger in ledgers], axis=0)).tolist())
 
-    def pull(self, statistics: bool, wake: Callable[[Any], None]) -> Pull:
-        """A pull of this worker's model that has not begun yet."""
-        return Pull(self, self.channel, statistics, wake)
+    def channel(self, vector: str) -> int:
+        """The channel in which this worker sends and gets a vector."""
+        return self.specification.channel(vector, self.rank)
+
+    def pull(self, vectors: Collection[str], wake: Callable[[Any], None]) -> Pull:
+        """A pull of vectors of this worker's model that has not begun yet."""
+        return Pull(self, self.channel, vectors, wake)
 
     def held(self, at: float) -> float:
         """Seconds by which what this worker sends at that time leaves later."""
@@ -268,25 +270,23 @@ class SimulatedExchange(Exchange):
     def _pushes(self, payload: Payload) -> list[list[Push]]:
         """What a payload consists of, for each server; nothing where only bytes go over the wire."""
         pushes: list[list[Push]] = [[] for _ in self.side.nodes]
-        for bucket, values in self._buckets(wire.PAYLOAD, payload.values, payload.statistics):
-            pushes[bucket.shard].append((self.layout.key(bucket, self.channel), values))
+        for bucket, values in self._buckets(wire.PAYLOAD, payload.vectors):
+            pushes[bucket.shard].append((self.layout.key(bucket, self.channel(bucket.vector)), values))
         return pushes
 
-    def _amount(self, node: ServerNode, statistics: bool, pushes: list[Push]) -> tuple[float, int]:
+    def _amount(self, node: ServerNode, vectors: Collection[str], pushes: list[Push]) -> tuple[float, int]:
         """Bytes and messages of a payload to a server, without its commit."""
-        plain = int(not statistics)
-        return self.sizes.pushed[plain][node.shard], self.sizes.buckets[plain][node.shard]
+        return self.sizes.amount(node.shard, vectors)
 
-    def _buckets(self, kind: int, values: Source | None, statistics: Source | None) -> list[tuple[Bucket, np.ndarray]]:
+    def _buckets(self, kind: int, vectors: Mapping[str, Source]) -> list[tuple[Bucket, np.ndarray]]:
         """The buckets of a payload as they go over the wire."""
         buckets = []
         for bucket in self.carried:
-            source = statistics if bucket.statistics else values
-            if source is not None:
+            if bucket.vector in vectors:
                 array = np.empty(wire.HEADER_ELEMENTS + bucket.stop - bucket.start, np.float32)
                 array[: wire.HEADER_ELEMENTS] = 0
                 wire.stamp(array, kind, self.rank, self.nonce, self.sequence, bucket.index)
-                source.read(bucket.start, bucket.stop, array[wire.HEADER_ELEMENTS :])
+                vectors[bucket.vector].read(bucket.start, bucket.stop, array[wire.HEADER_ELEMENTS :])
                 buckets.append((bucket, array))
         return buckets
 

@@ -6,6 +6,7 @@ the memory of the forward and backward pass belongs to each network, too, so man
 
 import argparse
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ class Gradients:
     """
 
     evaluates = True
-    wire: tuple[int, int] | None = None
+    wire: Mapping[str, int] | None = None
 
     def __init__(self, options: argparse.Namespace, workers: int) -> None:
         self._options = options

@@ -1,12 +1,12 @@
 """What must hold in every schedule, and a model of counters that tells: the weights show what was applied, how often.
 
 The model is a row of counters, one for each worker, which only that worker moves. What must hold follows from what the
-algorithm asks the other side to do (`exchange.Service`), from what its payloads say, and from its class.
+algorithm asks the other side to do (`exchange.Specification`), from what its payloads say, and from its class.
 """
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from ..algorithms import Algorithm
 from ..arguments import choose_algorithm
 from ..assembly import make_limits
 from ..compression import NONE
-from ..exchange import Payload, Service
+from ..exchange import WEIGHTS, Payload, Specification
 from ..sparse import Sparse
 from ..weighting import UNIFORM
 from .drawing import Schedule
@@ -73,9 +73,9 @@ class CountingReplica(TimedReplica):
         self._steps = 0
         return update
 
-    def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
+    def write(self, vector: str, start: int, values: np.ndarray) -> None:
         """Take what has come."""
-        target = self.statistics if statistics else self.weights
+        target = self.weights if vector == WEIGHTS else self.statistics
         target.values[start : start + len(values)] = values
 
     def add(self, step: Sparse) -> None:
@@ -94,18 +94,18 @@ class CountingReplica(TimedReplica):
         return vector
 
 
-def uncountable(service: Service, payload: Payload, rank: int, values: np.ndarray) -> str:
+def uncountable(specification: Specification, payload: Payload, rank: int, values: np.ndarray) -> str:
     """Why the weights do not show what was applied, and how often; "" where they do."""
-    if service.rule not in ADDED:
-        return f"rule {service.rule}"
-    if payload.momentum and service.rule != "outer_nesterov":  # there, a round is one exchange of each worker
-        return f"momentum in rule {service.rule}"
+    if specification.rule not in ADDED:
+        return f"rule {specification.rule}"
+    if payload.momentum and specification.rule != "outer_nesterov":  # there, a round is one exchange of each worker
+        return f"momentum in rule {specification.rule}"
     if payload.weight_decay:
         return "weight decay"
-    if service.weighting != UNIFORM:
-        return f"weighting {service.weighting}"  # what counts is the others' samples, too
-    if service.compression != NONE:
-        return f"compression {service.compression}"
+    if specification.weighting != UNIFORM:
+        return f"weighting {specification.weighting}"  # what counts is the others' samples, too
+    if specification.compression != NONE:
+        return f"compression {specification.compression}"
     if np.delete(values, rank).any():
         return "payloads hold more than a worker's own steps"
     return ""
@@ -126,7 +126,7 @@ class Check:
     """
 
     evaluates = False
-    wire: tuple[int, int] | None = None
+    wire: Mapping[str, int] | None = None
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
@@ -180,9 +180,9 @@ class Check:
     @property
     def _asks_when_to_exchange(self) -> bool:
         """Whether all workers ask a state server that, and wait for one another then."""
-        service = self._exchange.service
+        specification = self._exchange.specification
         asks = self._algorithm.asks_state_server and self.simulation.state_server.watch is None
-        return asks and service.synchronous and not service.overlap
+        return asks and specification.synchronous and not specification.overlap
 
     @property
     def _exchange(self) -> SimulatedExchange:
@@ -193,14 +193,14 @@ class Check:
 
     def _committed(self, exchange: SimulatedExchange, payload: Payload) -> None:
         """A worker sends a payload: note what it will have added to its counter when it has been used."""
-        service, rank = exchange.service, exchange.rank
+        specification, rank = exchange.specification, exchange.rank
         values = np.zeros(self._workers, np.float32)
-        if payload.values is not None:
-            payload.values.read(0, self._workers, values)
-        self.uncounted = self.uncounted or uncountable(service, payload, rank, values)
+        if WEIGHTS in payload.vectors:
+            payload.vectors[WEIGHTS].read(0, self._workers, values)
+        self.uncounted = self.uncounted or uncountable(specification, payload, rank, values)
         self._momentum = payload.momentum
         commit, amount = (rank, exchange.sequence), 0.0
-        together = _together(service, payload)
+        together = _together(specification, payload)
         if commit in self._contributed and together == (commit in self._at_once):
             # What a crash has left half done is done again; where it was used at once by some servers, and comes in a
             # round to others, each is owed another one of this worker's for its next round.
@@ -208,7 +208,7 @@ class Check:
         if not together:
             self._at_once.add(commit)
         if not self.uncounted and not payload.aside:
-            amount = payload.learning_rate * ADDED[service.rule](self._workers) * float(values[rank])
+            amount = payload.learning_rate * ADDED[specification.rule](self._workers) * float(values[rank])
             if together:
                 ledger = self.simulation.side.nodes[0].ledger
                 amount /= self._workers - np.count_nonzero(ledger.apart)
@@ -222,8 +222,8 @@ class Check:
         exchange, result = trainer.world.connections[-1], trainer.algorithm.result
         assert isinstance(exchange, SimulatedExchange)
         assert result is not None
-        if exchange.service.staleness < math.inf:
-            self._check_staleness(trainer, exchange.service.staleness)
+        if exchange.specification.staleness < math.inf:
+            self._check_staleness(trainer, exchange.specification.staleness)
         # After the last round together, others may have gone on at once.
         if (trainer.rank, exchange.sequence) not in self._at_once and result.synchronous:
             weights = trainer.replica.weights.values
@@ -244,7 +244,7 @@ class Check:
 
     def _check_applied(self) -> None:
         for bucket in self._exchange.layout.buckets:
-            if bucket.statistics:
+            if bucket.vector != WEIGHTS:
                 continue
             # Asynchronous commits reach the servers in different orders, so at the end of the run one server may have
             # used a payload that another one has not.
@@ -279,8 +279,9 @@ class Check:
         epsilon = self.simulation.state_server.coordinator.epsilon
         slots, bandwidth = self._workers, cluster.link("server0").bandwidth
         sizes = self._exchange.sizes
-        size = sum(sizes.pushed[0]) + len(cluster.servers) * sizes.message  # a payload with its commits
-        messages = sum(sizes.buckets[0])
+        amounts = [sizes.amount(shard) for shard in range(len(cluster.servers))]
+        size = sum(size for size, _ in amounts) + len(cluster.servers) * sizes.message  # a payload with its commits
+        messages = sum(messages for _, messages in amounts)
         carrying = slots * size / bandwidth + slots * (messages + 2) * max(s.message_time for s in cluster.servers)
         asking = 4 * (2 * latency + slots * cluster.state_server.answer_time)
         for sums in self.simulation.workers:
@@ -307,6 +308,6 @@ def _added(amounts: Iterable[float], momentum: float) -> float:
     return weight
 
 
-def _together(service: Service, payload: Payload) -> bool:
+def _together(specification: Specification, payload: Payload) -> bool:
     """Whether a payload is used with those of all workers, as a round."""
-    return service.synchronous if payload.together is None else payload.together
+    return specification.synchronous if payload.together is None else payload.together

@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -41,16 +41,22 @@ class PendingExchange:
     Args:
         exchange: of the worker.
         model: where the new one is put.
-        statistics: whether they are exchanged, too.
+        vectors: names of those that come back.
         sequence: number of the exchange.
         begun: when it began.
         sent: when the payload left, and polling began.
     """
 
     def __init__(
-        self, exchange: "SimulatedExchange", model: Model, statistics: bool, sequence: int, begun: float, sent: float
+        self,
+        exchange: "SimulatedExchange",
+        model: Model,
+        vectors: Collection[str],
+        sequence: int,
+        begun: float,
+        sent: float,
     ) -> None:
-        self._exchange, self._model, self._statistics = exchange, model, statistics
+        self._exchange, self._model, self._vectors = exchange, model, vectors
         self._sequence, self._begun, self._sent = sequence, begun, sent
         self._noticed = math.inf  # when the worker learns that the servers have used its payload
         self._wake: Callable[[Any], None] | None = None  # of the worker, where it waits
@@ -120,7 +126,7 @@ class PendingExchange:
         """Ask for the model at `at`, when the worker has noticed that its payload was used."""
         exchange = self._exchange
         assert self._wake is not None
-        self._pull = exchange.pull(self._statistics, self._wake)
+        self._pull = exchange.pull(self._vectors, self._wake)
         self._pull.begin(at + exchange.held(at), self._look_again)
 
     def _look_again(self) -> bool:
@@ -143,9 +149,15 @@ class HiddenExchange(PendingExchange):
     """The handle where the worker goes on meanwhile: the model is fetched as soon as the payload has been used."""
 
     def __init__(
-        self, exchange: "SimulatedExchange", model: Model, statistics: bool, sequence: int, begun: float, sent: float
+        self,
+        exchange: "SimulatedExchange",
+        model: Model,
+        vectors: Collection[str],
+        sequence: int,
+        begun: float,
+        sent: float,
     ) -> None:
-        super().__init__(exchange, model, statistics, sequence, begun, sent)
+        super().__init__(exchange, model, vectors, sequence, begun, sent)
         self._arrived = exchange.side.engine.event()
         self._wake = self._has_arrived
 

@@ -1,6 +1,6 @@
 """A pull in virtual time: requests to all servers, and their parts of the model on the way back."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,15 +19,19 @@ class Pull:
 
     Args:
         exchange: of the worker.
-        channel: which set of keys.
-        statistics: whether the statistics are pulled, too.
+        channel: the set of keys of each vector.
+        vectors: names of those that are pulled.
         wake: called from an event when everything is there.
     """
 
     def __init__(
-        self, exchange: "SimulatedExchange", channel: int, statistics: bool, wake: Callable[[Any], None]
+        self,
+        exchange: "SimulatedExchange",
+        channel: Callable[[str], int],
+        vectors: Collection[str],
+        wake: Callable[[Any], None],
     ) -> None:
-        self._exchange, self._channel, self._statistics, self._wake = exchange, channel, statistics, wake
+        self._exchange, self._channel, self._vectors, self._wake = exchange, channel, vectors, wake
         self._answers: list[tuple[Bucket, np.ndarray]] = []
         self._missing = 0
         self._first: Callable[[], bool] | None = None
@@ -52,12 +56,11 @@ class Pull:
     def write(self, model: Model) -> None:
         """Put what has come where it belongs."""
         for bucket, values in self._answers:
-            model.write(bucket.statistics, bucket.start, values)
+            model.write(bucket.vector, bucket.start, values)
 
     def _cost(self, node: ServerNode) -> tuple[float, int]:
         """Bytes and messages that come from a server."""
-        plain, sizes = int(not self._statistics), self._exchange.sizes
-        return sizes.pushed[plain][node.shard], sizes.buckets[plain][node.shard]
+        return self._exchange.sizes.amount(node.shard, self._vectors)
 
     def _requested(self, node: ServerNode, size: float, messages: int) -> None:
         first, self._first = self._first, None
@@ -75,8 +78,8 @@ class Pull:
         """Keep what the server hands out now."""
         exchange = self._exchange
         for bucket in exchange.carried:
-            if bucket.shard == node.shard and (self._statistics or not bucket.statistics):
-                values = node.values(exchange.layout.key(bucket, self._channel))
+            if bucket.shard == node.shard and bucket.vector in self._vectors:
+                values = node.values(exchange.layout.key(bucket, self._channel(bucket.vector)))
                 self._answers.append((bucket, values[wire.HEADER_ELEMENTS :]))
 
     def _arrived(self) -> None:

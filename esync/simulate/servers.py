@@ -5,7 +5,7 @@ of the server says.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from .. import config
 from ..exchange.protocol import wire
 from ..exchange.protocol.greeting import Greeting
-from ..exchange.protocol.layout import Bucket, Layout
+from ..exchange.protocol.layout import WEIGHTS, Bucket, Layout
 from ..exchange.protocol.ledger import Ledger
 from ..exchange.protocol.parameter_server import ParameterServer
 from ..exchange.protocol.serving import serve
@@ -147,36 +147,37 @@ class Sizes:
     """How much goes over the wire in one exchange, by the real protocol, to or from each server.
 
     Attributes:
-        pushed: shard → bytes of a payload with statistics; without.
-        buckets: shard → messages of a payload with statistics; without.
+        vectors: shard → name of each vector → bytes and messages of its buckets.
         message: bytes of a commit or another message, which is as large as the status.
         question: bytes of the request for the status, or for a bucket.
     """
 
-    pushed: tuple[tuple[float, ...], tuple[float, ...]]
-    buckets: tuple[tuple[int, ...], tuple[int, ...]]
+    vectors: Sequence[Mapping[str, tuple[float, int]]]
     message: float
     question: float = config.SIMULATE_MESSAGE_BYTES
 
     @classmethod
     def of(cls, layout: Layout, slots: int) -> "Sizes":
         """Count them."""
-        pushed, buckets = [], []
-        for statistics in (True, False):
-            chosen = [bucket for bucket in layout.buckets if statistics or not bucket.statistics]
-            shards = range(layout.servers)
-            buckets.append(tuple(sum(bucket.shard == shard for bucket in chosen) for shard in shards))
-            pushed.append(
-                tuple(
-                    float(
-                        sum(
-                            4 * (wire.HEADER_ELEMENTS + bucket.stop - bucket.start) + config.SIMULATE_MESSAGE_BYTES
-                            for bucket in chosen
-                            if bucket.shard == shard
-                        )
-                    )
-                    for shard in shards
-                )
-            )
-        message = 4.0 * wire.message_elements(slots) + config.SIMULATE_MESSAGE_BYTES
-        return cls((pushed[0], pushed[1]), (buckets[0], buckets[1]), message)
+        vectors = [dict.fromkeys(layout.sizes, (0.0, 0)) for _ in range(layout.servers)]
+        for bucket in layout.buckets:
+            size, messages = vectors[bucket.shard][bucket.vector]
+            size += 4 * (wire.HEADER_ELEMENTS + bucket.stop - bucket.start) + config.SIMULATE_MESSAGE_BYTES
+            vectors[bucket.shard][bucket.vector] = size, messages + 1
+        return cls(vectors, 4.0 * wire.message_elements(slots) + config.SIMULATE_MESSAGE_BYTES)
+
+    def amount(self, shard: int, vectors: Collection[str] | None = None) -> tuple[float, int]:
+        """Bytes and messages of these vectors, or of all, to or from a server."""
+        size, messages = 0.0, 0
+        for name, (more, further) in self.vectors[shard].items():
+            if vectors is None or name in vectors:
+                size, messages = size + more, messages + further
+        return size, messages
+
+
+def modelled(model: Mapping[str, int] | None, sizes: Mapping[str, int]) -> Mapping[str, int]:
+    """The sizes of the vectors that go over the wire, where a model stands for another one (None: it does not).
+
+    A vector that is not known of the other model has as many values as its weights.
+    """
+    return sizes if model is None else {name: model.get(name, model[WEIGHTS]) for name in sizes}

@@ -1,6 +1,6 @@
 """What all workers of a modelled cluster share: the servers, the network, who has come and who waits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ class ServerSide:
         network: between all hosts.
         nodes: the servers.
         slots: number of workers.
-        model: weights and statistics of the model whose bytes go over the wire, where no values do.
+        model: sizes of the vectors of the model whose bytes go over the wire, where no values do.
         bucket_elements: the most values in one message.
 
     Attributes:
@@ -35,7 +35,7 @@ class ServerSide:
     network: Network
     nodes: list[ServerNode]
     slots: int
-    model: tuple[int, int] | None = None
+    model: Mapping[str, int] | None = None
     bucket_elements: int = config.BUCKET_ELEMENTS
     here: set[int] = field(default_factory=set)
     nonces: int = 0

@@ -1,7 +1,7 @@
 """One simulation: every worker of a modelled cluster runs the worker program's own loop, in virtual time."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -34,13 +34,13 @@ class Numerics(Protocol):
     Attributes:
         samples: size of the training set.
         evaluates: whether it has a method `accuracy` of (weights, statistics, every image or some).
-        wire: weights and statistics of the network whose bytes go over the wire, where the model that is exchanged only
+        wire: sizes of the vectors of the network whose bytes go over the wire, where the model that is exchanged only
             stands for it.
     """
 
     samples: int
     evaluates: bool
-    wire: tuple[int, int] | None
+    wire: Mapping[str, int] | None
 
     def start(self, rank: int, world: SimulatedWorld) -> tuple[Any, Any]:
         """A new trainer and its iterations."""
@@ -63,7 +63,7 @@ class Timing:
                 "--numerics real"
             )
         self._options, self.samples = options, samples
-        self.wire: tuple[int, int] | None = SIZES[options.network]
+        self.wire: Mapping[str, int] | None = SIZES[options.network]
 
     def start(self, rank: int, world: SimulatedWorld) -> tuple[TimedTrainer, TimedIteration]:
         """See `Numerics`."""

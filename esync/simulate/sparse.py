@@ -1,40 +1,39 @@
 """Sparse exchanges in virtual time: the real messages, as large as they are, over the modelled network."""
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
 
-from ..exchange import Model, Payload, Result, Source
+from ..exchange import WEIGHTS, Model, Payload, Result, Source
 from ..exchange.codecs.choice import codec_of
 from ..exchange.protocol import wire
 from ..exchange.protocol.layout import Bucket
 from .exchange import SimulatedExchange
 from .pending import Delivery, PendingExchange
 from .pulling import Pull
-from .servers import Push, ServerNode, wire_bytes
+from .servers import ServerNode, wire_bytes
 
 
 class SparseSimulatedExchange(SimulatedExchange):
     """Sends sparse steps, and lets what comes back go into the model."""
 
-    def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
+    def begin(self, vectors: Mapping[str, Source], model: Model) -> Result:
         """See `Exchange.begin`."""
-        self.codec = codec_of(self.service, self.layout, self.workers, self.rank)
+        self.codec = codec_of(self.specification, self.layout, self.workers, self.rank)
         self._known: set[tuple[int, int]] = set()
-        return super().begin(weights, statistics, model)
+        return super().begin(vectors, model)
 
     def start(self, payload: Payload, model: Model) -> PendingExchange:
-        """Send the pieces of the step, the statistics where there are any, and the commit."""
+        """Send the pieces of the step, the other vectors where there are any, and the commit."""
         side, engine = self.side, self.side.engine
         self.sequence += 1
         begun = engine.now
         engine.pass_time(self.held(begun))
-        pending = PendingExchange(self, model, payload.pulls_statistics, self.sequence, begun, engine.now)
+        pending = PendingExchange(self, model, payload.returned, self.sequence, begun, engine.now)
         side.waiting[self.rank] = pending
         assert payload.step is not None, "a sparse exchange takes a sparse step"
-        statistics = self._pushes(replace(payload, values=None))
+        pushes_of = self._pushes(payload)
         rooms: dict[int, np.ndarray] = {}
 
         def room(key: int, size: int) -> np.ndarray:
@@ -43,17 +42,17 @@ class SparseSimulatedExchange(SimulatedExchange):
 
         for shard, key, place in self.codec.write(payload.step, room):
             wire.stamp(rooms[key], wire.PAYLOAD, self.rank, self.nonce, self.sequence, place)
-            statistics[shard].append((self.open(side.nodes[shard], key, rooms[key].size), rooms[key]))
+            pushes_of[shard].append((self.open(side.nodes[shard], key, rooms[key].size), rooms[key]))
         for node in side.nodes:
-            pushes: list[Push] = statistics[node.shard]
+            pushes = pushes_of[node.shard]
             message = self._message(wire.COMMIT, **payload.terms, buckets=len(pushes))
             size = wire_bytes(values for _, values in pushes)
             self._send(node, size, len(pushes) + 1, Delivery(self, node, pushes, message))
         return pending
 
-    def pull(self, statistics: bool, wake: Callable[[Any], None]) -> "SparsePull":
+    def pull(self, vectors: Collection[str], wake: Callable[[Any], None]) -> "SparsePull":
         """What the servers owe this worker."""
-        return SparsePull(self, self.channel, statistics, wake)
+        return SparsePull(self, self.channel, vectors, wake)
 
     def open(self, node: ServerNode, key: int, size: int) -> int:
         """The same key; the first value of one is kept without asking, the second shows the server where."""
@@ -89,7 +88,7 @@ class SparsePull(Pull):
     def _collect(self, node: ServerNode) -> None:
         exchange = self._exchange
         for bucket in self._wanted_buckets(node):
-            values = node.values(exchange.layout.key(bucket, self._channel))
+            values = node.values(exchange.layout.key(bucket, self._channel(bucket.vector)))
             self._answers.append((bucket, values[wire.HEADER_ELEMENTS :]))
         pieces = [
             node.stored(exchange.open(node, key, wire.HEADER_ELEMENTS + size)).copy()
@@ -98,9 +97,9 @@ class SparsePull(Pull):
         self._pieces.append((node.shard, pieces, int(node.ledger.answer[exchange.rank])))
 
     def _wanted_buckets(self, node: ServerNode) -> list[Bucket]:
-        """The statistics of a server, where they are wanted."""
-        buckets = self._exchange.carried if self._statistics else []
-        return [bucket for bucket in buckets if bucket.statistics and bucket.shard == node.shard]
+        """The buckets of a server that travel as they are, where they are wanted."""
+        others = set(self._vectors) - {WEIGHTS}
+        return [each for each in self._exchange.carried if each.vector in others and each.shard == node.shard]
 
     def _wanted_pieces(self, node: ServerNode) -> list[tuple[int, int]]:
         """Key and size of the pieces of a server's answer."""

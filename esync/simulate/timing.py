@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..algorithms import Algorithm, Hyper, Surroundings
+from ..exchange import STATISTICS, WEIGHTS
 from ..exchange.protocol.ledger import Limits
 from ..measure import COMPUTE, Recorder
 from ..modelview import Hook
@@ -17,22 +18,27 @@ from ..sparse import Sparse
 from ..standing import Standing
 from .world import NoRecorder, SimulatedWorld
 
-#: Network → trained values, and values that are averaged only, with ten classes and grey images; CIFAR's networks with
+
+def _sizes(weights: int, statistics: int) -> dict[str, int]:
+    return {WEIGHTS: weights, STATISTICS: statistics}
+
+
+#: Network → sizes of its vectors, with ten classes and grey images; CIFAR's networks with
 #: coloured ones.
 SIZES = {
-    "alexnet": (57_029_322, 0),
-    "resnet18-v1": (11_175_370, 9_600),
-    "resnet50-v1": (23_541_130, 53_120),
-    "resnet50-v2": (23_514_698, 45_572),
-    "mobilenet-v1": (3_216_650, 21_888),
-    "mobilenet-v2": (2_236_096, 34_112),
-    "inception-v3": (21_805_482, 34_432),
-    "lenet": (61_706, 0),
-    "mlp": (50_890, 0),
-    "cifar-resnet20-v1": (272_474, 1_568),
-    "cifar-resnet32-v1": (466_906, 2_464),
-    "cifar-resnet56-v1": (855_770, 4_256),
-    "cifar-resnet110-v1": (1_730_714, 8_288),
+    "alexnet": _sizes(57_029_322, 0),
+    "resnet18-v1": _sizes(11_175_370, 9_600),
+    "resnet50-v1": _sizes(23_541_130, 53_120),
+    "resnet50-v2": _sizes(23_514_698, 45_572),
+    "mobilenet-v1": _sizes(3_216_650, 21_888),
+    "mobilenet-v2": _sizes(2_236_096, 34_112),
+    "inception-v3": _sizes(21_805_482, 34_432),
+    "lenet": _sizes(61_706, 0),
+    "mlp": _sizes(50_890, 0),
+    "cifar-resnet20-v1": _sizes(272_474, 1_568),
+    "cifar-resnet32-v1": _sizes(466_906, 2_464),
+    "cifar-resnet56-v1": _sizes(855_770, 4_256),
+    "cifar-resnet110-v1": _sizes(1_730_714, 8_288),
 }
 #: As sent over the wire where no gradients are computed.
 STAND_IN = 1
@@ -55,6 +61,7 @@ class TimedReplica:
 
     def __init__(self) -> None:
         self.weights, self.statistics = _Vector(STAND_IN), _Vector(0)
+        self.further: dict[str, Any] = {}
         self.size = STAND_IN
         self.iterations = 0  # see `landing.Landing`
 
@@ -102,7 +109,7 @@ class TimedReplica:
     def call_hook(self, hook: Hook, batch_size: int | None = None, fixed_weights: bool = False) -> None:
         """Nothing is computed that a hook could see: it is not called."""
 
-    def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
+    def write(self, vector: str, start: int, values: np.ndarray) -> None:
         """Nothing is kept."""
 
     def add(self, step: Sparse) -> None:

@@ -8,7 +8,7 @@ from .. import config
 from ..compression import NONE
 from ..coordination import Coordination
 from ..device import Device
-from ..exchange import Service
+from ..exchange import Specification
 from ..measure import Recorder
 from .collective import CollectiveSide, SimulatedCollective
 from .coordination import DelayedCoordination, SimulatedCoordination, StateServer
@@ -111,23 +111,23 @@ class SimulatedWorld:
         self._engine, self._side, self._state_server = engine, side, state_server
         self._worker, self._leases = worker, leases
 
-    def exchange(self, service: Service) -> SimulatedExchange | SimulatedCollective:
+    def exchange(self, specification: Specification) -> SimulatedExchange | SimulatedCollective:
         """Connect to the modelled servers, or to the other workers."""
         straggler = self.simulated.straggler
         if self.collective is not None:
-            line = SimulatedCollective(service, self.collective, self._worker.rank, straggler)
+            line = SimulatedCollective(specification, self.collective, self._worker.rank, straggler)
             self.connections.append(line)
             return line
         kind = SimulatedExchange
-        if service.sparse:
+        if specification.sparse:
             from .sparse import SparseSimulatedExchange
 
             kind = SparseSimulatedExchange
-        elif service.compression != NONE:
+        elif specification.compression != NONE:
             from .compressed import CompressedSimulatedExchange
 
             kind = CompressedSimulatedExchange
-        exchange = kind(service, self._side, self._worker.host, self._worker.rank, self, straggler)
+        exchange = kind(specification, self._side, self._worker.host, self._worker.rank, self, straggler)
         self.connections.append(exchange)
         return exchange
 

@@ -11,7 +11,7 @@ from esync.collectives import SCHEDULES
 from esync.collectives.engine import Engine
 from esync.collectives.fibres import Pauses
 from esync.collectives.mpi import MPITransport
-from esync.exchange import Payload, Service
+from esync.exchange import STATISTICS, WEIGHTS, Payload, Specification
 from esync.exchange.collective_worker import CollectiveExchange
 from esync.exchange.protocol.ledger import Limits
 from esync.watchdog import Watchdog, leave
@@ -26,7 +26,7 @@ class Vector:
     def read(self, start: int, stop: int, out: np.ndarray) -> None:
         out[:] = self.values[start:stop]
 
-    def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
+    def write(self, vector: str, start: int, values: np.ndarray) -> None:
         self.values[start : start + values.size] = values
 
 
@@ -67,10 +67,10 @@ def store(transport: MPITransport) -> None:
 
 def exchanges(transport: MPITransport, case: str) -> None:
     """Rounds of a model of 1 MB, in which rank 1 does what the case says."""
-    exchange = CollectiveExchange(Service("add_mean_update", True), Engine("ring", transport), Watchdog())
+    exchange = CollectiveExchange(Specification("add_mean_update", True), Engine("ring", transport), Watchdog())
     model = Vector(250_000)
-    exchange.join(250_000, 0, Limits(rounds=3 if case == "work" else 10**9), {})
-    exchange.begin(model, model, model)
+    exchange.join({WEIGHTS: 250_000, STATISTICS: 0}, Limits(rounds=3 if case == "work" else 10**9), {})
+    exchange.begin({WEIGHTS: model}, model)
     print("begun", flush=True)
     if case == "hang":
         exchange._round_timeout = 3
@@ -81,7 +81,7 @@ def exchanges(transport: MPITransport, case: str) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             if case == "hang":
                 time.sleep(1000)
-        result = exchange.start(Payload(Vector(250_000), None, 1, 1.0), model).wait()
+        result = exchange.start(Payload({WEIGHTS: Vector(250_000)}, 1, 1.0), model).wait()
     assert np.array_equal(model.values, np.full(250_000, 4.0, np.float32))
     exchange.close()
 

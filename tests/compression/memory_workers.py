@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from esync.exchange import Service
+from esync.exchange import STATISTICS, WEIGHTS, Specification
 from esync.exchange.codecs.choice import codec_of
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.greeting import Greeting
@@ -38,16 +38,15 @@ class MemoryServers:
         rule: str = "add_mean_update",
     ) -> None:
         self.workers = workers
-        self.service = service = Service(rule, True, compression=compression, tensors=list(tensors))
-        greeting = Greeting.asking_for(
-            service,
+        self.specification = specification = Specification(rule, True, compression=compression, tensors=list(tensors))
+        greeting = Greeting(
             rank=0,
             nonce=1000,
             slots=workers,
-            weights=weights.size,
-            statistics=0,
+            sizes={WEIGHTS: weights.size, STATISTICS: 0},
             servers=servers,
             bucket_elements=bucket_elements,
+            specification=specification,
             limits=Limits(),
         )
         assert Greeting.decode(greeting.encode()) == greeting
@@ -98,14 +97,14 @@ class MemoryWorker:
         self.held = cluster.weights()
         common = {bucket.index: self.held[bucket.start : bucket.stop].copy() for bucket in layout.buckets}
         steps = [int(cluster.status(shard)["step"]) for shard in range(layout.servers)]
-        self.codec = codec_of(cluster.service, layout, cluster.workers, rank)
+        self.codec = codec_of(cluster.specification, layout, cluster.workers, rank)
         self.codec.begin(common, steps)
 
     def say(self, kind: int, shard: int, **fields: object) -> None:
         record = wire.message(kind, rank=self.rank, nonce=self.nonce, sequence=self.sequence, **fields)
         self.cluster.push(shard, shard, wire.pack(record, self.cluster.elements))
 
-    def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
+    def write(self, vector: str, start: int, values: np.ndarray) -> None:
         self.held[start : start + values.size] = values
 
     def send(self, update: np.ndarray, servers: Sequence[int] | None = None, learning_rate: float = 1.0) -> None:

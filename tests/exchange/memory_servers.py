@@ -1,6 +1,6 @@
 """Parameter servers in this process: a dict stands for ps-lite's store, a number for the clock."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.inbox import HostMemory
-from esync.exchange.protocol.layout import Layout
+from esync.exchange.protocol.layout import STATISTICS, WEIGHTS, Layout
 from esync.exchange.protocol.ledger import Ledger, Limits
 from esync.exchange.protocol.parameter_server import ParameterServer
-from esync.rules import Rule, sgd
+from esync.rules import Rule, replace_by_mean, sgd
 
 
 class Clock:
@@ -68,25 +68,29 @@ class MemoryServers:
         limits: Limits | None = None,
         joined: bool = True,
         weighting: str = "uniform",
+        further: Mapping[str, tuple[Rule, np.ndarray]] | None = None,
     ) -> None:
+        """`further` vectors: name → rule and values."""
         self.workers, self.private, self.clock = workers, private, Clock()
-        self.layout = Layout(len(weights), len(statistics), servers, bucket_elements)
+        vectors = {WEIGHTS: weights, STATISTICS: statistics, **{name: at for name, (_, at) in (further or {}).items()}}
+        rules = {WEIGHTS: rule, STATISTICS: replace_by_mean, **{name: at for name, (at, _) in (further or {}).items()}}
+        self.layout = Layout({name: len(values) for name, values in vectors.items()}, servers, bucket_elements)
         self.elements = wire.message_elements(workers)
         self.nodes = []
         for _ in range(servers):
             ledger = Ledger(workers, synchronous, limits or Limits())
             self.nodes.append(
-                Node(ParameterServer(self.layout, ledger, rule, private, self.clock, HostMemory(), weighting))
+                Node(ParameterServer(self.layout, ledger, rules, private, self.clock, HostMemory(), weighting))
             )
         for shard in range(servers):
             self.deliver(Push(shard, self.layout.status_key(shard), np.zeros(self.elements, np.float32)))
         if joined:
             for rank in range(workers):
                 self.join(rank)
-        for channel in range(workers + 1 if private else 1):
-            for _ in range(2):  # the first sets the key up, the second shows the server where it is
-                for push in self.buckets(max(channel - 1, 0), 0, weights, statistics, wire.NOTHING, channel=channel):
-                    self.deliver(push)
+        for _ in range(2):  # the first sets the key up, the second shows the server where it is
+            self.deliver(*self.vectors(0, 0, vectors, wire.NOTHING, channel=0))
+            for rank in range(workers if private else 0):
+                self.deliver(*self.vectors(rank, 0, {WEIGHTS: weights}, wire.NOTHING))
 
     # --- what workers do ------------------------------------------------------------------------------------------
 
@@ -108,19 +112,31 @@ class MemoryServers:
         channel: int | None = None,
     ) -> list[Push]:
         """The pushes of a payload, without its commit."""
+        sent = {WEIGHTS: values} if statistics is None else {WEIGHTS: values, STATISTICS: statistics}
+        return self.vectors(rank, sequence, sent, kind, nonce, channel)
+
+    def vectors(
+        self,
+        rank: int,
+        sequence: int,
+        vectors: Mapping[str, Sequence[float] | np.ndarray],
+        kind: int = wire.PAYLOAD,
+        nonce: int | None = None,
+        channel: int | None = None,
+    ) -> list[Push]:
+        """The same of any vectors; only weights have private channels."""
         pushes = []
         for bucket in self.layout.buckets:
-            source = statistics if bucket.statistics else values
-            if source is None:
+            if bucket.vector not in vectors:
                 continue
+            source = vectors[bucket.vector]
             array = np.zeros(wire.HEADER_ELEMENTS + bucket.stop - bucket.start, np.float32)
             header = wire.header_of(array)
             header["kind"], header["rank"], header["sequence"], header["bucket"] = kind, rank, sequence, bucket.index
             header["nonce"] = 1000 + rank if nonce is None else nonce
             array[wire.HEADER_ELEMENTS :] = source[bucket.start : bucket.stop]
-            if channel is None:
-                channel = rank + 1 if self.private else 0
-            pushes.append(Push(bucket.shard, self.layout.key(bucket, channel), array))
+            own = rank + 1 if self.private and bucket.vector == WEIGHTS else 0
+            pushes.append(Push(bucket.shard, self.layout.key(bucket, own if channel is None else channel), array))
         return pushes
 
     def commits(
@@ -132,7 +148,7 @@ class MemoryServers:
         weight_decay: float = 0.0,
         gradient_scale: float = 1.0,
         samples: int = 1,
-        statistics: bool = True,
+        vectors: Collection[str] = (WEIGHTS, STATISTICS),
         nonce: int | None = None,
         use: int = wire.AS_AGREED,
         switch: int = wire.AS_AGREED,
@@ -141,7 +157,7 @@ class MemoryServers:
         """The commit, for every server."""
         pushes = []
         for shard in range(self.layout.servers):
-            mine = [b for b in self.layout.buckets if b.shard == shard and (statistics or not b.statistics)]
+            mine = [b for b in self.layout.buckets if b.shard == shard and b.vector in vectors]
             fields = {
                 "learning_rate": learning_rate,
                 "momentum": momentum,
@@ -170,10 +186,10 @@ class MemoryServers:
         self, rank: int, sequence: int, values: np.ndarray, statistics: np.ndarray | None = None, **fields: Any
     ) -> list[Push]:
         """Buckets and commit."""
-        has = statistics is not None
+        sent = (WEIGHTS,) if statistics is None else (WEIGHTS, STATISTICS)
         return [
             *self.buckets(rank, sequence, values, statistics),
-            *self.commits(rank, sequence, statistics=has, **fields),  # type: ignore[arg-type]
+            *self.commits(rank, sequence, vectors=sent, **fields),
         ]
 
     def send(
@@ -195,21 +211,22 @@ class MemoryServers:
 
     def weights(self, channel: int = 0) -> np.ndarray:
         """What a pull of the weights gives."""
-        return self._pull(False, channel)
+        return self.vector(WEIGHTS, channel)
 
-    def statistics(self, channel: int = 0) -> np.ndarray:
+    def statistics(self) -> np.ndarray:
         """What a pull of the statistics gives."""
-        return self._pull(True, channel)
+        return self.vector(STATISTICS)
 
     @property
     def memories(self) -> list[HostMemory]:
         """The working memory of every server."""
         return [node.server.memory for node in self.nodes]  # type: ignore[misc]
 
-    def _pull(self, statistics: bool, channel: int) -> np.ndarray:
-        flat = np.empty(self.layout.statistics if statistics else self.layout.weights, np.float32)
+    def vector(self, name: str, channel: int = 0) -> np.ndarray:
+        """What a pull of a vector gives."""
+        flat = np.empty(self.layout.sizes[name], np.float32)
         for bucket in self.layout.buckets:
-            if bucket.statistics == statistics:
+            if bucket.vector == name:
                 stored = self.nodes[bucket.shard].stored[self.layout.key(bucket, channel)]
                 flat[bucket.start : bucket.stop] = stored[wire.HEADER_ELEMENTS :]
         return flat

@@ -12,14 +12,14 @@ from esync import config
 from esync.collectives.auto import AutoEngine
 from esync.collectives.engine import Engine
 from esync.collectives.memory import Hub
-from esync.exchange import ExchangeError, JobAbortedError, Payload, Service
+from esync.exchange import STATISTICS, WEIGHTS, ExchangeError, JobAbortedError, Payload, Specification
 from esync.exchange.collective_worker import CollectiveExchange
 from esync.exchange.protocol.ledger import Limits
 from esync.exchange.protocol.resumption import Books, Offer, Offers, Progress
 from esync.rules import Step, momentum_sgd, sgd
 from esync.watchdog import WaitTimeoutError, Watchdog
 
-WEIGHTS, STATISTICS = 23, 5
+SIZES = {WEIGHTS: 23, STATISTICS: 5}
 
 
 class Vector:
@@ -27,33 +27,35 @@ class Vector:
 
     def __init__(self, values: np.ndarray, statistics: np.ndarray | None = None) -> None:
         self.values = values.astype(np.float32)
-        self.statistics = np.zeros(STATISTICS, np.float32) if statistics is None else statistics.astype(np.float32)
+        self.statistics = (
+            np.zeros(SIZES[STATISTICS], np.float32) if statistics is None else statistics.astype(np.float32)
+        )
 
     def read(self, start: int, stop: int, out: np.ndarray) -> None:
         out[:] = self.values[start:stop]
 
-    def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
-        (self.statistics if statistics else self.values)[start : start + values.size] = values
+    def write(self, vector: str, start: int, values: np.ndarray) -> None:
+        (self.values if vector == WEIGHTS else self.statistics)[start : start + values.size] = values
 
     def add(self, step: Any) -> None:
         raise NotImplementedError
 
 
-def noise(*seed: int, size: int = WEIGHTS) -> np.ndarray:
+def noise(*seed: int, size: int = SIZES[WEIGHTS]) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(size).astype(np.float32)
 
 
-def run(workers: int, body: Callable[[CollectiveExchange], Any], name: str = "ring", **service: Any) -> list[Any]:
+def run(workers: int, body: Callable[[CollectiveExchange], Any], name: str = "ring", **specification: Any) -> list[Any]:
     """What `body` returns, or raises, on each of the workers."""
     hub = Hub(workers)
     results: list[Any] = [None] * workers
 
     def work(rank: int) -> None:
-        terms = {"rule": "sgd", "synchronous": True, **service}
+        terms = {"rule": "sgd", "synchronous": True, **specification}
         try:
             transport = hub.transports[rank]
             engine = AutoEngine(transport, own=False) if name == "auto" else Engine(name, transport)
-            results[rank] = body(CollectiveExchange(Service(**terms), engine, Watchdog(), 20, 20))
+            results[rank] = body(CollectiveExchange(Specification(**terms), engine, Watchdog(), 20, 20))
         except Exception as error:
             results[rank] = error
 
@@ -70,19 +72,19 @@ def met(
     exchange: CollectiveExchange, limits: Limits | None = None, offers: Offers | None = None, **agreed: Any
 ) -> Vector:
     """A worker that has joined and has the common model."""
-    exchange.join(WEIGHTS, STATISTICS, limits or Limits(), agreed, *([offers] if offers else []))
+    exchange.join(SIZES, limits or Limits(), agreed, *([offers] if offers else []))
     if exchange.resume_at >= 0:
         books = Books(7, 21, 100, 5.0, 7) if exchange.rank == 0 else None
         state = [noise(99)] if exchange.rank == 0 else []
         exchange.resume(Progress(7 if exchange.rank == 0 else 0, books, state))
-    model = Vector(noise(exchange.rank), noise(exchange.rank, 1, size=STATISTICS))
-    exchange.begin(Vector(model.values), Vector(model.statistics), model)
+    model = Vector(noise(exchange.rank), noise(exchange.rank, 1, size=SIZES[STATISTICS]))
+    exchange.begin({WEIGHTS: Vector(model.values), STATISTICS: Vector(model.statistics)}, model)
     return model
 
 
 def payload(rank: int, number: int, **terms: Any) -> Payload:
-    values, statistics = Vector(noise(rank, number, 2)), Vector(noise(rank, number, 3, size=STATISTICS))
-    return Payload(values, statistics, 10 + rank, **{"learning_rate": 0.1, **terms})
+    values, statistics = Vector(noise(rank, number, 2)), Vector(noise(rank, number, 3, size=SIZES[STATISTICS]))
+    return Payload({WEIGHTS: values, STATISTICS: statistics}, 10 + rank, **{"learning_rate": 0.1, **terms})
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +109,7 @@ def test_the_rule_runs_on_the_mean_with_the_same_bits_everywhere(workers: int, n
     for number in range(1, 4):
         mean = np.mean([noise(rank, number, 2) for rank in range(workers)], axis=0)
         weights, velocity = sgd(weights, mean, velocity, Step(0.1, 0.9))
-    statistics = np.mean([noise(rank, 3, 3, size=STATISTICS) for rank in range(workers)], axis=0)
+    statistics = np.mean([noise(rank, 3, 3, size=SIZES[STATISTICS]) for rank in range(workers)], axis=0)
     for model, results, state in outcomes:
         np.testing.assert_allclose(model.values, weights, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(model.statistics, statistics, rtol=1e-5, atol=1e-6)

@@ -1,12 +1,16 @@
 import json
 from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.greeting import Greeting, Resumed
+from esync.exchange.protocol.layout import STATISTICS, WEIGHTS
 from esync.exchange.protocol.ledger import Limits
 from esync.exchange.protocol.resumption import Books, Offer, Offers
+from esync.exchange.protocol.specification import Specification
+from esync.rules import add_mean_update, replace_by_mean
 
 
 @pytest.fixture
@@ -15,18 +19,21 @@ def greeting() -> Greeting:
         rank=1,
         nonce=2**62 + 1,
         slots=3,
-        weights=100,
-        statistics=10,
+        sizes={WEIGHTS: 100, STATISTICS: 10},
         servers=2,
         bucket_elements=16,
-        rule="delay_compensated_sgd",
-        options={"strength": 0.1, "adaptive": True},
-        synchronous=False,
-        private=True,
+        specification=Specification("delay_compensated_sgd", False, {"strength": 0.1, "adaptive": True}, private=True),
         limits=Limits(rounds=7),
         agreement={"network": "lenet", "seed": 0},
         offers=Offers(True, (Offer(6, 2**61, 2, (0, 2)),), "no"),
     )
+
+
+def changed(greeting: Greeting, **change: Any) -> Greeting:
+    """The same greeting with other fields, its own or its specification's."""
+    asked = {name: value for name, value in change.items() if name in Specification.__dataclass_fields__}
+    own = {name: value for name, value in change.items() if name not in asked}
+    return replace(greeting, specification=replace(greeting.specification, **asked), **own)
 
 
 def test_it_arrives_as_it_was_sent(greeting):
@@ -41,7 +48,7 @@ def test_no_limits_arrive_as_no_limits(greeting):
 
 def test_its_layout_is_that_of_its_model(greeting):
     layout = greeting.layout()
-    assert (layout.weights, layout.statistics, layout.servers, layout.bucket_elements) == (100, 10, 2, 16)
+    assert (layout.sizes, layout.servers, layout.bucket_elements) == ({WEIGHTS: 100, STATISTICS: 10}, 2, 16)
 
 
 def test_workers_may_differ_in_who_they_are(greeting):
@@ -51,11 +58,18 @@ def test_workers_may_differ_in_who_they_are(greeting):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"weights": 101}, ["weights 101 instead of 100"]),
-        ({"statistics": 0}, ["statistics 0 instead of 10"]),
+        ({"sizes": {WEIGHTS: 101, STATISTICS: 10}}, ["weights 101 instead of 100"]),
+        ({"sizes": {WEIGHTS: 100, STATISTICS: 0}}, ["statistics 0 instead of 10"]),
         ({"rule": "sgd", "options": {}}, ["options {} instead of", "rule sgd instead of delay_compensated_sgd"]),
         ({"synchronous": True}, ["synchronous True instead of False"]),
         ({"private": False}, ["private False instead of True"]),
+        ({"weighting": "samples"}, ["weighting samples instead of uniform"]),
+        ({"staleness": 3}, ["staleness 3 instead of inf"]),
+        ({"vectors": {STATISTICS: "sgd"}}, ["rule of statistics sgd instead of mean"]),
+        (
+            {"sizes": {WEIGHTS: 100, STATISTICS: 10, "control": 100}, "vectors": {"control": "add_mean_update"}},
+            ["control 100 instead of nothing", "rule of control add_mean_update instead of nothing"],
+        ),
         ({"bucket_elements": 8}, ["bucket elements 8 instead of 16"]),
         ({"protocol": wire.PROTOCOL + 1}, [f"protocol {wire.PROTOCOL + 1} instead of {wire.PROTOCOL}"]),
         ({"limits": Limits(rounds=8)}, ["limits"]),
@@ -65,7 +79,7 @@ def test_workers_may_differ_in_who_they_are(greeting):
     ],
 )
 def test_what_does_not_match_is_named(greeting, change, said):
-    differences = greeting.differences(replace(greeting, **change))
+    differences = greeting.differences(changed(greeting, **change))
     assert len(differences) == len(said)
     for difference, beginning in zip(differences, said, strict=True):
         assert difference.startswith(beginning)
@@ -126,8 +140,30 @@ def test_what_a_worker_holds_need_not_be_the_same(greeting):
 
 
 def test_settings_that_may_differ_are_only_told(greeting):
-    mine, theirs = (replace(greeting, own={"learning rate": rate, "momentum": 0.9}) for rate in (0.1, 0.5))
+    mine, theirs = (changed(greeting, own={"learning rate": rate, "momentum": 0.9}) for rate in (0.1, 0.5))
     theirs = replace(Greeting.decode(theirs.encode()), rank=2)
     assert mine.differences(theirs) == []
     assert mine.notice(replace(mine, rank=2)) == ""
     assert mine.notice(theirs).startswith("worker 2 trains with learning rate 0.5 instead of 0.1 of worker 1.")
+
+
+def test_every_vector_has_a_size_and_a_rule(greeting):
+    with pytest.raises(ValueError, match="every vector that is exchanged needs a size and a rule, but control has one"):
+        replace(greeting, sizes={**greeting.sizes, "control": 100})
+    with pytest.raises(ValueError, match="statistics has one only"):
+        replace(greeting, sizes={WEIGHTS: 100})
+
+
+def test_statistics_are_replaced_by_their_mean_unless_something_else_is_said():
+    plain = Specification("sgd", True)
+    assert list(plain.vectors.items()) == [(WEIGHTS, "sgd"), (STATISTICS, "mean")]
+    more = Specification("sgd", True, vectors={"control": "add_mean_update"})
+    assert list(more.vectors.items()) == [(WEIGHTS, "sgd"), (STATISTICS, "mean"), ("control", "add_mean_update")]
+    assert replace(more, rule="add_mean_update").vectors[WEIGHTS] == "add_mean_update"
+    assert [more.rules()[name] for name in (STATISTICS, "control")] == [replace_by_mean, add_mean_update]
+
+
+def test_only_weights_have_channels_of_workers_of_their_own():
+    asked = Specification("delay_compensated_sgd", False, private=True)
+    assert [asked.channel(vector, 2) for vector in (WEIGHTS, STATISTICS)] == [3, 0]
+    assert Specification("sgd", False).channel(WEIGHTS, 2) == 0

@@ -1,14 +1,21 @@
+import re
+from itertools import permutations
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from esync import config
-from esync.exchange.protocol.layout import Layout
+from esync.exchange.protocol.layout import STATISTICS, WEIGHTS, Layout
 
 layouts = st.builds(
     Layout,
-    weights=st.integers(1, 200),
-    statistics=st.integers(0, 100),
+    st.builds(
+        lambda weights, statistics, further: {STATISTICS: statistics, WEIGHTS: weights, **further},
+        st.integers(1, 200),
+        st.integers(0, 100),
+        st.dictionaries(st.sampled_from(["control", "moments"]), st.integers(0, 100)),
+    ),
     servers=st.integers(1, 7),
     bucket_elements=st.integers(1, 60),
 )
@@ -16,12 +23,9 @@ layouts = st.builds(
 
 @given(layouts)
 def test_every_value_is_in_exactly_one_bucket(layout):
-    for is_statistics, size in ((False, layout.weights), (True, layout.statistics)):
+    for vector, size in layout.sizes.items():
         covered = [
-            place
-            for bucket in layout.buckets
-            if bucket.statistics == is_statistics
-            for place in range(bucket.start, bucket.stop)
+            place for bucket in layout.buckets if bucket.vector == vector for place in range(bucket.start, bucket.stop)
         ]
         assert covered == list(range(size))
 
@@ -60,7 +64,7 @@ def test_locate_is_the_inverse_of_key(layout, channel):
 
 
 def test_a_key_that_is_none_of_the_layout():
-    layout = Layout(5, 0, servers=2, bucket_elements=2)  # three buckets: server 0 has two, server 1 has one
+    layout = Layout({WEIGHTS: 5}, servers=2, bucket_elements=2)  # three buckets: server 0 has two, server 1 has one
     last = layout.key(layout.buckets[2])
     with pytest.raises(KeyError):
         layout.locate(last + 1)
@@ -68,7 +72,7 @@ def test_a_key_that_is_none_of_the_layout():
 
 def test_mxnets_own_rule_puts_the_keys_of_one_shard_on_one_server():
     """kvstore_dist.h: server = key · 9973 mod number of servers, where no array is large enough to be split."""
-    layout = Layout(1000, 100, servers=3, bucket_elements=7)
+    layout = Layout({WEIGHTS: 1000, STATISTICS: 100}, servers=3, bucket_elements=7)
     for shard in range(3):
         keys = [layout.status_key(shard)]
         keys += [layout.key(b, channel) for b in layout.buckets if b.shard == shard for channel in range(4)]
@@ -76,12 +80,12 @@ def test_mxnets_own_rule_puts_the_keys_of_one_shard_on_one_server():
 
 
 def test_by_hand():
-    layout = Layout(weights=5, statistics=2, servers=2, bucket_elements=2)
-    assert [(b.shard, b.slot, b.start, b.stop, b.statistics) for b in layout.buckets] == [
-        (0, 0, 0, 2, False),
-        (1, 0, 2, 4, False),
-        (0, 1, 4, 5, False),
-        (1, 1, 0, 2, True),
+    layout = Layout({WEIGHTS: 5, STATISTICS: 2}, servers=2, bucket_elements=2)
+    assert [(b.shard, b.slot, b.start, b.stop, b.vector) for b in layout.buckets] == [
+        (0, 0, 0, 2, WEIGHTS),
+        (1, 0, 2, 4, WEIGHTS),
+        (0, 1, 4, 5, WEIGHTS),
+        (1, 1, 0, 2, STATISTICS),
     ]
     assert [layout.status_key(shard) for shard in (0, 1)] == [0, 1]
     assert [layout.mailbox_key(shard) for shard in (0, 1)] == [2, 3]
@@ -91,7 +95,7 @@ def test_by_hand():
 
 
 def test_buckets_are_as_large_as_config_says():
-    layout = Layout(config.BUCKET_ELEMENTS + 1, 0, servers=1)
+    layout = Layout({WEIGHTS: config.BUCKET_ELEMENTS + 1}, servers=1)
     assert [b.stop - b.start for b in layout.buckets] == [config.BUCKET_ELEMENTS, 1]
 
 
@@ -99,5 +103,19 @@ def test_buckets_are_as_large_as_config_says():
     ("weights", "statistics", "servers", "elements"), [(0, 1, 1, 1), (1, -1, 1, 1), (1, 0, 0, 1), (1, 0, 1, 0)]
 )
 def test_impossible_layouts_are_refused(weights, statistics, servers, elements):
-    with pytest.raises(ValueError, match=f"weights={weights}, statistics={statistics}, servers={servers}"):
-        Layout(weights, statistics, servers, elements)
+    sizes = {WEIGHTS: weights, STATISTICS: statistics}
+    with pytest.raises(ValueError, match=re.escape(f"sizes={sizes}, servers={servers}")):
+        Layout(sizes, servers, elements)
+
+
+def test_the_order_in_which_sizes_are_said_does_not_matter():
+    """Two workers may name the same vectors in different orders: their keys must be the same."""
+    sizes = {WEIGHTS: 5, "control": 5, STATISTICS: 2}
+    layouts = [Layout(dict(order), servers=2, bucket_elements=2) for order in permutations(sizes.items())]
+    assert [bucket.vector for bucket in layouts[0].buckets] == [WEIGHTS] * 3 + ["control"] * 3 + [STATISTICS]
+    assert all(layout.buckets == layouts[0].buckets for layout in layouts)
+
+
+def test_a_layout_has_weights():
+    with pytest.raises(ValueError, match="at least one weight"):
+        Layout({STATISTICS: 3}, servers=1)

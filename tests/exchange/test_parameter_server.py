@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esync.exchange.protocol import wire
+from esync.exchange.protocol.layout import STATISTICS, WEIGHTS
 from esync.exchange.protocol.ledger import Limits
 from esync.rules import add_mean_update
 
@@ -49,15 +50,15 @@ def test_the_mean_is_taken_in_rank_order_whatever_the_order_of_arrival(drawn):
 @given(rounds_of_payloads())
 def test_nothing_changes_before_the_last_worker_has_committed(drawn):
     cluster, rounds = drawn
-    before = cluster.weights(), cluster.statistics()
+    before = {WEIGHTS: cluster.weights(), STATISTICS: cluster.statistics()}
     _, _, pushes = rounds[0]
     last = pushes[-1]
     cluster.deliver(*pushes[:-1])
-    after = cluster.weights(), cluster.statistics()
+    after = {WEIGHTS: cluster.weights(), STATISTICS: cluster.statistics()}
     for bucket in cluster.layout.buckets:  # the other servers have all that they need
         if bucket.shard == last.shard:
             part = slice(bucket.start, bucket.stop)
-            assert np.array_equal(after[bucket.statistics][part], before[bucket.statistics][part])
+            assert np.array_equal(after[bucket.vector][part], before[bucket.vector][part])
     assert cluster.status(last.shard)["round"] == 0
     assert cluster.status(last.shard)["acknowledged"].tolist() == [0] * cluster.workers
 
@@ -134,10 +135,10 @@ def test_a_commit_that_comes_again_is_harmless():
     cluster = MemoryServers(2, [0.0])
     one = np.float32([1])
     cluster.send(0, 1, one)
-    cluster.deliver(*cluster.commits(0, 1, statistics=False))
+    cluster.deliver(*cluster.commits(0, 1, vectors=[WEIGHTS]))
     assert cluster.status()["round"] == 0
     cluster.send(1, 1, one)
-    cluster.deliver(*cluster.commits(0, 1, statistics=False), *cluster.commits(1, 1, statistics=False))
+    cluster.deliver(*cluster.commits(0, 1, vectors=[WEIGHTS]), *cluster.commits(1, 1, vectors=[WEIGHTS]))
     status = cluster.status()
     assert [int(status[name]) for name in ("round", "version", "samples")] == [1, 2, 2]
     assert cluster.weights().tolist() == [-1.0]

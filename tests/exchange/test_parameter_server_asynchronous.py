@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from esync.exchange import WEIGHTS
 from esync.exchange.protocol import wire
 from esync.rules import DelayCompensatedSGD
 
@@ -121,5 +122,5 @@ def test_a_replacement_begins_with_what_it_was_sent():
     cluster.join(0, nonce=7)
     cluster.deliver(*cluster.buckets(0, 0, cluster.weights(), kind=wire.NOTHING, nonce=7, channel=1))
     cluster.deliver(*cluster.buckets(0, 1, np.float32([3]), nonce=7))
-    cluster.deliver(*cluster.commits(0, 1, learning_rate=0.1, nonce=7, statistics=False))
+    cluster.deliver(*cluster.commits(0, 1, learning_rate=0.1, nonce=7, vectors=[WEIGHTS]))
     assert cluster.weights()[0] == pytest.approx(0.8 - 0.1 * 3)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from esync.exchange.protocol import wire
+from esync.exchange.protocol.layout import WEIGHTS
 from esync.exchange.protocol.ledger import Limits
 from esync.exchange.protocol.resumption import Books, Offer, Offers
 from esync.rules import DelayCompensatedSGD, delayed_nesterov, outer_nesterov, sgd
@@ -16,9 +17,9 @@ from .memory_servers import MemoryServers, Push, floats
 
 def rule_state(cluster: MemoryServers, place: int) -> np.ndarray | None:
     """What rank 0 fetches, bucket by bucket."""
-    vector = np.empty(cluster.layout.weights, np.float32)
+    vector = np.empty(cluster.layout.sizes[WEIGHTS], np.float32)
     for bucket in cluster.layout.buckets:
-        if bucket.statistics:
+        if bucket.vector != WEIGHTS:
             continue
         show_mailbox(cluster, bucket.shard)
         cluster.deliver(cluster.message(bucket.shard, wire.FETCH, 0, buckets=bucket.index, place=place))
@@ -41,7 +42,7 @@ def put_state(cluster: MemoryServers, vectors: list[np.ndarray | None], rank: in
     """What rank 0 does on its way back to a checkpoint."""
     for place, vector in enumerate(vectors):
         for bucket in cluster.layout.buckets if vector is not None else ():
-            if bucket.statistics:
+            if bucket.vector != WEIGHTS:
                 continue
             show_mailbox(cluster, bucket.shard)
             values = np.zeros(wire.HEADER_ELEMENTS + cluster.layout.mailbox_elements(bucket.shard), np.float32)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from esync.exchange import WEIGHTS
 from esync.exchange.protocol import wire
 
 from .memory_servers import MemoryServers, floats, mean_in_rank_order
@@ -36,7 +37,7 @@ def test_a_worker_that_dies_between_its_commit_and_its_buckets_has_sent_nothing(
     cluster.deliver(second)  # was still on its way: the commit is not complete, for its worker is dead
     cluster.send(1, 1, alive)
     assert cluster.status()["round"] == 0
-    cluster.deliver(*cluster.buckets(0, 1, alive, nonce=7), *cluster.commits(0, 1, nonce=7, statistics=False))
+    cluster.deliver(*cluster.buckets(0, 1, alive, nonce=7), *cluster.commits(0, 1, nonce=7, vectors=[WEIGHTS]))
     assert np.array_equal(cluster.weights(), -mean_in_rank_order([alive, alive]))
 
 
@@ -51,7 +52,7 @@ def test_a_worker_that_dies_after_its_commit_has_sent_its_payload(dead, early):
     cluster.join(dead, nonce=7)
     surplus = [
         *cluster.buckets(dead, 1, floats(3, 8), nonce=7),
-        *cluster.commits(dead, 1, nonce=7, samples=10, statistics=False),
+        *cluster.commits(dead, 1, nonce=7, samples=10, vectors=[WEIGHTS]),
     ]
     if early:
         cluster.deliver(*surplus)
@@ -66,7 +67,7 @@ def test_a_worker_that_dies_after_its_commit_has_sent_its_payload(dead, early):
 
     before = cluster.weights()
     cluster.deliver(*cluster.buckets(dead, 2, values[0], nonce=7))
-    cluster.deliver(*cluster.commits(dead, 2, nonce=7, statistics=False))
+    cluster.deliver(*cluster.commits(dead, 2, nonce=7, vectors=[WEIGHTS]))
     cluster.send(alive, 2, values[0])
     assert cluster.status()["round"] == 2
     assert np.array_equal(cluster.weights(), before - mean_in_rank_order([values[0], values[0]]))
@@ -90,7 +91,7 @@ def test_late_buckets_of_a_dead_worker_do_not_touch_those_of_its_replacement():
     late = cluster.buckets(0, 1, wrong, nonce=1000)
     cluster.join(0, nonce=7)
     first, second = cluster.buckets(0, 1, right, nonce=7)
-    cluster.deliver(first, *late, second, *cluster.commits(0, 1, nonce=7, statistics=False))
+    cluster.deliver(first, *late, second, *cluster.commits(0, 1, nonce=7, vectors=[WEIGHTS]))
     assert np.array_equal(cluster.weights(), -right)
 
 

@@ -5,6 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from esync.exchange import WEIGHTS
 from esync.exchange.protocol import wire
 
 from .memory_servers import MemoryServers, Push
@@ -26,7 +27,7 @@ def test_the_servers_memory_against_the_number_of_workers(dying):
         payloads = [cluster.buckets(rank, sequence, values, nonce=nonces[rank]) for rank in range(workers)]
         steps.append((nonces[0], [push for together in zip(*payloads, strict=True) for push in together]))
         for rank in range(workers):
-            steps.append((None, cluster.commits(rank, sequence, statistics=False, nonce=nonces[rank])))
+            steps.append((None, cluster.commits(rank, sequence, vectors=[WEIGHTS], nonce=nonces[rank])))
         return steps
 
     steps = [step for sequence in range(1, 5) for step in round_(sequence)]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from esync.exchange.protocol import wire
+from esync.exchange.protocol.layout import WEIGHTS
 from esync.exchange.protocol.ledger import Ledger, Limits
 from esync.exchange.protocol.resumption import Books
 from esync.rules import Step, momentum_sgd
@@ -36,7 +37,7 @@ class Worker:
             switch = USES[not self.together]
         # The mean of the workers' gradients times the number of workers is their sum, as in the configuration policy.
         rate = float(WORKERS if self.together else 1)
-        values = np.full(self.cluster.layout.weights, 1.0, np.float32)
+        values = np.full(self.cluster.layout.sizes[WEIGHTS], 1.0, np.float32)
         pushes = self.cluster.payload(
             self.rank, self.sequence, values, learning_rate=rate, use=USES[self.together], switch=switch
         )

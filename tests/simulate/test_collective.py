@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from esync.exchange import JobAbortedError, Payload, Service
+from esync.exchange import STATISTICS, WEIGHTS, JobAbortedError, Payload, Specification
 from esync.exchange.protocol.ledger import Limits
 from esync.launch import flags
 from esync.rules import Step, sgd
@@ -19,7 +19,7 @@ from esync.simulate.world import WorkerModel
 from esync.straggle import Straggler
 
 BANDWIDTH, LATENCY = 100e6, 1e-3
-WEIGHTS, STATISTICS = 3001, 11
+SIZES = {WEIGHTS: 3001, STATISTICS: 11}
 
 
 class Vector:
@@ -27,14 +27,14 @@ class Vector:
 
     def __init__(self, *seed: int) -> None:
         rng = np.random.default_rng(seed)
-        self.values = rng.standard_normal(WEIGHTS).astype(np.float32)
-        self.statistics = rng.standard_normal(STATISTICS).astype(np.float32)
+        self.values = rng.standard_normal(SIZES[WEIGHTS]).astype(np.float32)
+        self.statistics = rng.standard_normal(SIZES[STATISTICS]).astype(np.float32)
 
     def read(self, start: int, stop: int, out: np.ndarray) -> None:
-        out[:] = (self.values if stop > STATISTICS else self.statistics)[start:stop]
+        out[:] = (self.values if stop > SIZES[STATISTICS] else self.statistics)[start:stop]
 
-    def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
-        (self.statistics if statistics else self.values)[start : start + values.size] = values
+    def write(self, vector: str, start: int, values: np.ndarray) -> None:
+        (self.values if vector == WEIGHTS else self.statistics)[start : start + values.size] = values
 
 
 def play(name: str, workers: int, fail: bool = False) -> tuple[list[Vector], list[list[float]]]:
@@ -46,17 +46,17 @@ def play(name: str, workers: int, fail: bool = False) -> tuple[list[Vector], lis
     told: list[list[float]] = [[] for _ in range(workers)]
 
     def live(rank: int) -> None:
-        exchange = SimulatedCollective(Service("sgd", True), side, rank, Straggler((), lambda: engine.now))
+        exchange = SimulatedCollective(Specification("sgd", True), side, rank, Straggler((), lambda: engine.now))
         model = models[rank]
-        exchange.join(WEIGHTS, STATISTICS, Limits(rounds=2), {})
-        exchange.begin(model, model, model)
+        exchange.join(SIZES, Limits(rounds=2), {})
+        exchange.begin(dict.fromkeys(SIZES, model), model)
         finished = False
         for number in range(1, 10):
             engine.pass_time(0.1 * (rank + 1))
             if fail and rank == 1:
                 exchange.abort("bad luck")
                 return
-            payload = Payload(Vector(rank, number), Vector(rank, number), 5, 0.1, 0.9)
+            payload = Payload(dict.fromkeys(SIZES, Vector(rank, number)), 5, 0.1, 0.9)
             result = exchange.start(payload, model).wait()
             told[rank] += [result.wait, result.transfer]
             if finished := result.finished:
@@ -101,7 +101,7 @@ def test_the_worker_loop_runs_on_a_collective(mode: str) -> None:
     simulation = Simulation(cluster, options, Timing(options, 60_000))
     simulation.run()
     assert simulation.rounds == 5
-    model = 4 * sum(simulation.numerics.wire or ())
+    model = 4 * sum((simulation.numerics.wire or {}).values())
     for sums in simulation.workers:
         assert sums.rounds == 5
         assert sums.worlds[0].connections[0].sent == pytest.approx(5 * model * 4 / 3, rel=0.01)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from esync.exchange import Service
+from esync.exchange import STATISTICS, WEIGHTS, Specification
 from esync.exchange.codecs.choice import codec_of
 from esync.exchange.codecs.sparse_server import SparseServer
 from esync.exchange.protocol import wire
@@ -37,16 +37,17 @@ class MemoryCluster:
         options = {"tensors": list(tensors), **differences}
         self.workers = workers
         self.replaces = Differences(secondary_ratio, dense_below, values).replace
-        self.service = service = Service("difference", False, options, private=not self.replaces, sparse=True)
-        greeting = Greeting.asking_for(
-            service,
+        self.specification = specification = Specification(
+            "difference", False, options, private=not self.replaces, sparse=True
+        )
+        greeting = Greeting(
             rank=0,
             nonce=1,
             slots=workers,
-            weights=weights.size,
-            statistics=0,
+            sizes={WEIGHTS: weights.size, STATISTICS: 0},
             servers=servers,
             bucket_elements=bucket_elements,
+            specification=specification,
             limits=Limits(),
         )
         self.layout = greeting.layout()
@@ -74,7 +75,7 @@ class MemoryCluster:
 
     def weights(self, channel: int = 0) -> np.ndarray:
         """What a pull of a channel gives."""
-        flat = np.empty(self.layout.weights, np.float32)
+        flat = np.empty(self.layout.sizes[WEIGHTS], np.float32)
         for bucket in self.layout.buckets:
             flat[bucket.start : bucket.stop] = self.stored[self.layout.key(bucket, channel)][wire.HEADER_ELEMENTS :]
         return flat
@@ -111,7 +112,7 @@ class MemoryWorker:
         self.say(wire.NOTHING)
         self.sequence = min(int(cluster.status(s)["acknowledged"][rank]) for s in range(cluster.layout.servers))
         self.theta = cluster.weights()
-        self.codec = codec_of(cluster.service, cluster.layout, cluster.workers, rank)
+        self.codec = codec_of(cluster.specification, cluster.layout, cluster.workers, rank)
         self._known: set[int] = set()
         if not cluster.replaces:
             cluster.push_buckets(rank + 1, rank, nonce, self.theta)

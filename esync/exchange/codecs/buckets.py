@@ -23,7 +23,7 @@ from ...compression import BucketCodec, Compression, codec_of, compile_loops
 from ...sparse import Sparse, bounds_of
 from ..base import Model, SlotLostError, Source
 from ..protocol import wire
-from ..protocol.layout import Bucket, Layout
+from ..protocol.layout import WEIGHTS, Bucket, Layout
 from .base import Common, Decoder, Encoder, Packed, Packing, Room, a_vector
 from .none import sizes_of
 from .packing import Copies, Total
@@ -86,12 +86,12 @@ class BucketEncoder(Encoder):
     @cached_property
     def rest(self) -> np.ndarray:
         """What has not been said yet."""
-        return np.zeros(self._packing.layout.weights, np.float32)
+        return np.zeros(self._packing.layout.sizes[WEIGHTS], np.float32)
 
     @cached_property
     def _scratch(self) -> np.ndarray:
         layout = self._packing.layout
-        return np.empty(min(layout.bucket_elements, layout.weights), np.float32)
+        return np.empty(min(layout.bucket_elements, layout.sizes[WEIGHTS]), np.float32)
 
     def write(self, values: Source | Sparse, room: Room) -> Iterator[Packed]:
         """See `Encoder.write`."""
@@ -142,7 +142,7 @@ class BucketDecoder(Decoder):
             if step > at:
                 codec.add(array[wire.HEADER_ELEMENTS :], common)
                 self._steps[bucket.index] = step
-            model.write(False, bucket.start, common)
+            model.write(WEIGHTS, bucket.start, common)
 
     def answer_sizes(self, server: int) -> list[int]:
         """See `Decoder.answer_sizes`."""
@@ -158,7 +158,7 @@ class BucketUnpacker:
         self._codecs = packing.of(server)
         self._key_of = {index: packing.key(bucket) for index, (bucket, _) in self._codecs.items()}
         self._keys = set(self._key_of.values())
-        self._scratch = np.empty(min(layout.bucket_elements, layout.weights), np.float32)
+        self._scratch = np.empty(min(layout.bucket_elements, layout.sizes[WEIGHTS]), np.float32)
         self._aside = ThreadPoolExecutor(1, "pack")
 
     def holds(self, key: int) -> bool:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from ...compression import NONE, TOP_K, Compression
 from ...sparse import Differences
-from ..base import Service
 from ..protocol.layout import Layout
+from ..protocol.specification import Specification
 from .base import Packing, WorkerCodec
 from .none import PlainPacking
 from .packing import Unpacker
@@ -14,28 +14,28 @@ from .packing import Unpacker
 Way = Compression | Differences
 
 
-def codec_of(service: Service, layout: Layout, slots: int, rank: int) -> WorkerCodec:
+def codec_of(specification: Specification, layout: Layout, slots: int, rank: int) -> WorkerCodec:
     """The codec of a worker.
 
     Args:
-        service: what the workers ask for.
+        specification: what the workers ask for.
         layout: how the model is cut.
         slots: number of workers.
         rank: of this one.
     """
-    up, down = packings_of(service, layout, slots)
+    up, down = packings_of(specification, layout, slots)
     return WorkerCodec(up.encoder(rank), down.decoder(rank))
 
 
-def packings_of(service: Service, layout: Layout, slots: int) -> tuple[Packing, Packing]:
-    """How weights are packed on the way up and on the way down, as a service asks for it."""
-    if service.sparse:
-        options = dict(service.options)
+def packings_of(specification: Specification, layout: Layout, slots: int) -> tuple[Packing, Packing]:
+    """How weights are packed on the way up and on the way down, as a specification asks for it."""
+    if specification.sparse:
+        options = dict(specification.options)
         tensors = options.pop("tensors")
         both: Way = Differences(**options)
-        return pair(both, both, layout, slots, tensors, service.private)
-    both = Compression.parse(service.compression)
-    return pair(both, both, layout, slots, service.tensors, service.private)
+        return pair(both, both, layout, slots, tensors, specification.private)
+    both = Compression.parse(specification.compression)
+    return pair(both, both, layout, slots, specification.tensors, specification.private)
 
 
 def pair(

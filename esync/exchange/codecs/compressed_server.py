@@ -1,7 +1,7 @@
 """A parameter server whose workers send packed payloads and get packed answers; see `packing`.
 
 Channel 0 has the common weights, in float32, for workers that come; the exact ones, which the rule works on, are this
-server's own. Statistics go as ever.
+server's own. Other vectors go as ever.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +16,7 @@ from ...sparse import SparseError
 from ...weighting import UNIFORM, factor
 from ..protocol import wire
 from ..protocol.inbox import Array, HostMemory, RankOrderedSum
-from ..protocol.layout import Bucket, Layout
+from ..protocol.layout import WEIGHTS, Bucket, Layout
 from ..protocol.ledger import Ledger
 from ..protocol.parameter_server import ParameterServer, Shelf
 from .packing import Copies, Unpacker
@@ -30,7 +30,7 @@ class CompressedServer(ParameterServer):
     Args:
         layout: how the model is cut.
         ledger: the books; synchronous.
-        rule: what is done to the weights.
+        rules: name of each vector → what is done to it.
         clock: seconds, monotonic.
         unpacker: the server's half of the packing.
         weighting: how much each worker counts in the mean of a round.
@@ -40,13 +40,13 @@ class CompressedServer(ParameterServer):
         self,
         layout: Layout,
         ledger: Ledger,
-        rule: Rule,
+        rules: Mapping[str, Rule],
         clock: Callable[[], float],
         unpacker: Unpacker,
         weighting: str = UNIFORM,
     ) -> None:
         memory = HostMemory()
-        super().__init__(layout, ledger, rule, False, clock, memory, weighting)
+        super().__init__(layout, ledger, rules, False, clock, memory, weighting)
         self._unpacker = unpacker
         self._sum: PackedSum = PackedSum(memory, layout, unpacker)
         self._rooms: dict[int, np.ndarray] = {}  # key → where its values are stored
@@ -73,7 +73,7 @@ class CompressedServer(ParameterServer):
     def _keep(self, channel: int, bucket: Bucket, stored: np.ndarray) -> None:
         super()._keep(channel, bucket, stored)
         shelf = self._shelf(bucket.index)
-        if not bucket.statistics and shelf.published is stored and np.shares_memory(shelf.weights, stored):
+        if bucket.vector == WEIGHTS and shelf.published is stored and np.shares_memory(shelf.weights, stored):
             shelf.weights = stored[wire.HEADER_ELEMENTS :].copy()
 
     def _on_commit(self, message: Any) -> None:
@@ -86,7 +86,7 @@ class CompressedServer(ParameterServer):
 
     def _weigh(self, rank: int, payload: dict[int, Array], samples: int) -> None:
         """Packed values are multiplied when they are unpacked."""
-        self._sum.factors[rank] = tuple(factor(weighting, samples) for weighting in self._weightings)
+        self._sum.factors[rank] = {name: factor(weighting, samples) for name, weighting in self._weightings.items()}
 
     def _update(self, values: dict[int, Array], message: Any, ranks: list[int]) -> None:
         """Run the rule, and lead the workers' weights towards its result, bucket by bucket."""
@@ -95,7 +95,7 @@ class CompressedServer(ParameterServer):
             for index, value in values.items():
                 self._update_bucket(index, value, message, ranks)
                 shelf = self._shelves[index]
-                if not self.layout.buckets[index].statistics:
+                if self.layout.buckets[index].vector == WEIGHTS:
                     yield index, Copies(shelf.weights, shelf.published[wire.HEADER_ELEMENTS :])
 
         self._answers = {}
@@ -142,7 +142,7 @@ class PackedSum(RankOrderedSum):
     def __init__(self, memory: HostMemory, layout: Layout, unpacker: Unpacker) -> None:
         super().__init__(memory)
         self._layout, self._unpacker = layout, unpacker
-        self.factors: dict[int, tuple[float, ...]] = {}  # rank → what its weights and its statistics count
+        self.factors: dict[int, dict[str, float]] = {}  # rank → vector → what its values count
         self._arrays: dict[int, np.ndarray] = {}
 
     def clear(self) -> None:
@@ -153,16 +153,16 @@ class PackedSum(RankOrderedSum):
         payload: Mapping[int, np.ndarray] = self._waiting.pop(rank)
         self._added.add(rank)
         buckets = self._layout.buckets
-        packed, (own, own_statistics) = {}, self.factors.pop(rank)
+        packed, factors = {}, self.factors.pop(rank)
         for place, values in payload.items():
-            if place < len(buckets) and buckets[place].statistics:
+            if place < len(buckets) and (vector := buckets[place].vector) != WEIGHTS:
                 target, fresh = self._of(place, values.size)
                 if fresh:
                     target.fill(0)
-                target += values if own_statistics == 1 else np.float32(own_statistics) * values
+                target += values if (own := factors[vector]) == 1 else np.float32(own) * values
             else:
                 packed[place] = values
-        self._unpacker.add(packed, self._of, own)
+        self._unpacker.add(packed, self._of, factors[WEIGHTS])
         self._memory.release(payload.values())
 
     def _of(self, index: int, size: int) -> tuple[np.ndarray, bool]:

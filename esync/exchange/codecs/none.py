@@ -8,7 +8,7 @@ from ...compression import NONE
 from ...sparse import Sparse
 from ..base import Model, Source
 from ..protocol import wire
-from ..protocol.layout import Bucket, Layout
+from ..protocol.layout import WEIGHTS, Bucket, Layout
 from .base import Decoder, Encoder, Packed, Packing, Room, a_vector
 from .shards import buckets_of_weights
 
@@ -81,7 +81,7 @@ class PlainDecoder(Decoder):
     def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: Model) -> None:
         """See `Decoder.read`."""
         for bucket, array in zip(buckets_of_weights(self._layout, server), arrays, strict=True):
-            model.write(False, bucket.start, array[wire.HEADER_ELEMENTS :])
+            model.write(WEIGHTS, bucket.start, array[wire.HEADER_ELEMENTS :])
 
     def answer_sizes(self, server: int) -> list[int]:
         """See `Decoder.answer_sizes`."""

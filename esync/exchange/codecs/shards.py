@@ -14,7 +14,7 @@ import numpy as np
 from ...sparse import Sparse, join
 from ...sparse.rooms import Message
 from ...sparse.sizes import classes, pieces
-from ..protocol.layout import Bucket, Layout
+from ..protocol.layout import WEIGHTS, Bucket, Layout
 
 #: MXNet finds a key's server by an int of 32 bits that holds key · 9973.
 MOST_KEYS = 2**31 // 9973
@@ -22,7 +22,7 @@ MOST_KEYS = 2**31 // 9973
 
 def buckets_of_weights(layout: Layout, server: int | None = None) -> list[Bucket]:
     """The buckets of the weights, of all servers or of one, in order."""
-    return [each for each in layout.buckets if not each.statistics and server in (None, each.shard)]
+    return [each for each in layout.buckets if each.vector == WEIGHTS and server in (None, each.shard)]
 
 
 class Shard:
@@ -107,7 +107,7 @@ class PieceKeys:
         self._first = layout.slots_of_channels(slots + 1)
         self._classes = len(classes(self.most))
         # A message is never much longer than all values; see `sparse.codec`.
-        self._width = self._classes + 2 * -(-layout.weights // self.most)
+        self._width = self._classes + 2 * -(-layout.sizes[WEIGHTS] // self.most)
         if layout.servers > 1 and self.key(slots, 0, 0) * layout.servers > MOST_KEYS:
             raise ValueError(f"{slots} workers with {layout.servers} servers need more keys than MXNet can tell apart")
 

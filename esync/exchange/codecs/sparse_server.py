@@ -2,17 +2,17 @@
 
 The dense model is published as ever (channel 0), for workers that come. Where answers hold differences, each worker's
 own channel holds exactly the weights that it has: it fills them when it joins, and every answer is added to them here
-as it is there. In between, messages come in pieces and go out in pieces, through keys of each worker's own. Statistics
-come now and then, in buckets as ever.
+as it is there. In between, messages come in pieces and go out in pieces, through keys of each worker's own. Other
+vectors come in buckets as ever, the statistics now and then.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from ...rules import replace_by_mean
+from ...rules import Rule
 from ...sparse import Differences, Sparse, SparseError, bounds_of
 from ...sparse.changes import ChangeTracker
 from ...sparse.codec import NEW_VALUES, Codec
@@ -20,7 +20,7 @@ from ...sparse.differences import DifferenceTracker
 from ...sparse.selection import Selection
 from ...sparse.tracker import Tracker
 from ..protocol import wire
-from ..protocol.layout import Bucket, Layout
+from ..protocol.layout import WEIGHTS, Bucket, Layout
 from ..protocol.ledger import Ledger
 from ..protocol.parameter_server import ParameterServer
 from ..protocol.resumption import Offers
@@ -35,6 +35,7 @@ class SparseServer(ParameterServer):
     Args:
         layout: how the model is cut.
         ledger: the books; asynchronous.
+        rules: name of each vector but the weights → what is done to it.
         shard: number of this server.
         clock: seconds, monotonic.
         tensors: sizes of the tensors that the weights consist of.
@@ -47,6 +48,7 @@ class SparseServer(ParameterServer):
         self,
         layout: Layout,
         ledger: Ledger,
+        rules: Mapping[str, Rule],
         shard: int,
         clock: Callable[[], float],
         tensors: list[int],
@@ -55,7 +57,7 @@ class SparseServer(ParameterServer):
         values: str,
     ) -> None:
         replaces = Differences(secondary_ratio, dense_below, values).replace
-        super().__init__(layout, ledger, replace_by_mean, not replaces, clock)
+        super().__init__(layout, ledger, rules, not replaces, clock)
         self._shard = shard_ = Shard(layout, shard, bounds_of(tensors))
         self._number = shard
         self._codec = Codec(shard_.bounds, values)
@@ -107,7 +109,7 @@ class SparseServer(ParameterServer):
 
     def _keep(self, channel: int, bucket: Bucket, stored: np.ndarray) -> None:
         super()._keep(channel, bucket, stored)
-        if bucket.statistics:
+        if bucket.vector != WEIGHTS:
             return
         part, weights = self._places[bucket.index], stored[wire.HEADER_ELEMENTS :]
         if channel == 0:
@@ -125,11 +127,11 @@ class SparseServer(ParameterServer):
         """Subtract each worker's step, and put together what it is owed."""
         for rank in ranks:
             payload = self._inbox.take(rank)
-            statistics = {~place: values for place, values in payload.items() if place < 0}
+            others = {~place: values for place, values in payload.items() if place < 0}
             pieces = [payload[place] for place in sorted(payload) if place >= 0]
             try:
                 step = self._codec.decode(united(pieces))
-                self._update(statistics, self.ledger.pending[rank].message, [rank])
+                self._update(others, self.ledger.pending[rank].message, [rank])
             except SparseError as error:
                 self.ledger.abort(f"worker {rank}: {error}; nothing was done with it")
                 return

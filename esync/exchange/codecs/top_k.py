@@ -20,7 +20,7 @@ from ...sparse.compressors import GradientDropping
 from ...sparse.selection import Selection, keep_count, top_k
 from ..base import Model, Source
 from ..protocol import wire
-from ..protocol.layout import Layout
+from ..protocol.layout import WEIGHTS, Layout
 from .base import Common, Decoder, Encoder, Packed, Packing, Room, a_vector
 from .none import sizes_of
 from .packing import Copies, Total
@@ -80,7 +80,7 @@ class TopKEncoder(Encoder):
 
     @cached_property
     def _gathered(self) -> np.ndarray:
-        return np.empty(self._packing.layout.weights, np.float32)
+        return np.empty(self._packing.layout.sizes[WEIGHTS], np.float32)
 
     @property
     def rest(self) -> np.ndarray:
@@ -125,7 +125,7 @@ class TopKDecoder(Decoder):
             common = self._common[bucket.index]
             first, last = np.searchsorted(indices, (bucket.start, bucket.stop))
             common[indices[first:last] - bucket.start] = values[first:last]
-            model.write(False, bucket.start, common)
+            model.write(WEIGHTS, bucket.start, common)
 
     def answer_sizes(self, server: int) -> list[int]:
         """See `Decoder.answer_sizes`; as if no two workers sent the same place."""

@@ -1,12 +1,14 @@
 """A worker's buckets on MXNet's key store: one buffer of the model's size, to send from and to receive into."""
 
+from collections.abc import Callable, Collection, Sequence
+
 import numpy as np
 
 from ...engine import mx
 from ...memory import host_view
 from ..base import Model, Source
 from ..protocol import wire
-from ..protocol.layout import Bucket, Layout
+from ..protocol.layout import WEIGHTS, Bucket, Layout
 from .line import Line
 
 
@@ -41,26 +43,31 @@ class Buckets:
 
     def init(self, channel: int) -> None:
         """Set the keys of a channel up with what the buffers hold; MXNet takes the values of rank 0."""
-        self._line.store.init([self._layout.key(bucket, channel) for bucket in self._layout.buckets], self._arrays)
+        self._init(self._layout.buckets, channel)
 
     def open_channel(self, channel: int) -> None:
         """Set keys of this worker's own up, beginning with what was pulled last: that is what it was sent."""
-        for bucket in self._layout.buckets:
+        trained = [bucket for bucket in self._layout.buckets if bucket.vector == WEIGHTS]
+        for bucket in trained:
             self._stamp(bucket, wire.NOTHING)
-        self.init(channel)
-        if self._line.store.rank != 0:  # MXNet's init only sends the values of rank 0
-            self.push_all(channel)
-        self.push_all(channel)
+        self._init(trained, channel)
+        for _ in range(1 if self._line.store.rank == 0 else 2):  # MXNet's init only sends the values of rank 0
+            for bucket in trained:
+                self.push(bucket, channel)
         mx.nd.waitall()
 
-    def pull(self, model: Model, channel: int, statistics: bool, weights: bool = True) -> None:
-        """Pull the model, or the statistics or the weights alone; hand it on bucket by bucket as it arrives."""
-        buckets = [bucket for bucket in self._layout.buckets if (statistics if bucket.statistics else weights)]
+    def pull(self, model: Model, vectors: Collection[str], channel: Callable[[str], int]) -> None:
+        """Pull these vectors, each in its channel; hand them on bucket by bucket as they arrive."""
+        buckets = [bucket for bucket in self._layout.buckets if bucket.vector in vectors]
         for bucket in buckets:
-            self._line.pull(self._layout.key(bucket, channel), self._arrays[bucket.index])
+            self._line.pull(self._layout.key(bucket, channel(bucket.vector)), self._arrays[bucket.index])
         for bucket in buckets:
             self._arrays[bucket.index].wait_to_read()
-            model.write(bucket.statistics, bucket.start, self.values(bucket))
+            model.write(bucket.vector, bucket.start, self.values(bucket))
+
+    def _init(self, buckets: Sequence[Bucket], channel: int) -> None:
+        keys = [self._layout.key(bucket, channel) for bucket in buckets]
+        self._line.store.init(keys, [self._arrays[bucket.index] for bucket in buckets])
 
     def _stamp(self, bucket: Bucket, kind: int) -> None:
         line = self._line

@@ -1,5 +1,7 @@
 """An exchange under way whose worker goes on meanwhile: a thread asks for the answer, and receives it."""
 
+from collections.abc import Collection, Mapping
+
 import numpy as np
 
 from ...sparse import Sparse
@@ -13,16 +15,15 @@ class Parcel:
     """A model that has been received and waits to be put into place; see `exchange.Model`.
 
     Args:
-        weights: number of trained values.
-        statistics: number of values that are averaged only.
+        sizes: name of each vector → number of values.
     """
 
-    def __init__(self, weights: int, statistics: int) -> None:
-        self._vectors = np.empty(weights, np.float32), np.empty(statistics, np.float32)
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self._vectors = {name: np.empty(size, np.float32) for name, size in sizes.items()}
 
-    def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
+    def write(self, vector: str, start: int, values: np.ndarray) -> None:
         """Keep a copy."""
-        self._vectors[statistics][start : start + values.size] = values
+        self._vectors[vector][start : start + values.size] = values
 
     def add(self, step: Sparse) -> None:
         """See `exchange.Model`."""
@@ -30,18 +31,20 @@ class Parcel:
 
     put = add
 
-    def deliver(self, model: Model, statistics: bool) -> None:
-        """Put it into place, with or without the statistics."""
-        for which in (False, True) if statistics else (False,):
-            if self._vectors[which].size:
-                model.write(which, 0, self._vectors[which])
+    def deliver(self, model: Model, vectors: Collection[str]) -> None:
+        """Put these vectors into place."""
+        for name, values in self._vectors.items():
+            if values.size and name in vectors:
+                model.write(name, 0, values)
 
 
 class HiddenExchange(PendingExchange):
     """The handle: done when the model has been received, so that `result` only has to put it into place."""
 
-    def __init__(self, exchange: KVStoreExchange, model: Model, statistics: bool, begun: float, parcel: Parcel) -> None:
-        super().__init__(exchange, parcel, statistics, begun)
+    def __init__(
+        self, exchange: KVStoreExchange, model: Model, vectors: Collection[str], begun: float, parcel: Parcel
+    ) -> None:
+        super().__init__(exchange, parcel, vectors, begun)
         self._parcel, self._target = parcel, model
         self._delivered = False
         self._courier = Courier(self._receive, "the model")
@@ -55,7 +58,7 @@ class HiddenExchange(PendingExchange):
         self._courier.check()
         if not self._delivered:
             self._delivered = True
-            self._parcel.deliver(self._target, self._statistics)
+            self._parcel.deliver(self._target, self._vectors)
         assert self._result is not None
         return self._result
 

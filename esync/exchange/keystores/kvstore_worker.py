@@ -8,7 +8,7 @@ size is all it takes.
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +19,13 @@ from ...engine import mx
 from ...environment import Cluster
 from ...rules import STATE_VECTORS
 from ...watchdog import Watchdog
-from ..base import NO_OFFERS, Exchange, Model, Payload, Result, Service, Source
+from ..base import NO_OFFERS, Exchange, Model, Payload, Result, Source
 from ..protocol import wire
 from ..protocol.greeting import Greeting, Resumed
+from ..protocol.layout import WEIGHTS
 from ..protocol.ledger import Limits
 from ..protocol.resumption import Offers, Progress
+from ..protocol.specification import Specification
 from ..protocol.takeover import exchanges_behind, in_round
 from .buckets import Buckets
 from .line import Line
@@ -41,7 +43,7 @@ class KVStoreExchange(Exchange):
     """The exchange over MXNet's parameter servers.
 
     Args:
-        service: which rule the servers run, and how.
+        specification: which rules the servers run, and how.
         cluster: where the scheduler is, and how many processes of each role there are.
         watchdog: speaks up when something takes long.
         start_timeout: seconds to wait for the other processes of the cluster to appear.
@@ -53,7 +55,7 @@ class KVStoreExchange(Exchange):
 
     def __init__(
         self,
-        service: Service,
+        specification: Specification,
         cluster: Cluster,
         watchdog: Watchdog,
         start_timeout: float = config.START_TIMEOUT,
@@ -61,7 +63,7 @@ class KVStoreExchange(Exchange):
         lease: float = math.inf,
         hold: Callable[[], None] = lambda: None,
     ) -> None:
-        self._service = service
+        self._specification = specification
         self.line = Line(cluster, watchdog, start_timeout, round_timeout, lease, hold)
         self.rank, self.workers = self.line.rank, self.line.workers
         self.exchanges = 0
@@ -72,23 +74,21 @@ class KVStoreExchange(Exchange):
 
     def join(
         self,
-        weights: int,
-        statistics: int,
+        sizes: Mapping[str, int],
         limits: Limits,
         agreement: dict[str, Any],
         offers: Offers = NO_OFFERS,
     ) -> None:
         """See `Exchange.join`."""
-        service, line = self._service, self.line
-        greeting = Greeting.asking_for(
-            service,
+        specification, line = self._specification, self.line
+        greeting = Greeting(
             rank=self.rank,
             nonce=line.nonce,
             slots=self.workers,
-            weights=weights,
-            statistics=statistics,
+            sizes=sizes,
             servers=line.servers,
             bucket_elements=config.BUCKET_ELEMENTS,
+            specification=specification,
             limits=limits,
             agreement=agreement,
             lease=line.lease,
@@ -96,12 +96,12 @@ class KVStoreExchange(Exchange):
             offers=offers,
         )
         self._layout = greeting.layout()
-        if service.overlap:
+        if specification.overlap:
             from .hidden import Parcel
 
-            self._parcel = Parcel(weights, statistics)
+            self._parcel = Parcel(sizes)
         self._buckets = Buckets(line, self._layout)
-        self._mailboxes = Mailboxes(line, self._layout, STATE_VECTORS.get(service.rule, 0))
+        self._mailboxes = Mailboxes(line, self._layout, STATE_VECTORS.get(specification.rule, 0))
         statuses = self._greet(greeting)
         if notice := bytes(statuses[0]["text"]).decode():
             log.warning("%s", notice)
@@ -114,18 +114,18 @@ class KVStoreExchange(Exchange):
         self.exchanges = line.sequence = exchanges_behind(acknowledged, rounds, synchronous)
         self.job, self.resume_at = int(statuses[0]["job"]), int(statuses[0]["resume_at"])
 
-    def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
+    def begin(self, vectors: Mapping[str, Source], model: Model) -> Result:
         """See `Exchange.begin`."""
         with self.line.patience("the model from"):
             for bucket in self._layout.buckets:
-                self._buckets.fill(bucket, wire.NOTHING, statistics if bucket.statistics else weights)
+                self._buckets.fill(bucket, wire.NOTHING, vectors[bucket.vector])
             self._buckets.init(channel=0)
             if self.line.store.rank == 0:
                 self._buckets.push_all(channel=0)  # shows the servers where the shared model is stored
                 mx.nd.waitall()
-            self._buckets.pull(model, channel=0, statistics=True)
-            if self._service.private:
-                self._buckets.open_channel(self._channel)
+            self._buckets.pull(model, self._layout.sizes, lambda _: 0)
+            if self._specification.private:
+                self._buckets.open_channel(self._channel(WEIGHTS))
         return self.report(sorted(self.line.statuses(), key=lambda status: int(status["round"])), 0.0, 0.0)
 
     def start(self, payload: Payload, model: Model) -> "PendingExchange":
@@ -143,12 +143,12 @@ class KVStoreExchange(Exchange):
                 buckets=pushed[shard],
                 **payload.terms,
             )
-        if self._service.overlap:
+        if self._specification.overlap:
             from .hidden import HiddenExchange
 
-            self._hidden = HiddenExchange(self, model, payload.pulls_statistics, begun, self._parcel)
+            self._hidden = HiddenExchange(self, model, payload.returned, begun, self._parcel)
             return self._hidden
-        return PendingExchange(self, model, payload.pulls_statistics, begun)
+        return PendingExchange(self, model, payload.returned, begun)
 
     def heartbeat(self) -> None:
         """See `Exchange.heartbeat`."""
@@ -217,21 +217,20 @@ class KVStoreExchange(Exchange):
             apart=tuple(np.flatnonzero(apart).tolist()),
         )
 
-    def pull(self, model: Model, statistics: bool) -> None:
-        """Pull this worker's model, with or without the statistics."""
+    def pull(self, model: Model, vectors: Collection[str]) -> None:
+        """Pull these vectors of this worker's model."""
         self.line.hold()
         with self.line.patience("the model from"):
-            self._buckets.pull(model, self._channel, statistics)
+            self._buckets.pull(model, vectors, self._channel)
 
     # --- helpers ---------------------------------------------------------------------------------------------------
 
     def _push(self, payload: Payload) -> Iterator[int]:
         """Push a payload bucket by bucket; the server of each."""
         for bucket in self._layout.buckets:
-            source = payload.statistics if bucket.statistics else payload.values
-            if source is not None:
-                self._buckets.fill(bucket, wire.PAYLOAD, source)
-                self._buckets.push(bucket, self._channel)
+            if bucket.vector in payload.vectors:
+                self._buckets.fill(bucket, wire.PAYLOAD, payload.vectors[bucket.vector])
+                self._buckets.push(bucket, self._channel(bucket.vector))
                 yield bucket.shard
 
     def _cancel(self) -> None:
@@ -240,9 +239,8 @@ class KVStoreExchange(Exchange):
             self._hidden.cancel()
             self._hidden = None
 
-    @property
-    def _channel(self) -> int:
-        return self.rank + 1 if self._service.private else 0
+    def _channel(self, vector: str) -> int:
+        return self._specification.channel(vector, self.rank)
 
     def _greet(self, greeting: Greeting) -> list[Any]:
         return self.line.greet(greeting.encode(), self._mailboxes.open)

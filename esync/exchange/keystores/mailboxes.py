@@ -6,7 +6,7 @@ import numpy as np
 
 from ...engine import mx
 from ..protocol import wire
-from ..protocol.layout import Bucket, Layout
+from ..protocol.layout import WEIGHTS, Bucket, Layout
 from .line import Line
 
 
@@ -21,7 +21,7 @@ class Mailboxes:
 
     def __init__(self, line: Line, layout: Layout, vectors: int) -> None:
         self._line, self._layout, self._vectors = line, layout, vectors
-        self._trained = [bucket for bucket in layout.buckets if not bucket.statistics]
+        self._trained = [bucket for bucket in layout.buckets if bucket.vector == WEIGHTS]
         self._arrays: list[Any] = []
 
     def open(self) -> None:
@@ -49,7 +49,7 @@ class Mailboxes:
 
     def _vector(self, place: int) -> np.ndarray | None:
         line = self._line
-        vector = np.empty(self._layout.weights, np.float32)
+        vector = np.empty(self._layout.sizes[WEIGHTS], np.float32)
         for bucket in self._trained:
             mailbox = self._arrays[bucket.shard]
             with line.patience("what the rule remembers from"):

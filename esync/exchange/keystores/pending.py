@@ -1,6 +1,7 @@
 """An exchange under way: polls the status of one server after the other, then pulls the model."""
 
 import time
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,10 +23,10 @@ class PendingExchange:
     worker any more. `hidden.HiddenExchange` does the same in the background.
     """
 
-    def __init__(self, exchange: "KVStoreExchange", model: Model, statistics: bool, begun: float) -> None:
+    def __init__(self, exchange: "KVStoreExchange", model: Model, vectors: Collection[str], begun: float) -> None:
         self._exchange = exchange
         self._model = model
-        self._statistics = statistics
+        self._vectors = vectors
         self._sequence = exchange.line.sequence
         self._begun = begun
         self._statuses: list[Any] = []  # of the servers that are done, in order
@@ -72,7 +73,7 @@ class PendingExchange:
 
     def _take(self) -> None:
         """Pull the model, and sum up how it went."""
-        self._exchange.pull(self._model, self._statistics)
+        self._exchange.pull(self._model, self._vectors)
         wait = max(float(status["wait"][self._exchange.rank]) for status in self._statuses)
         transfer = max(0.0, time.perf_counter() - self._begun - wait)
         self._result = self._exchange.report(self._statuses, wait, transfer)

@@ -5,8 +5,7 @@ status also says how long the answer is, and so which pieces it has.
 """
 
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from ...memory import host_view
 from ..base import Model, Payload, Result, Source
 from ..codecs.choice import codec_of
 from ..protocol import wire
+from ..protocol.layout import WEIGHTS
 from .kvstore_worker import KVStoreExchange
 from .line import Line
 from .pending import PendingExchange
@@ -78,35 +78,34 @@ class Pieces:
 class SparseExchange(KVStoreExchange):
     """Sends sparse steps, and lets the sparse answers go into the model."""
 
-    def begin(self, weights: Source, statistics: Source, model: Model) -> Result:
+    def begin(self, vectors: Mapping[str, Source], model: Model) -> Result:
         """See `Exchange.begin`; afterwards each server knows what this worker's weights are."""
-        result = super().begin(weights, statistics, model)
-        self._codec = codec_of(self._service, self._layout, self.workers, self.rank)
+        result = super().begin(vectors, model)
+        self._codec = codec_of(self._specification, self._layout, self.workers, self.rank)
         self._pieces = Pieces(self.line)
         return result
 
     def start(self, payload: Payload, model: Model) -> PendingExchange:
-        """Push the pieces of the step, the statistics where there are any, and the commit; see `Exchange.start`."""
+        """Push the pieces of the step, the other vectors where there are any, and the commit; see `Exchange.start`."""
         begun = time.perf_counter()
         self.line.hold()
         self.line.sequence += 1
         assert payload.step is not None, "a sparse exchange takes a sparse step"
         with self.line.patience("a sparse message to"):
             buckets = [0] * self.line.servers
-            for shard in self._push(replace(payload, values=None)):
+            for shard in self._push(payload):
                 buckets[shard] += 1
             for shard, key, place in self._codec.write(payload.step, self._pieces.room):
                 self._pieces.send(key, place)
                 buckets[shard] += 1
             for shard in range(self.line.servers):
                 self.line.say_to(shard, wire.COMMIT, **payload.terms, buckets=buckets[shard])
-        return PendingExchange(self, model, payload.pulls_statistics, begun)
+        return PendingExchange(self, model, payload.returned, begun)
 
-    def pull(self, model: Model, statistics: bool) -> None:
-        """Pull what the servers owe this worker, with or without the mean of the statistics."""
+    def pull(self, model: Model, vectors: Collection[str]) -> None:
+        """Pull what the servers owe this worker, and the other vectors as they are."""
         with self.line.patience("a sparse answer from"):
-            if statistics:
-                self._buckets.pull(model, self._channel, statistics, weights=False)
+            self._buckets.pull(model, set(vectors) - {WEIGHTS}, self._channel)
             for shard in range(self.line.servers):
                 length = int(self.line.status(shard)["answer"][self.rank])
                 arrays = self._pieces.fetch(self._codec.wanted(shard, length))

@@ -7,23 +7,22 @@ as a pickle).
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from ... import config
-from ...compression import NONE
 from ...version import __version__
-from ..base import Service
 from . import wire
-from .layout import Layout
+from .layout import WEIGHTS, Layout
 from .ledger import Limits
 from .resumption import Books, Offers
+from .specification import Specification
 
 #: The number of both commands: MXNet's servers keep 1 to 5 for themselves.
 COMMAND = 0
 
 #: What may differ between workers.
-PERSONAL = ("rank", "nonce", "address", "aside", "offers", "own")
+PERSONAL = ("rank", "nonce", "address", "aside", "offers")
 
 
 @dataclass(frozen=True)
@@ -64,73 +63,44 @@ class Greeting:
         rank: its slot.
         nonce: a number of this process only; a replacement for the same slot has another.
         slots: workers in all.
-        weights: trained values of its model.
-        statistics: values that are averaged only.
+        sizes: name of each vector of its model → number of values.
         servers: number of parameter servers.
         bucket_elements: the most values in one bucket.
-        rule: name in rules.RULES, with its options.
-        synchronous: whether rounds wait for every worker.
-        private: whether every worker gets an answer of its own.
-        sparse: whether messages are sparse both ways.
-        weighting: how much each worker counts in a mean.
-        staleness: exchanges that a worker may be ahead of the slowest.
-        compression: of the weights' messages.
-        tensors: sizes of the tensors that the weights consist of, where the server has to know.
+        specification: what the other side is to do with what is sent. All of it must agree, but `own`.
         limits: what ends the run.
         agreement: whatever else must be the same on all workers; name → value, both shown when they differ.
         lease: seconds of silence after which the servers go on without a worker; infinite: they wait.
         address: where this worker listens, host:port; "" where that is not known.
         aside: it steps back: it is not to be waited for until it greets again.
         offers: the checkpoints that this worker could go on from.
-        own: settings that may differ, name → value; where they do, it is said.
     """
 
     rank: int
     nonce: int
     slots: int
-    weights: int
-    statistics: int
+    sizes: Mapping[str, int]
     servers: int
     bucket_elements: int
-    rule: str
-    options: dict[str, Any]
-    synchronous: bool
-    private: bool
-    sparse: bool = False
-    weighting: str = config.WEIGHTING
-    staleness: float = math.inf
-    compression: str = NONE
-    tensors: list[int] = field(default_factory=list)
+    specification: Specification
     limits: Limits = field(default_factory=Limits)
     agreement: dict[str, Any] = field(default_factory=dict)
     lease: float = math.inf
     address: str = ""
     aside: bool = False
     offers: Offers = field(default_factory=Offers)
-    own: dict[str, Any] = field(default_factory=dict)
     protocol: int = wire.PROTOCOL
     version: str = __version__
 
-    @classmethod
-    def asking_for(cls, service: Service, **fields: Any) -> "Greeting":
-        """The greeting of a worker that wants this service; `fields` are the other attributes."""
-        return cls(
-            rule=service.rule,
-            options=service.options,
-            synchronous=service.synchronous,
-            private=service.private,
-            sparse=service.sparse,
-            weighting=service.weighting,
-            staleness=service.staleness,
-            compression=service.compression,
-            tensors=service.tensors,
-            own=service.own,
-            **fields,
-        )
+    def __post_init__(self) -> None:
+        unlike = set(self.sizes) ^ set(self.specification.vectors)
+        if unlike:
+            raise ValueError(
+                f"every vector that is exchanged needs a size and a rule, but {', '.join(sorted(unlike))} has one only"
+            )
 
     def layout(self) -> Layout:
         """How this worker's model is cut into buckets."""
-        return Layout(self.weights, self.statistics, self.servers, self.bucket_elements)
+        return Layout(self.sizes, self.servers, self.bucket_elements)
 
     def encode(self) -> str:
         """As JSON text."""
@@ -143,6 +113,7 @@ class Greeting:
             fields = json.loads(text)
             fields["limits"] = Limits(**fields["limits"])
             fields["offers"] = Offers.decode(fields["offers"])
+            fields["specification"] = Specification(**fields["specification"])
             return cls(**fields)
         except (TypeError, KeyError, ValueError) as error:
             raise ValueError(f"not a greeting of a worker of this version: {error}") from None
@@ -150,13 +121,14 @@ class Greeting:
     def differences(self, other: "Greeting") -> list[str]:
         """What keeps `other` from working together with this worker, one sentence part each; empty: nothing."""
         alike = {name: getattr(self, name) for name in PERSONAL}
+        alike["specification"] = replace(other.specification, own=self.specification.own)
         if replace(other, **alike) == self:
             return []
         return _differences(self._terms(), other._terms())
 
     def notice(self, other: "Greeting") -> str:
         """Tell in what the settings of `other` differ that may; "" where they do not."""
-        differences = _differences(self.own, other.own)
+        differences = _differences(self.specification.own, other.specification.own)
         if not differences:
             return ""
         return (
@@ -166,10 +138,16 @@ class Greeting:
 
     def _terms(self) -> dict[str, Any]:
         terms = asdict(self)
-        agreement = terms.pop("agreement")
+        agreement, sizes, specification = (terms.pop(name) for name in ("agreement", "sizes", "specification"))
         for name in PERSONAL:
             del terms[name]
-        return {name.replace("_", " "): value for name, value in {**terms, **agreement}.items()}
+        del specification["own"]
+        rules = specification.pop("vectors")
+        del rules[WEIGHTS]  # said as "rule"
+        terms |= {f"rule of {name}": rule for name, rule in rules.items()}
+        return {
+            name.replace("_", " "): value for name, value in {**sizes, **terms, **specification, **agreement}.items()
+        }
 
 
 def _differences(mine: dict[str, Any], theirs: dict[str, Any]) -> list[str]:

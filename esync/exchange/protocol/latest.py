@@ -1,8 +1,9 @@
-"""The latest statistics of every worker, and their mean: what asynchronous modes evaluate and export.
+"""The latest values of every worker, and their mean, of vectors that are replaced by it: batch-norm statistics.
 
 Asynchronous workers keep batch-norm statistics of their own. Each of these describes one worker's
 data only, so none of them suits the common weights where the shares differ. Every commit brings its
-worker's statistics, and the servers publish the mean of the latest of all members.
+worker's statistics, and the servers publish the mean of the latest of all members: it is what is
+evaluated and exported.
 """
 
 import numpy as np
@@ -10,10 +11,10 @@ import numpy as np
 from ...weighting import divisor, factor
 
 
-class LatestStatistics:
-    """One bucket of statistics of every worker.
+class LatestValues:
+    """The values of one bucket of every worker.
 
-    Memory: one bucket for each worker that has sent statistics, and one for the others together.
+    Memory: one bucket for each worker that has sent values, and one for the others together.
 
     Args:
         begun: the values that all members begin with; shape (n,), float32, host memory.
@@ -28,12 +29,12 @@ class LatestStatistics:
         self._weighting = weighting
 
     def put(self, rank: int, values: np.ndarray, samples: int) -> None:
-        """Take over the statistics that a worker has just sent; they are copied."""
+        """Take over the values that a worker has just sent; they are copied."""
         self._values[rank] = values.copy()
         self._samples[rank] = samples
 
     def forget(self, rank: int) -> None:
-        """Leave a worker out of the mean until it sends its statistics again."""
+        """Leave a worker out of the mean until it sends its values again."""
         self._values.pop(rank, None)
         self._samples.pop(rank, None)
 

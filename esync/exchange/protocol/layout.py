@@ -1,8 +1,9 @@
 """How a model is cut into buckets, and which key of which server each of them has.
 
-A model is two flat float32 vectors, the trained weights and the statistics (batch norm's running mean and variance and
-whatever else is not trained). Each is cut into buckets of at most `bucket_elements` values, dealt out to the servers in
-turn. A bucket never mixes the two, because they follow different rules.
+A model is flat float32 vectors, each with a name: the trained weights, the statistics (batch norm's running mean and
+variance and whatever else is not trained), and what else an algorithm exchanges. Each is cut into buckets of at most
+`bucket_elements` values, dealt out to the servers in turn. A bucket is of one vector, because each has a rule of its
+own.
 
 Keys. MXNet puts a small array on the server `key · 9973 mod S` of S, so all keys that are equal modulo S share a
 server. `key = slot · S + shard` therefore names a slot on a server: slot 0 carries messages one way and the status the
@@ -11,23 +12,26 @@ other, slot 1 is a mailbox for one bucket of what the rule remembers (checkpoint
 where the server's answer is a different one for every worker, worker r uses channel r + 1.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ... import config
 
+#: Names of vectors that every model has: what is trained (or its gradients, or updates), and what is not.
+WEIGHTS, STATISTICS = "weights", "statistics"
+
 
 @dataclass(frozen=True)
 class Bucket:
-    """Values start to stop of the weights (or of the statistics), kept on one server.
+    """Values start to stop of one vector, kept on one server.
 
     Attributes:
         index: its place among all buckets of the model.
         shard: which server holds it, 0 to servers − 1.
         slot: its place among the buckets of that server.
-        start: first value in the flat vector.
+        start: first value in the vector.
         stop: one past the last value.
-        statistics: whether the vector is the one of the statistics.
+        vector: name of the vector.
     """
 
     index: int
@@ -35,37 +39,39 @@ class Bucket:
     slot: int
     start: int
     stop: int
-    statistics: bool
+    vector: str
 
 
 class Layout:
     """The buckets of a model on `servers` servers.
 
     Args:
-        weights: number of trained values.
-        statistics: number of values that are averaged only.
+        sizes: name of each vector → number of its values; their order does not matter.
         servers: number of parameter servers, at least 1.
         bucket_elements: the most values in one bucket.
+
+    Attributes:
+        sizes: as given, the weights first and the others by name.
+        servers: as given.
+        bucket_elements: as given.
+        buckets: in the order of `sizes`.
     """
 
-    def __init__(
-        self, weights: int, statistics: int, servers: int, bucket_elements: int = config.BUCKET_ELEMENTS
-    ) -> None:
-        if weights < 1 or statistics < 0 or servers < 1 or bucket_elements < 1:
+    def __init__(self, sizes: Mapping[str, int], servers: int, bucket_elements: int = config.BUCKET_ELEMENTS) -> None:
+        if sizes.get(WEIGHTS, 0) < 1 or min(sizes.values()) < 0 or servers < 1 or bucket_elements < 1:
             raise ValueError(
-                f"a layout needs at least one weight, one server and one value per bucket; got weights={weights}, "
-                f"statistics={statistics}, servers={servers}, bucket_elements={bucket_elements}"
+                "a layout needs at least one weight, no negative sizes, one server and one value per bucket; got "
+                f"sizes={dict(sizes)}, servers={servers}, bucket_elements={bucket_elements}"
             )
-        self.weights = weights
-        self.statistics = statistics
+        self.sizes = {name: sizes[name] for name in sorted(sizes, key=lambda name: (name != WEIGHTS, name))}
         self.servers = servers
         self.bucket_elements = bucket_elements
         self.buckets: list[Bucket] = []
         filled = [0] * servers
-        for size, is_statistics in ((weights, False), (statistics, True)):
+        for vector, size in self.sizes.items():
             for start, stop in _pieces(size, bucket_elements):
                 shard = len(self.buckets) % servers
-                self.buckets.append(Bucket(len(self.buckets), shard, filled[shard], start, stop, is_statistics))
+                self.buckets.append(Bucket(len(self.buckets), shard, filled[shard], start, stop, vector))
                 filled[shard] += 1
         self._slots = max(filled)
         self._places = {(bucket.shard, bucket.slot): bucket for bucket in self.buckets}

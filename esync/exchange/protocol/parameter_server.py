@@ -5,12 +5,12 @@ instance looks after the buckets of one server (a *shard* of the model) and sees
 
 Memory, for a model of M bytes, p workers and S servers: M/S for the weights, up to p·M/S for payloads that have begun
 to arrive and whose round is not over, and where the rule answers every worker differently another p·M/S (the weights
-that each worker was sent last). Momentum and other state of a rule: M/S each. In asynchronous modes the latest
-statistics of each worker come on top, which are small.
+that each worker was sent last). Momentum and other state of a rule: M/S each. In asynchronous modes the latest values
+of each worker come on top, of vectors that are replaced by their mean: batch-norm statistics, which are small.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +18,14 @@ import numpy as np
 
 from ...rarely import Rarely
 from ...rules import Rule, Step, put_together, replace_by_mean, take_apart
-from ...weighting import UNIFORM, check, divisor, factor, of_statistics
+from ...weighting import UNIFORM, divisor, factor
 from . import wire
 from .inbox import Array, HostMemory, Inbox, Memory, RankOrderedSum
-from .latest import LatestStatistics
-from .layout import Bucket, Layout
+from .latest import LatestValues
+from .layout import WEIGHTS, Bucket, Layout
 from .ledger import Ledger
 from .resumption import Books, Offers, choose
+from .specification import weightings_of
 
 log = logging.getLogger(__name__)
 
@@ -34,18 +35,19 @@ class Shelf:
     """Where one bucket of the model is kept on this server.
 
     Attributes:
-        weights: the values the rule works on; the same memory as `published` on a server without GPU.
+        weights: the values the rule works on, of any vector; the same memory as `published` on a server without GPU.
         published: bucket with header, as the workers pull it (channel 0).
         replies: the same for each worker of its own, where the answers differ; rank → bucket with header.
         state: what the rule remembers about these values.
-        latest: of statistics that are used at once: those of each worker; None: all have the published ones.
+        latest: of a vector that is replaced by its mean, where commits are used at once: the values of each worker;
+            None: all have the published ones.
     """
 
     weights: Array
     published: np.ndarray
     replies: dict[int, np.ndarray]
     state: Any = None
-    latest: LatestStatistics | None = None
+    latest: LatestValues | None = None
 
 
 class ParameterServer:
@@ -54,10 +56,10 @@ class ParameterServer:
     Args:
         layout: how the model is cut.
         ledger: the books of the run; `ledger.synchronous` decides whether rounds wait for everyone.
-        rule: what is done to the weights. Statistics are replaced by their mean: over the round, or over the latest
-            of all members where commits are used at once.
-        private: every worker gets an answer of its own, in its own channel, and the rule is told what that worker was
-            sent last (`Step.sent`).
+        rules: name of each vector → what is done to it. One that is replaced by its mean (`rules.replace_by_mean`)
+            takes that of the round, or of the latest values of all members where commits are used at once.
+        private: every worker gets weights of its own back, in its own channel, and their rule is told which ones that
+            worker was sent last (`Step.sent`).
         clock: seconds, monotonic.
         memory: where arrays are staged and added up.
         weighting: how much each worker counts in the mean of a round.
@@ -67,19 +69,21 @@ class ParameterServer:
         self,
         layout: Layout,
         ledger: Ledger,
-        rule: Rule,
+        rules: Mapping[str, Rule],
         private: bool,
         clock: Callable[[], float],
         memory: Memory | None = None,
         weighting: str = UNIFORM,
     ) -> None:
+        if unruled := layout.sizes.keys() - rules.keys() - {WEIGHTS}:
+            raise ValueError(f"there is no rule for {', '.join(sorted(unruled))}")
         self.layout = layout
         self.ledger = ledger
         self.memory = memory if memory is not None else HostMemory()
-        self._rule = rule
+        self._rules = rules
         self._private = private
-        # For weights, and for statistics: a payload is multiplied as it arrives, the sum divided once it is whole.
-        self._weightings = (check(weighting), of_statistics(weighting))
+        # A payload is multiplied as it arrives, the sum divided once it is whole.
+        self._weightings = weightings_of(layout.sizes, weighting)
         self._clock = clock
         self._complain = Rarely(log.warning)
         self._inbox = Inbox(self.memory)
@@ -101,7 +105,7 @@ class ParameterServer:
         self._inbox.discard(rank)
         begun = self.ledger.started
         if self.ledger.nonce[rank] != nonce:
-            self._forget_statistics(rank)  # the newcomer begins with the others' mean, which counts already
+            self._forget_latest(rank)  # the newcomer begins with the others' mean, which counts already
         self.ledger.join(rank, nonce, self._clock())
         self.heard[rank] = self._clock()
         self._offers[rank] = offers or Offers()
@@ -117,7 +121,7 @@ class ParameterServer:
         self._arriving.pop(rank, None)
         if rank not in self.ledger.pending:
             self._inbox.discard(rank)
-        self._forget_statistics(rank)
+        self._forget_latest(rank)
         self.ledger.drop(rank)
         self._apply(self.ledger.due())
         self._publish_status()
@@ -227,7 +231,7 @@ class ParameterServer:
                 self._on_commit(message)
             elif kind in (wire.LEAVE, wire.DONE):
                 if kind == wire.LEAVE:
-                    self._forget_statistics(rank)
+                    self._forget_latest(rank)
                 self.ledger.leave(rank)
                 self._apply(self.ledger.due())
             elif kind == wire.STOP:
@@ -268,9 +272,9 @@ class ParameterServer:
         if self.ledger.together(messages[ranks[0]]):
             total = self._sum.finish()
             samples = [int(message["samples"]) for message in messages.values()]
-            divisors = [divisor(weighting, samples) for weighting in self._weightings]
+            divisors = {name: divisor(weighting, samples) for name, weighting in self._weightings.items()}
             for index in total:
-                total[index] /= divisors[self.layout.buckets[index].statistics]
+                total[index] /= divisors[self.layout.buckets[index].vector]
             self._update(total, wire.round_terms(list(messages.values())), ranks)
             self._sum.clear()
         else:
@@ -282,9 +286,9 @@ class ParameterServer:
 
     def _weigh(self, rank: int, payload: dict[int, Array], samples: int) -> None:
         """Multiply a payload of a worker by what it counts in the mean."""
-        factors = [factor(weighting, samples) for weighting in self._weightings]
+        factors = {name: factor(weighting, samples) for name, weighting in self._weightings.items()}
         for index, values in payload.items():
-            if (own := factors[self.layout.buckets[index].statistics]) != 1:
+            if (own := factors[self.layout.buckets[index].vector]) != 1:
                 values *= own
 
     def _update(self, values: dict[int, Array], message: Any, ranks: list[int]) -> None:
@@ -293,34 +297,34 @@ class ParameterServer:
             self._update_bucket(index, value, message, ranks)
 
     def _update_bucket(self, index: int, value: Array, message: Any, ranks: list[int]) -> None:
-        shelf = self._shelves[index]
-        sent = self.memory.work_on(shelf.replies[ranks[0]][wire.HEADER_ELEMENTS :]) if self._private else None
-        step = Step.of(message, sent, self.ledger.step, self.ledger.slots)
-        rule = self._rule
-        if self.layout.buckets[index].statistics:
-            rule, value = replace_by_mean, self._mean_statistics(shelf, value, message)
+        shelf, vector = self._shelves[index], self.layout.buckets[index].vector
+        private = self._private and vector == WEIGHTS
+        sent = self.memory.work_on(shelf.replies[ranks[0]][wire.HEADER_ELEMENTS :]) if private else None
+        step = Step.of(message, sent, self.ledger.step, self.ledger.slots, len(ranks))
+        rule = self._rules[vector]
+        if rule is replace_by_mean:
+            value = self._mean_of_latest(shelf, value, message, self._weightings[vector])
         weights, shelf.state = rule(shelf.weights, value, shelf.state, step)
         self._assign(shelf, weights)
         host = self.memory.fetch(shelf.weights)
-        targets = [shelf.replies[rank] for rank in ranks] if self._private else []
+        targets = [shelf.replies[rank] for rank in ranks] if private else []
         if host is not shelf.weights:  # else the rule has worked on the published values themselves
             targets.append(shelf.published)
         for target in targets:
             np.copyto(target[wire.HEADER_ELEMENTS :], host)
 
-    def _mean_statistics(self, shelf: Shelf, value: Array, message: Any) -> Array:
-        """What a bucket of statistics is replaced by: the mean of a round as it is, or that of all workers' latest."""
+    def _mean_of_latest(self, shelf: Shelf, value: Array, message: Any, weighting: str) -> Array:
+        """What a bucket is replaced by: the mean of a round as it is, or that of all workers' latest values."""
         if self.ledger.together(message):
             shelf.latest = None  # from now on all workers have this mean
             return value
-        weighting = self._weightings[True]
         if shelf.latest is None:
-            shelf.latest = LatestStatistics(self.memory.fetch(shelf.weights), self.ledger.member, weighting)
+            shelf.latest = LatestValues(self.memory.fetch(shelf.weights), self.ledger.member, weighting)
         shelf.latest.put(int(message["rank"]), self.memory.fetch(value), int(message["samples"]))
         return self.memory.work_on(shelf.latest.mean())
 
-    def _forget_statistics(self, rank: int) -> None:
-        """From the next commit on, the latest statistics of the worker that was here no longer count."""
+    def _forget_latest(self, rank: int) -> None:
+        """From the next commit on, the latest values of the worker that was here no longer count."""
         for shelf in self._shelves.values():
             if shelf.latest is not None:
                 shelf.latest.forget(rank)

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ...compression import Compression
-from ...rules import make_rule
 from ..codecs.choice import unpacker_of
 from .greeting import Greeting
 from .inbox import Memory
@@ -27,16 +26,16 @@ def serve(greeting: Greeting, shard: int, clock: Callable[[], float], memory: Me
     """
     # Time passes differently on every server: only the first one, which decides when the run ends, looks at it.
     limits = greeting.limits if shard == FIRST else replace(greeting.limits, seconds=math.inf)
-    ledger = Ledger(greeting.slots, greeting.synchronous, limits, staleness=greeting.staleness)
-    layout = greeting.layout()
-    if greeting.sparse:
+    asked = greeting.specification
+    ledger = Ledger(greeting.slots, asked.synchronous, limits, staleness=asked.staleness)
+    layout, rules = greeting.layout(), asked.rules()
+    if asked.sparse:
         from ..codecs.sparse_server import SparseServer  # compiles its inner loops
 
-        return SparseServer(layout, ledger, shard, clock, **greeting.options)
-    rule = make_rule(greeting.rule, greeting.options)
-    if compression := Compression.parse(greeting.compression):
+        return SparseServer(layout, ledger, rules, shard, clock, **asked.options)
+    if compression := Compression.parse(asked.compression):
         from ..codecs.compressed_server import CompressedServer  # compiles its inner loops
 
-        unpacker = unpacker_of(compression, layout, greeting.slots, shard, greeting.tensors)
-        return CompressedServer(layout, ledger, rule, clock, unpacker, greeting.weighting)
-    return ParameterServer(layout, ledger, rule, greeting.private, clock, memory, greeting.weighting)
+        unpacker = unpacker_of(compression, layout, greeting.slots, shard, asked.tensors)
+        return CompressedServer(layout, ledger, rules, clock, unpacker, asked.weighting)
+    return ParameterServer(layout, ledger, rules, asked.private, clock, memory, asked.weighting)

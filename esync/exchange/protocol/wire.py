@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 #: Changes whenever a worker and a server of different versions would misunderstand each other.
-PROTOCOL = 8
+PROTOCOL = 9
 
 #: float32 values that the header takes in front of every bucket.
 HEADER_ELEMENTS = 8

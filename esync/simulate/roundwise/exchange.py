@@ -85,15 +85,10 @@ class Exchanges:
 
     def __init__(self, cluster: ClusterModel, sizes: Sizes, link: Callable[[str], Link]) -> None:
         self._sizes, self._link = sizes, link
-        pushed, buckets = sizes.pushed[0], sizes.buckets[0]
+        amounts = [sizes.amount(shard) for shard in range(len(cluster.servers))]
         self.servers = [
-            _Server(
-                model,
-                (buckets[shard] + 1, pushed[shard] + sizes.message),
-                (buckets[shard], pushed[shard]),
-                sizes.message,
-            )
-            for shard, model in enumerate(cluster.servers)
+            _Server(model, (messages + 1, size + sizes.message), (messages, size), sizes.message)
+            for model, (size, messages) in zip(cluster.servers, amounts, strict=True)
         ]
         self.events = 0
         self._hosts = [server.host for server in self.servers]

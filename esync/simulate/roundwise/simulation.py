@@ -63,7 +63,7 @@ class RoundwiseSimulation:
         self._watch = watch
         link = lru_cache(maxsize=None)(cluster.link)
         slots, servers = len(cluster.workers), len(cluster.servers)
-        self._sizes = Sizes.of(Layout(*SIZES[options.network], servers, config.BUCKET_ELEMENTS), slots)
+        self._sizes = Sizes.of(Layout(SIZES[options.network], servers, config.BUCKET_ELEMENTS), slots)
         self._exchanges = Exchanges(cluster, self._sizes, link)
         self.state_server = Asking(cluster.state_server, leases)
         latency = self._exchanges.network.latency
@@ -155,8 +155,10 @@ class RoundwiseSimulation:
     def _add_up(self) -> None:
         """Bytes, by what was sent how often."""
         sizes, rounds, slots = self._sizes, self.rounds, len(self._workers)
-        pulled, requests = sum(sizes.pushed[0]), sizes.question * sum(sizes.buckets[0])
-        leaving = len(self._exchanges.servers) * sizes.message
+        amounts = [sizes.amount(shard) for shard in range(len(self._exchanges.servers))]
+        pulled = sum(size for size, _ in amounts)
+        requests = sizes.question * sum(messages for _, messages in amounts)
+        leaving = len(amounts) * sizes.message
         pushed = pulled + leaving
         for worker in self._workers:
             sent = rounds * pushed + (rounds + 1) * requests + leaving + worker.polls * sizes.question
@@ -166,5 +168,5 @@ class RoundwiseSimulation:
         for shard, server in enumerate(self._exchanges.servers):
             pulls = slots * (rounds + 1)
             taken = slots * rounds * server.payload_size + slots * sizes.message
-            taken += (pulls * sizes.buckets[0][shard] + server.polls) * sizes.question
+            taken += (pulls * amounts[shard][1] + server.polls) * sizes.question
             self.network.count(server.host, pulls * server.model_size + server.polls * sizes.message, taken)

@@ -1,0 +1,82 @@
+"""What workers ask the other side to do with what they send."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ... import config
+from ...compression import NONE
+from ...rules import MEAN, Rule, make_rule
+from ...weighting import check, unnormalized
+from .layout import STATISTICS, WEIGHTS
+
+
+@dataclass(frozen=True)
+class Specification:
+    """What a worker asks the other side to do with what it sends.
+
+    Private answers, sparseness, compression and normalized weighting are for the weights only; all other vectors
+    travel as they are.
+
+    Attributes:
+        rule: of the weights: name in rules.RULES.
+        synchronous: every round waits for all workers and uses their mean; else every payload is used at once.
+        options: of the weights' rule.
+        private: every worker gets weights of its own back, and the rule is told which ones it was sent last.
+        sparse: messages are sparse both ways, which `options` are for, see `sparse.Differences`; the weights
+            have no rule then.
+        weighting: how much each worker counts in a mean, see `weighting`.
+        compression: of the weights' messages, as `compression.Compression` writes it; synchronous ones only.
+        tensors: sizes of the tensors that the weights consist of, where compression is told of them.
+        staleness: exchanges that a worker may be ahead of the slowest; its answer waits where it is more. For
+            specifications that are not synchronous.
+        own: settings that may differ between workers, name → value; where they do, all workers are told.
+        overlap: this worker goes on while an exchange is under way: the handles' `done` never waits, and is True when
+            all has arrived.
+        vectors: name of each vector that is exchanged → name of its rule in rules.RULES, the weights first. Give only
+            further ones: the weights, and the statistics, which are replaced by their mean, come by themselves.
+    """
+
+    rule: str
+    synchronous: bool
+    options: dict[str, Any] = field(default_factory=dict)
+    private: bool = False
+    sparse: bool = False
+    weighting: str = config.WEIGHTING
+    compression: str = NONE
+    tensors: list[int] = field(default_factory=list)
+    staleness: float = math.inf
+    own: dict[str, Any] = field(default_factory=dict)
+    overlap: bool = False
+    vectors: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        others = {name: rule for name, rule in self.vectors.items() if name != WEIGHTS}
+        object.__setattr__(self, "vectors", {WEIGHTS: self.rule, STATISTICS: MEAN, **others})
+
+    def rules(self) -> dict[str, Rule]:
+        """Make the rule of every vector; where messages are sparse, of all but the weights.
+
+        Raises:
+            ValueError: there is no such rule, or it does not have these options.
+        """
+        return {
+            name: make_rule(rule, self.options if name == WEIGHTS else {})
+            for name, rule in self.vectors.items()
+            if not (self.sparse and name == WEIGHTS)
+        }
+
+    def channel(self, vector: str, rank: int) -> int:
+        """The channel (see `layout`) in which worker `rank` sends and gets a vector."""
+        return rank + 1 if self.private and vector == WEIGHTS else 0
+
+
+def weightings_of(vectors: Iterable[str], weighting: str) -> dict[str, str]:
+    """How much each worker counts in the mean of each vector, where the weights are averaged with this weighting.
+
+    Raises:
+        ValueError: there is no such weighting.
+    """
+    others = unnormalized(check(weighting))
+    return {name: weighting if name == WEIGHTS else others for name in vectors}
