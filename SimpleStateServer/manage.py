@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Django's command line, for instance `cd SimpleStateServer && python manage.py runserver 0.0.0.0:10010`.
 
-For a long training prefer `python -m esync.state_server`: the same project behind a production server.
+That starts what `python -m esync.state_server` starts, with fewer flags.
 """
 
 import os

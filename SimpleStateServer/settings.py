@@ -1,4 +1,4 @@
-"""Django's settings: JSON calls, a database for the history, no sessions, no logins.
+"""Django's settings: a database for the history; requests are answered by `server.front`.
 
 From the environment:
 ESYNC_ALLOWED_HOSTS  further names (separated by commas) under which this server is reached. Addresses like 10.0.0.5 and
@@ -9,7 +9,6 @@ ESYNC_STATE_DIR      the state folder.
 """
 
 import os
-import secrets
 import socket
 from typing import Any
 
@@ -17,9 +16,6 @@ from esync.errors import ExpectedError
 from esync.files import expanded
 
 DEBUG = False
-# Nothing here signs anything that would have to outlive this process, so the key is made anew at each start.
-SECRET_KEY = secrets.token_urlsafe(50)
-
 _hostname = socket.gethostname().lower()
 _named = os.environ.get("ESYNC_ALLOWED_HOSTS", "").lower().split(",")
 ALLOWED_HOSTS = [
@@ -30,11 +26,7 @@ ALLOWED_HOSTS = [
 ]
 
 INSTALLED_APPS = ["SimpleStateServer.server"]
-ROOT_URLCONF = "SimpleStateServer.urls"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-
-# Protection against cross-site request forgery is the gate's: there are no cookies here that it could ask for.
-MIDDLEWARE = ["SimpleStateServer.server.views.gate"]
 
 
 def _database() -> dict[str, Any]:
@@ -78,9 +70,7 @@ LOGGING = {
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": "WARNING"},
     "loggers": {
-        # Of Django's own loggers, only what is an error: a line per request would drown everything else.
         "django": {"handlers": [], "level": "ERROR", "propagate": True},
-        "django.server": {"handlers": [], "level": "ERROR", "propagate": True},
         "uvicorn.error": {"level": "ERROR"},  # it warns of every request that is no HTTP
     },
 }

@@ -2,9 +2,9 @@
 
 Starts the state server as a process on a fresh port of this machine and asks it as workers do, on connections that are
 kept open: first with the HTTP client of a worker, whose own time is in the figures; then 1, 10 and 100
-callers at once, each of which asks again as soon as it is answered, from one other process. Django's runserver, which
-answers the published call, stands beside it. On a machine that does other things, too, compare the two; the load is
-printed.
+callers at once, each of which asks again as soon as it is answered, from one other process. The published call, which
+asks the same with a form, stands beside the JSON API's. On a machine that does other things, too, compare the two; the
+load is printed.
 """
 
 import argparse
@@ -46,23 +46,9 @@ def published_query(rank: int, k: int) -> tuple[str, str, bytes]:
     return "/apply/", FORM, urlencode({"r": rank, "k": k, "c": 0.03, "te": time.time()}).encode()
 
 
-@dataclass(frozen=True)
-class Server:
-    """A server to compare: how it is started, and the query that it is asked."""
-
-    name: str
-    command: tuple[str, ...]
-    query: Callable[[int, int], tuple[str, str, bytes]]
-
-
-SERVERS = (
-    Server("python -m esync.state_server", ("-m", "esync.state_server", "--port", "0"), new_query),
-    Server(
-        "Django's runserver, published call",
-        ("SimpleStateServer/manage.py", "runserver", "127.0.0.1:0", "--noreload"),
-        published_query,
-    ),
-)
+Query = Callable[[int, int], tuple[str, str, bytes]]
+COMMAND = ("-m", "esync.state_server", "--port", "0")
+QUERIES: dict[str, Query] = {"query of the JSON API": new_query, "published call": published_query}
 
 
 @dataclass(frozen=True)
@@ -85,11 +71,11 @@ class Figure:
 
 
 @contextmanager
-def running(server: Server) -> Iterator[int]:
-    """Run a server with a job in it; the value is its port."""
+def running() -> Iterator[int]:
+    """Run a state server with a job in it; the value is its port."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", "ESYNC_STATE_DIR": folder}
-        command = [sys.executable, *server.command]
+        command = [sys.executable, *COMMAND]
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         try:
@@ -119,7 +105,7 @@ def begin(port: int) -> None:
     connection.close()
 
 
-def one_worker(port: int, query: Callable[[int, int], tuple[str, str, bytes]], seconds: float) -> Figure:
+def one_worker(port: int, query: Query, seconds: float) -> Figure:
     """Ask as a worker does, on one connection."""
     connection = Connection("127.0.0.1", port)
     taken: list[float] = []
@@ -142,7 +128,7 @@ def one_worker(port: int, query: Callable[[int, int], tuple[str, str, bytes]], s
 class Caller(asyncio.Protocol):
     """One of many callers: asks, and asks again when it is answered."""
 
-    def __init__(self, rank: int, query: Callable[[int, int], tuple[str, str, bytes]]) -> None:
+    def __init__(self, rank: int, query: Query) -> None:
         self.taken: list[float] = []
         self._rank, self._query = rank, query
         self._k, self._answer = 0, b""
@@ -177,7 +163,7 @@ class Caller(asyncio.Protocol):
         self._transport.abort()
 
 
-async def many(port: int, callers: int, query: Callable[[int, int], tuple[str, str, bytes]], seconds: float) -> Figure:
+async def many(port: int, callers: int, query: Query, seconds: float) -> Figure:
     """Ask with many callers at once."""
     loop = asyncio.get_running_loop()
     all_callers = [
@@ -195,21 +181,19 @@ async def many(port: int, callers: int, query: Callable[[int, int], tuple[str, s
     return Figure.of([taken for caller in all_callers for taken in caller.taken], whole)
 
 
-def measure(server: Server, seconds: float) -> dict[str, Figure]:
-    """Return the figures of one server by the kind of caller."""
+def measure(query: Query, seconds: float) -> dict[str, Figure]:
+    """Return the figures of one query by the kind of caller."""
     figures = {}
-    with running(server) as port:
-        figures["one worker"] = one_worker(port, server.query, seconds)
+    with running() as port:
+        figures["one worker"] = one_worker(port, query, seconds)
     for callers in CALLERS:
-        with running(server) as port:
-            figures[f"{callers} caller{'s' if callers > 1 else ''}"] = asyncio.run(
-                many(port, callers, server.query, seconds)
-            )
+        with running() as port:
+            figures[f"{callers} caller{'s' if callers > 1 else ''}"] = asyncio.run(many(port, callers, query, seconds))
     return figures
 
 
 def main() -> int:
-    """Measure both servers, print and, if asked to, write the figures. Returns the exit code."""
+    """Measure both queries, print and, if asked to, write the figures. Returns the exit code."""
     parser = argparse.ArgumentParser(description="Time of one query to the state server, and how many it answers.")
     parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement (default: %(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
@@ -218,18 +202,19 @@ def main() -> int:
         parser.error("--seconds must lie between 0.1 and 600")
 
     figures: dict[str, dict[str, Figure]] = {}
-    for server in SERVERS:
-        print(f"{server.name} (load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores)")
-        figures[server.name] = measure(server, arguments.seconds)
-        for kind, figure in figures[server.name].items():
+    for name, query in QUERIES.items():
+        print(f"{name} (load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores)")
+        figures[name] = measure(query, arguments.seconds)
+        for kind, figure in figures[name].items():
             print(f"  {kind:12} {figure}")
-    ours, theirs = figures.values()
-    for kind in ours:
-        print(f"{kind:12}  {ours[kind].per_second / theirs[kind].per_second:.1f} times as many queries per second")
+    new, published = figures.values()
+    for kind in new:
+        ratio = new[kind].per_second / published[kind].per_second
+        print(f"{kind:12}  {ratio:.2f} times as many queries per second as published calls")
     reached = {
-        "p50 of one query": ours["1 caller"].p50,
-        "queries per second": max(figure.per_second for figure in ours.values()),
-        "p99 of 100 callers": ours["100 callers"].p99,
+        "p50 of one query": new["1 caller"].p50,
+        "queries per second": max(figure.per_second for figure in new.values()),
+        "p99 of 100 callers": new["100 callers"].p99,
     }
     met = {
         name: value >= TARGETS[name] if name == "queries per second" else value <= TARGETS[name]
@@ -239,7 +224,7 @@ def main() -> int:
         print(f"{name}: {value:.3g}, target {TARGETS[name]:g}: {'met' if met[name] else 'MISSED'}")
     if arguments.json:
         shown = {name: {kind: asdict(figure) for kind, figure in one.items()} for name, one in figures.items()}
-        content = {"load": os.getloadavg(), "cores": os.cpu_count(), "targets": TARGETS, "met": met, "servers": shown}
+        content = {"load": os.getloadavg(), "cores": os.cpu_count(), "targets": TARGETS, "met": met, "queries": shown}
         write_figures(arguments.json, content)
     return 0
 

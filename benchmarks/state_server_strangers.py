@@ -25,7 +25,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from results_file import write_figures
-from state_query import SERVERS, WARM_UP, Figure, new_query, running
+from state_query import WARM_UP, Figure, new_query, running
 
 from esync import config
 from esync.coordination.http_client import Connection
@@ -123,7 +123,7 @@ def measure(kind: str, number: int, turns: int, seconds: float) -> tuple[Figure,
     """Return the figures of the undisturbed and of the disturbed queries, measured in turns."""
     undisturbed: list[float] = []
     disturbed: list[float] = []
-    with running(SERVERS[0]) as port:
+    with running() as port:
         worker = Worker(port)
         for _ in range(turns):
             undisturbed += worker.ask(seconds)

@@ -7,16 +7,12 @@ ends on SIGINT or SIGTERM with exit code 0. The token that callers must send is 
 import argparse
 import logging
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
 from . import config, lossy_output
 from .errors import ExpectedError
 from .files import expanded
-from .liveness.connections import raise_file_limit
 
 
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -64,50 +60,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Serve until a signal comes. Returns the exit code."""
     arguments = parse_arguments(argv)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-    sys.setswitchinterval(config.STATE_SERVER_SWITCH_INTERVAL)
     try:
-        return _serve(arguments)
+        _serve(arguments)
     except ModuleNotFoundError as error:
         print(f"the state server needs {error.name}, which is not installed: pip install esync again", file=sys.stderr)
         return 1
     except ExpectedError as error:
         print(error, file=sys.stderr)
         return 1
+    return 0
 
 
-def _serve(arguments: argparse.Namespace) -> int:
+def _serve(arguments: argparse.Namespace) -> None:
     from SimpleStateServer.server import access
 
     token = access.token(arguments.host, arguments.insecure)
-    from SimpleStateServer.server import service, state_folder, web  # takes a second: what is wrong is told before
+    from SimpleStateServer.server import web  # takes a second: what is wrong is told before
 
-    raise_file_limit()
-    try:
-        sockets = web.listen(arguments.host, arguments.port)
-    except OSError as error:
-        reason = error.strerror or error
-        raise ExpectedError(f"the state server cannot listen on {arguments.host}:{arguments.port}: {reason}") from None
-    temporary = None
-    if arguments.state_dir is None and arguments.port == 0:
-        temporary = tempfile.mkdtemp(prefix="esync-state-server-")
-    state_dir = arguments.state_dir or (Path(temporary) if temporary else state_folder.default(arguments.port))
-    try:
-        running = service.start(state_dir, token)
-        try:
-            server = web.create(running, sockets, arguments.certfile, arguments.keyfile)
-            scheme = "https" if arguments.certfile else "http"
-            for one in sockets:
-                host, port = one.getsockname()[:2]
-                print(f"listening on {scheme}://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
-            server.run()
-        finally:
-            running.close()
-    finally:
-        for one in sockets:
-            one.close()
-        if temporary:
-            shutil.rmtree(temporary, ignore_errors=True)
-    return 0
+    web.serve(arguments.host, arguments.port, token, arguments.state_dir, arguments.certfile, arguments.keyfile)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""The app: jobs, and the views that workers talk to."""
+"""The app: jobs, and the calls that workers make."""

@@ -1,4 +1,4 @@
-"""Answers in JSON, errors included: {"error": "what was expected"}; whichever web server sends them."""
+"""Answers in JSON, errors included: {"error": "what was expected"}."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""One request as the handlers see it, whichever web server it came through."""
+"""One request as those who answer it see it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

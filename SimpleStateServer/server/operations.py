@@ -1,4 +1,4 @@
-"""The calls that this server answers: one table for the web servers, for Django and for the OpenAPI description."""
+"""The calls that this server answers: one table for the web server and for the OpenAPI description."""
 
 from . import api, openapi, pages, published, schema
 from .answers import Answer

@@ -12,7 +12,7 @@ from .state_folder import StateFolder, StateFolderError
 
 
 class Service:
-    """The parts of a state server; `handlers` get it with each call.
+    """The parts of a state server; what answers a call gets it.
 
     Args:
         jobs: the jobs.
@@ -26,42 +26,18 @@ class Service:
 
     def close(self) -> None:
         """Write what the history still holds, and let go of the files."""
-        global _current
         self.jobs.close()
         self.history.stop()
         if self.folder is not None:
             self.folder.close()
-        if _current is self:
-            _current = None
 
 
 #: The history's SQLite file in the state folder.
 HISTORY_FILE = "history.sqlite3"
 
 
-class NotStartedError(RuntimeError):
-    """Django was started without a state server in it."""
-
-
-_current: Service | None = None
-
-
-def current() -> Service:
-    """Return this process's state server: Django's views find it here."""
-    if _current is None:
-        raise NotStartedError("start it with python -m esync.state_server or manage.py runserver")
-    return _current
-
-
-def use(service: Service) -> Service:
-    """Make `service` this process's state server."""
-    global _current
-    _current = service
-    return service
-
-
 def start(state_dir: Path, token: str) -> Service:
-    """Take up the jobs in the state folder and start the history; this process's state server from now on.
+    """Take up the jobs in the state folder and start the history.
 
     Args:
         state_dir: see `state_folder`.
@@ -85,7 +61,7 @@ def start(state_dir: Path, token: str) -> Service:
         except OSError as error:
             raise StateFolderError(f"the jobs in {folder.jobs} cannot be read: {error}") from None
         history.start()
-        return use(Service(jobs, history, Gate(token, settings.ALLOWED_HOSTS), folder))
+        return Service(jobs, history, Gate(token, settings.ALLOWED_HOSTS), folder)
     except BaseException:
         folder.close()
         raise

@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import resource
 import socket
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,12 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from esync import config
 from esync.errors import ExpectedError
+from esync.liveness.connections import raise_file_limit
 
-from . import answers
+from . import answers, service, state_folder
 from .connections import Connections
 from .door import Door, Guest
 from .front import WELCOME, Application, Front
-from .service import Service
 
 
 class Protocol(HttpToolsProtocol):
@@ -165,19 +167,59 @@ def _listen(family: int, address: tuple[Any, ...]) -> socket.socket:
 
 
 def create(
-    service: Service, sockets: list[socket.socket], cert: Path | None = None, key: Path | None = None
+    running: service.Service, sockets: list[socket.socket], cert: Path | None = None, key: Path | None = None
 ) -> WebServer:
     """Return the web server.
 
     Raises:
         ExpectedError: certificate and key cannot be used.
     """
-    from django.core.asgi import get_asgi_application
-
     tls = {} if cert is None else {"ssl_certfile": str(cert), "ssl_keyfile": str(key) if key else None}
-    server = WebServer(Front(service, get_asgi_application()), sockets, **tls)
+    server = WebServer(Front(running), sockets, **tls)
     try:
         server.config.load()
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise ExpectedError(f"the certificate {cert} and its key {key or cert} cannot be used: {error}") from None
     return server
+
+
+def serve(
+    host: str,
+    port: int,
+    token: str,
+    state_dir: Path | None = None,
+    cert: Path | None = None,
+    key: Path | None = None,
+) -> None:
+    """Listen, say so in a line on standard output, and answer until a signal comes.
+
+    Args:
+        host: address to listen on.
+        port: port to listen on; 0 takes a free one.
+        token: what callers have to send; see `gate.Gate`.
+        state_dir: state folder; None takes the one of this port, with port 0 one that is removed at the end.
+        cert: certificate (PEM); None speaks plain HTTP.
+        key: its key (PEM), where that is not in the same file.
+
+    Raises:
+        ExpectedError: address, folder, certificate or database cannot be used.
+    """
+    sys.setswitchinterval(config.STATE_SERVER_SWITCH_INTERVAL)
+    raise_file_limit()
+    with contextlib.ExitStack() as stack:
+        try:
+            sockets = listen(host, port)
+        except OSError as error:
+            raise ExpectedError(f"the state server cannot listen on {host}:{port}: {error.strerror or error}") from None
+        for one in sockets:
+            stack.enter_context(one)
+        if state_dir is None and port == 0:
+            temporary = tempfile.TemporaryDirectory(prefix="esync-state-server-", ignore_cleanup_errors=True)
+            state_dir = Path(stack.enter_context(temporary))
+        running = stack.enter_context(contextlib.closing(service.start(state_dir or state_folder.default(port), token)))
+        server = create(running, sockets, cert, key)
+        for one in sockets:
+            name, number = one.getsockname()[:2]
+            place = f"[{name}]:{number}" if ":" in name else f"{name}:{number}"
+            print(f"listening on {'https' if cert else 'http'}://{place}", flush=True)
+        server.run()

@@ -1,4 +1,4 @@
-"""The state server as a process: python -m esync.state_server, and Django's own runserver."""
+"""The state server as a process: python -m esync.state_server, and manage.py runserver."""
 
 import os
 import re
@@ -15,6 +15,7 @@ from calling import ROOT, send
 from tests import child
 
 SERVE = ("-m", "esync.state_server", "--port", "0")
+RUNSERVER = ("SimpleStateServer/manage.py", "runserver", "127.0.0.1:0", "--noreload")
 
 
 def play(url: str, **headers: str) -> None:
@@ -27,8 +28,9 @@ def play(url: str, **headers: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_serves_until_a_signal_comes(start_process, number):
-    server = start_process(*SERVE)
+@pytest.mark.parametrize("command", [SERVE, RUNSERVER])
+def test_it_serves_until_a_signal_comes(start_process, command, number):
+    server = start_process(*command)
     play(server.url)
     kept_open = socket.create_connection(("127.0.0.1", server.port))
     asked = time.monotonic()
@@ -40,11 +42,13 @@ def test_it_serves_until_a_signal_comes(start_process, number):
 
 def test_a_port_in_use_is_one_clear_sentence(start_process):
     first = start_process(*SERVE)
+    sentence = f"the state server cannot listen on 127.0.0.1:{first.port}: Address already in use"
     second = start_process("-m", "esync.state_server", "--port", str(first.port))
     assert second.wait() == 1
-    assert second.output.splitlines() == [
-        f"the state server cannot listen on 127.0.0.1:{first.port}: Address already in use"
-    ]
+    assert second.output.splitlines() == [sentence]
+    third = start_process("SimpleStateServer/manage.py", "runserver", f"127.0.0.1:{first.port}", "--noreload")
+    assert third.wait() == 1
+    assert third.output.splitlines() == [f"CommandError: {sentence}"]
 
 
 @pytest.mark.parametrize("host", ["no-such-name.invalid", "203.0.113.7"])
@@ -62,9 +66,28 @@ def test_bad_usage(port):
     assert b"is not a port number" in done.stderr
 
 
-def test_runserver_from_a_checkout(start_process):
-    server = start_process("manage.py", "runserver", "127.0.0.1:0", "--noreload", cwd=ROOT / "SimpleStateServer")
+@pytest.mark.parametrize("flags", [(), ("--noreload",)])
+def test_runserver_from_a_checkout(start_process, flags):
+    server = start_process("manage.py", "runserver", "127.0.0.1:0", *flags, cwd=ROOT / "SimpleStateServer")
     play(server.url)
+    assert send(f"{server.url}/api/v1/jobs/default/events?limit=1")[0] in (
+        200,
+        503,
+    )  # 503: the database is not there yet
+    assert server.end(signal.SIGTERM) == 0
+
+
+@pytest.mark.parametrize("server", [SERVE, RUNSERVER])
+def test_both_commands_answer_alike(start_process, server):
+    """Limits and error texts of one are those of the other."""
+    url = start_process(*server).url
+    assert send(f"{url}/init/", b"x" * 20_000)[0] == 413
+    status, answer, headers = send(f"{url}/nowhere/", {"a": 1})
+    assert status == 404
+    assert answer["error"].startswith("no such path: '/nowhere/'; there are /, /init/, /apply/, /reset/ and what")
+    assert "Server" not in headers
+    status, answer, headers = send(f"{url}/init/")
+    assert (status, answer["error"], headers["Allow"]) == (405, "/init/ takes POST only", "POST")
 
 
 def test_it_works_without_mxnet():
