@@ -28,6 +28,7 @@ from esync.algorithms import Algorithm, ModelView  # noqa: E402
 from esync.algorithms.options import OptionInfo, expected_values, option  # noqa: E402
 from esync.algorithms.registry import ALGORITHMS, flags_of, options_of, register  # noqa: E402
 from esync.rules import RULES, make_rule  # noqa: E402
+from esync.simulate.roundwise import scope as roundwise  # noqa: E402
 
 BLOCK = re.compile(r"(<!-- generated: (?P<name>[^>]+?) -->\n)(?P<text>.*?)(<!-- end generated -->)", re.DOTALL)
 #: Flags that set what an option shares with all modes.
@@ -164,7 +165,7 @@ def combinations(page: Path) -> str:
                 yes(each.serverless),
                 yes(_has(each, "compression")),
                 yes(_has(each, "overlap")),
-                NONE if each.needs_gradients else "round by round" if each.roundwise_options is not None else "yes",
+                NONE if each.needs_gradients else "round by round" if each in roundwise.ALGORITHMS else "yes",
             ]
             for name, each in built_in().items()
         ),

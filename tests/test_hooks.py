@@ -590,7 +590,7 @@ def test_planned_iterations_that_are_no_number_of_iterations_are_refused(planned
     ):
         trainer.step(BATCH)
     with pytest.raises(AlgorithmResultError, match="planned_iterations of Odd"):
-        trainer.algorithm.undisturbed()
+        _ = trainer.algorithm.iterations_left
 
 
 # --- what it costs --------------------------------------------------------------------------------------------------

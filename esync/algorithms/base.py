@@ -4,7 +4,6 @@ An algorithm sees the world through the seams in `Surroundings` only; it never i
 The same object therefore runs on a real cluster and on a modelled one.
 """
 
-import math
 from abc import ABC, abstractmethod
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Set
@@ -225,9 +224,6 @@ class Algorithm(ABC):
         excludes: flag (with underscores) → the flags that it makes meaningless, and why.
         without_state_server: what is missing where no state server is known though the mode could use one.
         instead_of_state_server: what to do where the mode needs one and there is none.
-        roundwise_options: names of the options with which a simulation without gradients may go round by round, because
-            it heeds them or they change no times; None: it goes event by event. Not inherited: a subclass may exchange
-            at other times.
         compression: of the messages that carry weights.
         round: rounds completed; asynchronous: exchanges that this worker has taken part in; local: iterations.
         local_iterations: local iterations of the round under way, or of the one that the last step has ended.
@@ -260,15 +256,10 @@ class Algorithm(ABC):
     excludes: ClassVar[Mapping[str, tuple[Set[str], str]]] = {}
     without_state_server: ClassVar[str] = ""
     instead_of_state_server: ClassVar[str] = ""
-    roundwise_options: ClassVar[Set[str] | None] = None
     synchronous: bool = True
     prevents_checkpoints: str = ""
     compression = Compression()
     left_out: tuple[int, ...] = ()
-
-    def __init_subclass__(cls, **settings: Any) -> None:
-        super().__init_subclass__(**settings)
-        cls.roundwise_options = vars(cls).get("roundwise_options")
 
     def __init__(self, *values: Any, **settings: Any) -> None:
         self.options = self.Options.of(*values, **settings)
@@ -425,17 +416,6 @@ class Algorithm(ABC):
             weight_decay: of the optimizer.
         """
         return [name for name, value in (("momentum", momentum), ("weight decay", weight_decay)) if value]
-
-    def undisturbed(self) -> tuple[float, float]:
-        """How many iterations will surely neither ask nor exchange, and until when: their end must come before that.
-
-        Where gradients are not computed, a simulation takes so many in one go and tells it by `iterated`.
-        """
-        return 0, -math.inf
-
-    def iterated(self, count: int, batch_size: int, seconds: float, last: float) -> None:
-        """So many local iterations have ended that took so many seconds together, the last of them `last`."""
-        raise NotImplementedError(f"mode {self.name} takes one iteration at a time")
 
     def _prepare_gradient(self, batch_size: int) -> None:
         """Let `before_local_step` see the gradients, where the algorithm has one; the replica is closed."""

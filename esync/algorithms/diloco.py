@@ -19,5 +19,3 @@ class DiLoCo(LocalSGD):
 
         global_lr: float = inherited(LocalSGD.Options, "global_lr", config.DILOCO_GLOBAL_LR)
         outer_momentum: float = inherited(LocalSGD.Options, "outer_momentum", config.DILOCO_OUTER_MOMENTUM)
-
-    roundwise_options = LocalSGD.roundwise_options

@@ -60,9 +60,9 @@ class DyLU(Algorithm):
         if self.exchange is None:
             raise RuntimeError("the algorithm has not been started")
         seconds = self._local_step(batch_size)
-        self.iterated(1, batch_size, seconds, seconds)
+        self.count_iterations(1, batch_size, seconds)
         self.recorder.next_iteration()
-        if self._done < self._due:
+        if self.iterations_left > 0:
             return
         with self.recorder.phase(self.exchange_phase):
             replica, pace = self.replica, self._seconds / self._done
@@ -80,12 +80,13 @@ class DyLU(Algorithm):
         self._due = max(1, int(self.options.local_iterations * result.fastest / pace + ROUNDING))
         self._done, self._samples, self._seconds = 0, 0, 0.0
 
-    def undisturbed(self) -> tuple[float, float]:
-        """All but the last; see `Algorithm.undisturbed`."""
-        return self._due - 1 - self._done, float("inf")
+    @property
+    def iterations_left(self) -> int:
+        """Local iterations until the exchange."""
+        return self._due - self._done
 
-    def iterated(self, count: int, batch_size: int, seconds: float, last: float) -> None:
-        """See `Algorithm.iterated`."""
+    def count_iterations(self, count: int, batch_size: int, seconds: float) -> None:
+        """Count local iterations that have ended; see `ModelAveraging.count_iterations`."""
         self._done += count
         self._samples += count * batch_size
         self._seconds += seconds

@@ -28,6 +28,9 @@ class ESync(ModelAveraging):
     """Local iterations as the state server says, then one exchange of model updates: w ← w + ε·mean(Δ).
 
     With the option `local_iterations` their number is fixed, and nobody asks a state server.
+
+    Attributes:
+        free_until: the device's time before which the state server is not asked again: the end of a lease.
     """
 
     class Options(ModelAveraging.Options):
@@ -61,7 +64,6 @@ class ESync(ModelAveraging):
         )
     }
     instead_of_state_server = "fix the number of local iterations with local_iterations"
-    roundwise_options = ModelAveraging.roundwise_options | {"epsilon", "slowest_iterations"}
 
     def __init__(self, *values: Any, **settings: Any) -> None:
         super().__init__(*values, **settings)
@@ -69,7 +71,7 @@ class ESync(ModelAveraging):
         self._question: Handle[Decision] | None = None
         self._asked_after = 0  # local iterations at the newest question
         self._asked_at = 0.0
-        self._free_until = -math.inf  # no question before that: the end of a lease
+        self.free_until = -math.inf
         self._ready_after = math.inf  # local iterations at the question that the last round's READY answered
         self._unasked, self._unasked_seconds = 0, 0.0  # iterations since the newest question, and what they took
         self._last = 0.0  # seconds of the newest iteration
@@ -103,15 +105,14 @@ class ESync(ModelAveraging):
                 self._coordination.reset(self._round_of_job(), rejoin=True, members=self._members(self.result))
             self._coordination.ask(0, self.surroundings.capability()).wait()
 
-    def undisturbed(self) -> tuple[float, float]:
-        """Those of a lease; see `Algorithm.undisturbed`."""
-        if self._flight is not None or self._coordination is None:
-            return super().undisturbed()
-        return (math.inf if self._question is None else 0), self._free_until
+    @property
+    def asking(self) -> bool:
+        """Whether the state server has not answered the newest question yet."""
+        return self._question is not None
 
-    def iterated(self, count: int, batch_size: int, seconds: float, last: float) -> None:
-        """See `Algorithm.iterated`."""
-        super().iterated(count, batch_size, seconds, last)
+    def count_iterations(self, count: int, batch_size: int, seconds: float, last: float) -> None:
+        """See `ModelAveraging.count_iterations`."""
+        super().count_iterations(count, batch_size, seconds, last)
         self._unasked += count
         self._unasked_seconds += seconds
         self._last = last
@@ -127,7 +128,7 @@ class ESync(ModelAveraging):
         with self.recorder.phase(CHECK_READY):
             if self._called():
                 return True
-            if self._question is not None or self.device.now() < self._free_until:
+            if self._question is not None or self.device.now() < self.free_until:
                 return False
             mean, self._unasked, self._unasked_seconds = self._unasked_seconds / self._unasked, 0, 0.0
             self._asked_after, self._asked_at = self._iterations, self.device.now()
@@ -147,7 +148,7 @@ class ESync(ModelAveraging):
         if answer.ready:
             self._ready_after = self._asked_after
         else:
-            self._free_until = self._asked_at + answer.lease
+            self.free_until = self._asked_at + answer.lease
         return answer.ready
 
     def aggregate(self) -> None:

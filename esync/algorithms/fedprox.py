@@ -34,7 +34,6 @@ class FedProx(LocalSGD):
         )
 
     options: Options
-    roundwise_options = LocalSGD.roundwise_options | {"prox_mu"}
 
     def before_local_step(self, model: ModelView) -> None:
         """Add the gradient of the proximal term."""

@@ -18,5 +18,3 @@ class LocalSGD(ModelAveraging):
         """See `ModelAveraging`."""
 
         local_iterations: int = inherited(ModelAveraging.Options, "local_iterations", config.LOCAL_ITERATIONS)
-
-    roundwise_options = ModelAveraging.roundwise_options

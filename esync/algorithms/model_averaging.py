@@ -1,6 +1,5 @@
 """What ESync, local SGD and DiLoCo share: local iterations, then an exchange of which all take the mean update."""
 
-import math
 from numbers import Integral
 from typing import Any, ClassVar, Literal
 
@@ -85,7 +84,6 @@ class ModelAveraging(Algorithm):
     sends = "updates"
     elastic = True
     serverless = True
-    roundwise_options = frozenset({"local_iterations", "global_lr", "outer_momentum", "weighting", "run_ahead"})
 
     def __init__(self, *values: Any, **settings: Any) -> None:
         super().__init__(*values, **settings)
@@ -135,21 +133,32 @@ class ModelAveraging(Algorithm):
         self.abandoned = self._gives_up()
         if not self.abandoned:
             seconds = self._local_step(batch_size)
-            self.iterated(1, batch_size, seconds, seconds)
+            self.count_iterations(1, batch_size, seconds, seconds)
             self.recorder.next_iteration()
         if self._flight is not None:
             self._land(*self._flight)
         if self._flight is None and not self.finished and (self.abandoned or self._due()):
             self.aggregate()
 
-    def undisturbed(self) -> tuple[float, float]:
-        """All but the last of a round; see `Algorithm.undisturbed`."""
-        if self._flight is not None:
-            return super().undisturbed()  # the answer may come at any time
-        return self._planned() - 1 - self._iterations, math.inf
+    @property
+    def in_flight(self) -> bool:
+        """Whether an exchange is under way, during which this worker runs ahead."""
+        return self._flight is not None
 
-    def iterated(self, count: int, batch_size: int, seconds: float, last: float) -> None:
-        """See `Algorithm.iterated`."""
+    @property
+    def iterations_left(self) -> int:
+        """Local iterations until those that are planned for this round are done."""
+        return self._planned() - self._iterations
+
+    def count_iterations(self, count: int, batch_size: int, seconds: float, last: float) -> None:
+        """Count local iterations that have ended.
+
+        Args:
+            count: how many.
+            batch_size: samples of each.
+            seconds: that they took together.
+            last: seconds of the last one.
+        """
         self._samples += count * batch_size
         self._iterations += count
         self.local_iterations = count if self.exchanged else self.local_iterations + count
@@ -161,7 +170,7 @@ class ModelAveraging(Algorithm):
 
     def _due(self) -> bool:
         """Whether to exchange after this iteration."""
-        return self._iterations >= self._planned()
+        return self.iterations_left <= 0
 
     def _planned(self) -> int:
         """`planned_iterations`, which a subclass may have defined, checked."""

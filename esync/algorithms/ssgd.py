@@ -18,7 +18,6 @@ class SSGD(EveryIteration):
     own_rates = False
     elastic = True
     serverless = True
-    roundwise_options = frozenset[str]()
 
     def service(self) -> Specification:
         """Ask for one SGD step on the mean gradient of all workers."""

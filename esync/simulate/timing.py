@@ -16,6 +16,7 @@ from ..measure import COMPUTE, Recorder
 from ..modelview import Hook
 from ..sparse import Sparse
 from ..standing import Standing
+from .leaps import Leaps, leaps_of
 from .world import NoRecorder, SimulatedWorld
 
 
@@ -136,6 +137,7 @@ class TimedTrainer(Standing):
         self.algorithm, self.world = algorithm, world
         self.replica = replica or TimedReplica()
         self._limits, self._capability = limits, capability
+        self._leaps = leaps_of(algorithm)
 
     def start(self) -> None:
         """Find the other workers."""
@@ -153,16 +155,18 @@ class TimedTrainer(Standing):
 
     def step(self, batch_size: int) -> None:
         """One iteration is done, after as many as can be done in one go."""
-        most, until = self.algorithm.undisturbed()
-        if most > 0:
-            self._run_ahead(most, until, batch_size)
+        if self._leaps is not None:
+            self._leap(self._leaps, batch_size)
         self.algorithm.step(batch_size)
         if not self.abandoned:
             self.world.recorder.samples += batch_size
         self.world.device.begin_iteration()
 
-    def _run_ahead(self, most: float, until: float, batch_size: int) -> None:
+    def _leap(self, leaps: Leaps, batch_size: int) -> None:
         """Do the iterations that nobody else notices; no gradients are needed for them."""
+        most, until = leaps.possible()
+        if most <= 0:
+            return
         device = self.world.simulated
         begun = device.now()
         taken = device.iterate(most, until)
@@ -170,7 +174,7 @@ class TimedTrainer(Standing):
             return
         for _ in taken:
             self.replica.local_step(batch_size)
-        self.algorithm.iterated(len(taken), batch_size, device.now() - begun, taken[-1])
+        leaps.done(len(taken), batch_size, device.now() - begun, taken[-1])
         recorder = self.world.recorder
         recorder.samples += len(taken) * batch_size
         if not isinstance(recorder, NoRecorder):

@@ -5,7 +5,6 @@ import random
 
 import pytest
 
-from esync.algorithms import ALGORITHMS
 from esync.algorithms.registry import all_flags
 from esync.launch import flags
 from esync.simulate.cluster import ClusterModel
@@ -208,9 +207,17 @@ def test_the_flags_that_are_named_exist():
     assert common >= scope.REGARDED | scope.WITHOUT_EFFECT
 
 
-@pytest.mark.parametrize("algorithm", [each for each in ALGORITHMS.values() if each.roundwise_options is not None])
-def test_the_options_that_an_algorithm_names_exist(algorithm):
-    assert set(algorithm.Options.model_fields) >= algorithm.roundwise_options
+@pytest.mark.parametrize("algorithm", scope.ALGORITHMS)
+def test_the_options_of_an_algorithm_that_are_named_exist(algorithm):
+    assert set(algorithm.Options.model_fields) >= scope.ALGORITHMS[algorithm]
+
+
+@pytest.mark.parametrize("algorithm", scope.ALGORITHMS)
+def test_a_subclass_which_may_exchange_at_other_times_is_not_simulated_round_by_round(algorithm):
+    words = options(f"--mode={algorithm.name}")
+    assert scope.covers(cluster(0.1, 0.2), words)
+    words.algorithm = type("Own", (algorithm,), {})
+    assert not scope.covers(cluster(0.1, 0.2), words)
 
 
 @pytest.mark.parametrize("entangled", [True, False])

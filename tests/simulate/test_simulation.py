@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 
 from esync import config
-from esync.algorithms import ESync
+from esync.algorithms import ALGORITHMS, LocalSGD
 from esync.exchange import WEIGHTS
 from esync.exchange.protocol.wire import HEADER_ELEMENTS, message_elements
+from esync.simulate import leaps
 from esync.simulate.network import Link
 from esync.simulate.result import result
+from esync.simulate.simulation import Simulation, Timing
 
-from .modelling import cluster, simulate
+from .modelling import cluster, options, simulate
 
 SPEED = 125e6 * 0.94
 
@@ -59,11 +61,45 @@ def test_iterations_in_one_go_are_as_those_one_by_one(monkeypatch):
 
     ways = ([], ["--local-iterations=7"], ["--query-mode=delayed-ack"])
     together = [run(*words) for words in ways]
-    monkeypatch.setattr(ESync, "undisturbed", lambda self: (0, 0.0))
+    monkeypatch.setattr(leaps, "KNOWN", {})
     for words, out in zip(ways, together, strict=True):
         single = run(*words)
         assert out["seconds"] == pytest.approx(single["seconds"], rel=1e-9)
         assert [each["iterations"] for each in out["devices"]] == [each["iterations"] for each in single["devices"]]
+
+
+@pytest.mark.parametrize("name", ["local-sgd", "fedprox", "diloco", "dylu"])
+def test_local_iterations_in_one_go_are_as_those_one_by_one(monkeypatch, name):
+    def run():
+        steps.clear()
+        out = result(simulate(cluster(0.03, 0.05), f"--mode={name}", "--local-iterations=50", rounds=8), "test")
+        return len(steps), out
+
+    steps, kind = [], ALGORITHMS[name]
+    step = kind.step
+    monkeypatch.setattr(kind, "step", lambda self, batch_size: steps.append(step(self, batch_size)))
+    few, together = run()
+    monkeypatch.setattr(leaps, "KNOWN", {})
+    many, single = run()
+    assert many >= sum(each["iterations"] for each in single["devices"])
+    assert few < many / 10
+    assert together["seconds"] == pytest.approx(single["seconds"], rel=1e-9)
+    assert [each["iterations"] for each in together["devices"]] == [each["iterations"] for each in single["devices"]]
+
+
+class Impatient(LocalSGD):
+    """Decides after every iteration; it inherits from an algorithm whose iterations are done in one go."""
+
+    def _due(self):
+        return self.local_iterations % 3 == 0
+
+
+def test_a_subclass_that_decides_after_every_iteration_is_asked_after_every_iteration():
+    chosen = options("--mode=local-sgd", "--local-iterations=50", rounds=8)
+    chosen.algorithm = Impatient
+    simulation = Simulation(cluster(0.03, 0.05), chosen, Timing(chosen, 60_000))
+    simulation.run()
+    assert [each.iterations for each in simulation.workers] == [24, 24]
 
 
 def test_few_events_for_each_worker_and_round():

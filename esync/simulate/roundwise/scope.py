@@ -2,13 +2,23 @@
 
 import argparse
 
+from ...algorithms import SSGD, Algorithm, DiLoCo, ESync, FedProx, LocalSGD
 from ...algorithms.registry import all_flags, flags_of
 from ...launch import flags
 from ..cluster import ClusterModel
 
+_AVERAGING = frozenset({"local_iterations", "global_lr", "outer_momentum", "weighting", "run_ahead"})
+#: Algorithm → the names of its own options that this simulation takes into account, or that change no times. Subclasses
+#: are not covered: they may exchange at other times.
+ALGORITHMS: dict[type[Algorithm], frozenset[str]] = {
+    SSGD: frozenset(),
+    LocalSGD: _AVERAGING,
+    DiLoCo: _AVERAGING,
+    FedProx: _AVERAGING | {"prox_mu"},
+    ESync: _AVERAGING | {"epsilon", "slowest_iterations"},
+}
 #: Flags of all modes that this simulation takes into account, and those that change no times. One that is not among
-#: them has to have its default, so that a flag which is added some day is not ignored here. What it makes of an
-#: algorithm's own options, the algorithm says (`roundwise_options`).
+#: them has to have its default, so that a flag which is added some day is not ignored here.
 REGARDED = frozenset(
     {*("mode", "network", "batch_size", "seed", "rounds", "epochs", "max_time", "dataset"), "use_dcasgd"}
 )
@@ -29,7 +39,7 @@ class EntangledError(Exception):
 
 def covers(cluster: ClusterModel, options: argparse.Namespace) -> bool:
     """Whether this job can be simulated round by round (it may still turn out to be entangled)."""
-    heeded = options.algorithm.roundwise_options
+    heeded = ALGORITHMS.get(options.algorithm)
     if heeded is None:
         return False
     own = flags_of(options.algorithm)
