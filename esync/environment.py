@@ -84,14 +84,27 @@ def state_server_address(
     Raises:
         EnvironmentProblemError: there is no address, or it is none.
     """
-    address = given or environment.get("ESYNC_STATE_SERVER", "")
-    host, _, port = address.rpartition(":")
+    return parse_state_server_address(
+        given or environment.get("ESYNC_STATE_SERVER", ""),
+        "; give it to the algorithm, with --state-server-ip and --state-server-port, or in ESYNC_STATE_SERVER (or fix "
+        "the number of local iterations with --local-iterations)",
+    )
+
+
+def parse_state_server_address(text: str, advice: str = "") -> tuple[str, int]:
+    """Return host and port of host:port, http://host:port or [IPv6 address]:port.
+
+    Args:
+        text: the address.
+        advice: what the error says at its end.
+
+    Raises:
+        EnvironmentProblemError: it is no address.
+    """
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("http://").strip("[]")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise EnvironmentProblemError(
-            f"the state server's address is {address!r}, but should be host:port; give it to the algorithm, with "
-            "--state-server-ip and --state-server-port, or in ESYNC_STATE_SERVER (or fix the number of local "
-            "iterations with --local-iterations)"
-        )
+        raise EnvironmentProblemError(f"the state server's address is {text!r}, but should be host:port{advice}")
     return host, int(port)
 
 

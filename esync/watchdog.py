@@ -59,6 +59,14 @@ class Wait:
         """Seconds so far."""
         return time.monotonic() - self.since
 
+    def due(self, every: float) -> bool:
+        """Tell whether it is time to speak of this wait: it is every so many seconds, and then counts as done."""
+        lasted = self.lasted
+        if lasted - self.announced < every:
+            return False
+        self.announced = lasted
+        return True
+
     def check(self) -> None:
         """For waits that poll in Python: raise WaitTimeoutError when the limit is over."""
         if self.lasted > self.limit:
@@ -143,8 +151,7 @@ class Watchdog:
             with self._lock:
                 waits = list(self._waits)
             for wait in waits:
-                if wait.lasted - wait.announced >= self.announce_after:
-                    wait.announced = wait.lasted
+                if wait.due(self.announce_after):
                     log.warning(wait.announcement())
                 if wait.lasted > wait.limit + GRACE:
                     log.error(wait.verdict())

@@ -1,6 +1,6 @@
 import pytest
 
-from esync.environment import Cluster, EnvironmentProblemError, take_role
+from esync.environment import Cluster, EnvironmentProblemError, state_server_address, take_role
 
 GOOD = {
     "DMLC_PS_ROOT_URI": "127.0.0.1",
@@ -99,3 +99,22 @@ def test_resending_which_the_scheduler_does_not_know_is_refused():
     assert Cluster.from_environment({**GOOD, "PS_RESEND": "0"}).workers == 6
     with pytest.raises(EnvironmentProblemError, match="PS_RESEND is set"):
         Cluster.from_environment({**GOOD, "PS_RESEND": "1"})
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("cloud2:10010", ("cloud2", 10010)),
+        ("http://10.1.1.34:10010", ("10.1.1.34", 10010)),
+        ("[::1]:10010", ("::1", 10010)),
+    ],
+)
+def test_the_state_servers_address(text, address):
+    assert state_server_address(text) == address
+    assert state_server_address(environment={"ESYNC_STATE_SERVER": text}) == address
+
+
+@pytest.mark.parametrize("text", ["", "cloud2", "cloud2:", ":10010", "cloud2:0", "cloud2:65536", "cloud2:port"])
+def test_what_is_no_address_is_told_with_what_to_do(text):
+    with pytest.raises(EnvironmentProblemError, match=r"should be host:port; give it .* ESYNC_STATE_SERVER"):
+        state_server_address(environment={"ESYNC_STATE_SERVER": text})

@@ -74,6 +74,15 @@ def test_every_wait_of_several_is_spoken_of(caplog):
 # --- limits -------------------------------------------------------------------------------------------------------
 
 
+def test_a_wait_is_due_every_so_many_seconds():
+    wait = Wait("somebody", 60)
+    assert not wait.due(10)
+    wait.since -= 11
+    assert [wait.due(10), wait.due(10)] == [True, False]
+    wait.since -= 10
+    assert [wait.due(10), wait.due(10)] == [True, False]
+
+
 def test_a_wait_that_polls_is_ended_by_an_error():
     with Watchdog().waiting("worker 3", limit=0.05, hint="look at its log") as wait:
         wait.check()

@@ -2,7 +2,6 @@
 
 import logging
 import math
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -11,6 +10,7 @@ from typing import Any
 from .. import config
 from ..errors import ExpectedError
 from ..handles import Completed, Handle
+from ..watchdog import Wait
 from .decision import Decision
 from .http_client import HTTPClient
 from .online import Directive, Watching
@@ -153,21 +153,15 @@ class StateServerClient:
 
     def _call(self, path: str, fields: Mapping[str, Any]) -> Any:
         """Return the answer to a call, which is repeated for as long as the patience lasts."""
-        start = time.monotonic()
-        announce_at = start + config.ANNOUNCE_AFTER
+        waiting = Wait(f"the state server at {self.address}", self._patience)
 
         def wait(reason: str, pause: float) -> None:
-            nonlocal announce_at
-            now = time.monotonic()
-            if now - start + pause > self._patience:
-                raise StateServerError(
-                    f"gave up on the state server at {self.address} after {now - start:.0f} s of {path}: {reason}"
-                )
-            if now >= announce_at:
-                announce_at = now + config.ANNOUNCE_AFTER
+            if waiting.lasted + pause > waiting.limit:
+                raise StateServerError(f"gave up on {waiting.what} after {waiting.lasted:.0f} s of {path}: {reason}")
+            if waiting.due(config.ANNOUNCE_AFTER):
                 log.warning(
-                    "rank %d has been waiting %.0f s for the state server at %s to answer %s: %s",
-                    self.rank, now - start, self.address, path, reason,
+                    "rank %d has been waiting %.0f s for %s to answer %s: %s",
+                    self.rank, waiting.lasted, waiting.what, path, reason,
                 )  # fmt: skip
             if self._http.closed.wait(pause):
                 raise StateServerError(f"the connection to the state server at {self.address} has been closed")

@@ -16,6 +16,7 @@ from typing import Any
 
 from .. import config
 from ..errors import ExpectedError
+from ..watchdog import Wait
 from . import agent, children, ssh
 from .complaints import complaint
 from .hosts import Host
@@ -145,17 +146,16 @@ class Agents:
         """Answers and problems."""
         answers: dict[str, dict[str, Any]] = {}
         problems: dict[str, str] = {}
-        began = heard = spoke = time.monotonic()
+        wait, heard = Wait("", limit), time.monotonic()
         while waiting := [self._agents[name] for name in names if name not in answers and name not in problems]:
             now = time.monotonic()
             if now - heard > limit:
                 for silent in waiting:
                     problems[silent.host.name] = _silent(silent, limit)
                 break
-            if now - spoke >= config.ANNOUNCE_AFTER:
-                spoke = now
-                silent_ones = ", ".join(f"{one.host.name} ({one.host.address})" for one in waiting)
-                self._say(f"waiting for {silent_ones} since {now - began:.0f} s (until {limit:.0f} s)")
+            wait.what = ", ".join(f"{one.host.name} ({one.host.address})" for one in waiting)
+            if wait.due(config.ANNOUNCE_AFTER):
+                self._say(wait.announcement())
             ready, _, _ = select.select([one.output for one in waiting], [], [], 0.5)
             for one in waiting:
                 if one.output not in ready:

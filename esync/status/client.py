@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from .. import config
 from ..coordination.http_client import TOKEN_VARIABLE, HTTPClient, NoAnswerError
-from ..environment import EnvironmentProblemError
+from ..environment import parse_state_server_address
 from ..errors import ExpectedError
 
 
@@ -26,12 +26,9 @@ class Client:
     """
 
     def __init__(self, address: str) -> None:
-        host, _, port = address.rpartition(":")
-        host = host.removeprefix("http://").strip("[]")
-        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise EnvironmentProblemError(f"the state server's address is {address!r}, but should be host:port")
-        self.host, self.port, self.address = host, int(port), address
-        self._http = HTTPClient(host, self.port, config.STATE_SERVER_TIMEOUT)
+        self.host, self.port = parse_state_server_address(address)
+        self.address = address
+        self._http = HTTPClient(self.host, self.port, config.STATE_SERVER_TIMEOUT)
 
     def summaries(self) -> list[dict[str, Any]]:
         """All jobs, the newest first."""
