@@ -110,7 +110,7 @@ def with_cluster(words: Sequence[list[str]], watch: Callable[[Any, Any], float],
 def codec(kind: str) -> dict[str, float]:
     """Seconds to pack what a worker sends, and to add it up."""
     from esync.compression import Compression
-    from esync.exchange.codecs.choice import pair, unpacker_of
+    from esync.exchange.codecs.choice import pair
     from esync.exchange.protocol.layout import WEIGHTS, Layout
     from esync.simulate.timing import SIZES
 
@@ -118,8 +118,8 @@ def codec(kind: str) -> dict[str, float]:
     layout, tensors = Layout({WEIGHTS: size}, 1), [size // 64] * 63 + [size - size // 64 * 63]
     values = rng.standard_normal(size, np.float32)
     compression = Compression.parse(kind)
-    encoder = pair(compression, compression, layout, 2, tensors)[0].encoder(0)
-    unpacker = unpacker_of(compression, layout, 2, 0, tensors)
+    packing, _ = pair(compression, compression, layout, 2, tensors)
+    encoder, uplink = packing.encoder(0), packing.uplink(0)
     total = {bucket.index: np.zeros(bucket.stop - bucket.start, np.float32) for bucket in layout.buckets}
     payload: dict[int, np.ndarray] = {}
 
@@ -141,7 +141,7 @@ def codec(kind: str) -> dict[str, float]:
 
     return {
         "pack": _median(pack),
-        "unpack": _median(lambda: unpacker.add(payload, lambda index, _: (total[index], False), 1.0)),
+        "unpack": _median(lambda: uplink.add(payload, lambda index, _: (total[index], False), 1.0)),
     }
 
 

@@ -131,7 +131,7 @@ def server(sizes: list[int], workers: int, secondary: float) -> dict[str, float]
         "processor": statistics.median(processor),
         "message_bytes": received,
         "answer_bytes": answered,
-        "server_bytes": cluster.servers[0].bytes_kept,
+        "server_bytes": cluster.servers[0].downlink.bytes_kept,
     }
 
 

@@ -52,9 +52,9 @@ class DifferenceTracker(Tracker):
         """See `Tracker.welcome`."""
         self._sent[worker][part] = sent
 
-    def apply(self, step: Sparse) -> None:
-        """See `Tracker.apply`."""
-        super().apply(step)
+    def changed(self, places: np.ndarray) -> None:
+        """See `Tracker.changed`."""
+        super().changed(places)
         for worker in range(len(self._pending)):
             self._look(worker)
 

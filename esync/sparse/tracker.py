@@ -93,9 +93,17 @@ class Tracker(ABC):
         """M ← M − g: subtract a step from the weights."""
         for part, places, values in self.split(step):
             kernels.subtract(self.weights[part], places, values)
-        places = step[0].astype(np.int32)
+        self.changed(step[0])
+
+    def changed(self, places: np.ndarray) -> None:
+        """The weights at these places have been changed."""
+        places = places.astype(np.int32)
         for pending in self._pending:
             pending.add(places)
+
+    def pending(self, worker: int) -> Pending:
+        """Where the weights of a worker may differ from the model."""
+        return self._pending[worker]
 
     def split(self, entries: Sparse) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """The entries in each part: its number, places in it, values."""

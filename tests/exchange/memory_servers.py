@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from esync.exchange.codecs.none import PlainDownlink, PlainUplink
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.inbox import HostMemory
 from esync.exchange.protocol.layout import STATISTICS, WEIGHTS, Layout
@@ -79,9 +80,9 @@ class MemoryServers:
         self.nodes = []
         for _ in range(servers):
             ledger = Ledger(workers, synchronous, limits or Limits())
-            self.nodes.append(
-                Node(ParameterServer(self.layout, ledger, rules, private, self.clock, HostMemory(), weighting))
-            )
+            ends = PlainUplink(), PlainDownlink(private)
+            server = ParameterServer(self.layout, ledger, *ends, rules, self.clock, HostMemory(), weighting)
+            self.nodes.append(Node(server))
         for shard in range(servers):
             self.deliver(Push(shard, self.layout.status_key(shard), np.zeros(self.elements, np.float32)))
         if joined:

@@ -10,6 +10,7 @@ import pytest
 from esync.collectives.engine import Engine
 from esync.collectives.memory import Hub
 from esync.exchange import STATISTICS, WEIGHTS, Payload, Specification
+from esync.exchange.codecs.none import PlainDownlink, PlainUplink
 from esync.exchange.collective_worker import CollectiveExchange
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.greeting import Greeting
@@ -233,7 +234,7 @@ def test_compression_is_for_the_weights_only(compression: str) -> None:
 def test_a_vector_without_a_rule_is_a_mistake() -> None:
     layout = Layout({WEIGHTS: 1, CONTROL: 1}, 1)
     with pytest.raises(ValueError, match="control"):
-        ParameterServer(layout, Ledger(1, True), {WEIGHTS: sgd}, False, lambda: 0.0)
+        ParameterServer(layout, Ledger(1, True), PlainUplink(), PlainDownlink(False), {WEIGHTS: sgd}, lambda: 0.0)
 
 
 # --- end to end -------------------------------------------------------------------------------------------------------

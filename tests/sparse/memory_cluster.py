@@ -6,12 +6,14 @@ import numpy as np
 
 from esync.exchange import STATISTICS, WEIGHTS, Specification
 from esync.exchange.codecs.choice import codec_of
-from esync.exchange.codecs.sparse_server import SparseServer
+from esync.exchange.codecs.shards import Shard
+from esync.exchange.codecs.sparse_difference import DifferenceDownlink
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.greeting import Greeting
 from esync.exchange.protocol.ledger import Limits
+from esync.exchange.protocol.parameter_server import ParameterServer
 from esync.exchange.protocol.serving import serve
-from esync.sparse import Differences, Sparse
+from esync.sparse import Differences, Sparse, bounds_of
 from esync.sparse.marks import list_marked, no_marks
 
 #: Key, and an array with its header.
@@ -51,7 +53,8 @@ class MemoryCluster:
             limits=Limits(),
         )
         self.layout = greeting.layout()
-        self.servers: list[SparseServer] = [serve(greeting, each, lambda: 0.0) for each in range(servers)]  # type: ignore[misc]
+        self.servers = [serve(greeting, each, lambda: 0.0) for each in range(servers)]
+        self.shards = [Shard(self.layout, each, bounds_of(tensors)) for each in range(servers)]
         self.stored: dict[int, np.ndarray] = {}
         self.elements = wire.message_elements(workers)
         for shard in range(servers):
@@ -89,17 +92,23 @@ class MemoryCluster:
         if not self.replaces:
             return self.weights(worker.rank + 1)
         flat = self.weights()
-        for server in self.servers:
-            bits = no_marks(server._shard.size)
-            server._tracker._pending[worker.rank].mark(bits)
-            places = np.empty(server._shard.size, np.int64)
+        for server, shard in zip(self.servers, self.shards, strict=True):
+            bits = no_marks(shard.size)
+            downlink_of(server).pending(worker.rank).mark(bits)
+            places = np.empty(shard.size, np.int64)
             pending = places[: list_marked(bits, places)]
-            indices, _ = server._shard.give((pending, np.zeros(pending.size, np.float32)))
+            indices, _ = shard.give((pending, np.zeros(pending.size, np.float32)))
             flat[indices] = worker.theta[indices]
         return flat
 
     def status(self, shard: int = 0) -> np.void:
         return wire.unpack(self.stored[self.layout.status_key(shard)], wire.status_type(self.workers))
+
+
+def downlink_of(server: ParameterServer) -> DifferenceDownlink:
+    """What a server keeps track of its workers with."""
+    assert isinstance(server.downlink, DifferenceDownlink)
+    return server.downlink
 
 
 class MemoryWorker:

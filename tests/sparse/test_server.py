@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from esync.exchange.protocol import wire
-from tests.sparse.memory_cluster import MemoryCluster, MemoryWorker
+from tests.sparse.memory_cluster import MemoryCluster, MemoryWorker, downlink_of
 
 TENSORS = [5, 30, 1, 12]
 SIZE = sum(TENSORS)
@@ -69,7 +69,7 @@ def test_an_answer_with_secondary_compression_is_no_larger_than_its_share() -> N
     before = workers[1].theta.copy()
     workers[1].exchange(np.zeros(SIZE, np.float32))
     changed = np.count_nonzero(before != workers[1].theta)
-    segments = sum(len(server._shard.bounds) - 1 for server in cluster.servers)
+    segments = sum(len(shard.bounds) - 1 for shard in cluster.shards)
     assert 0 < changed <= max(segments, SIZE // 10 + segments)
 
 
@@ -137,9 +137,9 @@ def test_memory_is_the_model_and_where_differences_are_sent_each_workers(seconda
     workers[0].exchange(step)
     server = cluster.servers[0]
     models = 4 * SIZE * (1 + (3 if secondary else 0))
-    rooms = sum(4 * len(values) for key, values in cluster.stored.items() if server._keys.locate(key))
+    rooms = sum(4 * len(values) for key, values in cluster.stored.items() if server.downlink.holds(key))
     bits = 8 * -(-SIZE // 64)
-    assert models <= server.bytes_kept <= models + rooms + 2 * 4 * np.count_nonzero(step) + bits
+    assert models <= server.downlink.bytes_kept <= models + rooms + 2 * 4 * np.count_nonzero(step) + bits
     assert wire.PROTOCOL >= 3
 
 
@@ -147,7 +147,7 @@ def test_what_waits_for_a_worker_that_never_comes_takes_a_bit_for_each_weight() 
     cluster, workers = start(workers=2)
     for seed in range(40):
         workers[0].exchange(some_step(seed))
-    pending = cluster.servers[0]._tracker._pending[1]
+    pending = downlink_of(cluster.servers[0]).pending(1)
     assert pending.entries <= SIZE
     assert pending.bits is not None
     workers[1].exchange(np.zeros(SIZE, np.float32))

@@ -12,13 +12,20 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from ...sparse import Sparse
+from ...compression import CompressionError
+from ...rules import Rule
+from ...sparse import Sparse, SparseError
 from ..base import Model, Source
 
 #: Gives the memory of an array that is to be sent, given its key and its size in float32 values.
 Room = Callable[[int, int], np.ndarray]
 #: Common weights that a worker keeps for its decoder: bucket index → values, changed in place.
 Common = Mapping[int, np.ndarray]
+#: Gives the sum of a bucket (its index, its size), and whether it is fresh: to be overwritten, as if it were zeros.
+Total = Callable[[int, int], tuple[np.ndarray, bool]]
+
+#: What packed arrays that cannot be read raise, and weights that cannot be packed.
+ERRORS = (CompressionError, SparseError)
 
 
 class Packed(NamedTuple):
@@ -100,6 +107,147 @@ class Decoder(ABC):
         """Sizes of the arrays of a server's answer in float32 values; an upper limit where they vary."""
 
 
+# --- the server's ends ----------------------------------------------------------------------------------------------
+
+
+class Uplink(ABC):
+    """Unpacks the weights' part of payloads, on one server.
+
+    Attributes:
+        name: of the codec.
+        rule: what is done with a payload that is used at once, instead of the weights' own rule; None: that one.
+    """
+
+    name: str
+    rule: Rule | None = None
+
+    @abstractmethod
+    def holds(self, key: int) -> bool:
+        """Whether packed arrays come with this key; all others have a bucket as it is."""
+
+    @abstractmethod
+    def add(self, packed: Mapping[int, np.ndarray], total: Total, factor: float) -> None:
+        """Add what a worker's packed arrays (place → values) say, times a factor, to a sum.
+
+        Raises:
+            CompressionError, SparseError: they are malformed.
+        """
+
+    def read(self, packed: Mapping[int, np.ndarray]) -> dict[int, np.ndarray | Sparse]:
+        """What a worker's packed arrays say, for the rule: bucket index → values.
+
+        Raises:
+            CompressionError, SparseError: they are malformed.
+        """
+        found: dict[int, np.ndarray | Sparse] = {}
+
+        def fresh(index: int, size: int) -> tuple[np.ndarray, bool]:
+            found[index] = values = np.empty(size, np.float32)
+            return values, True
+
+        self.add(packed, fresh, 1.0)
+        return found
+
+
+class Updated(NamedTuple):
+    """One bucket of weights that the rule has just changed.
+
+    Attributes:
+        bucket: its index.
+        weights: what the rule works on, in the server's working memory.
+        common: what is published of it in channel 0, in host memory.
+        value: what the rule was given.
+    """
+
+    bucket: int
+    weights: np.ndarray
+    common: np.ndarray
+    value: np.ndarray | Sparse
+
+
+class Downlink(ABC):
+    """Says what the workers are sent after the weights of one server have changed.
+
+    The server itself writes weights that travel as they are to where workers pull them from.
+
+    Attributes:
+        name: of the codec.
+        private: every worker is sent the weights in a channel of its own, and the rule is told which ones that worker
+            was sent last (`rules.Step.sent`).
+        keeps_exact: what channel 0 has is the common weights, and the rule works on others, which only the server has.
+        follows_steps: answers need to be told which places a payload has changed.
+    """
+
+    name: str
+    private = False
+    keeps_exact = False
+    follows_steps = False
+
+    @property
+    def bytes_kept(self) -> int:
+        """Bytes of what is kept to make answers from, and of the answers' arrays."""
+        return 0
+
+    def holds(self, key: int) -> bool:
+        """Whether packed arrays go out with this key."""
+        return False
+
+    def open(self, key: int, stored: np.ndarray) -> None:  # noqa: B027 - of no use to some, like those that follow
+        """A worker has shown where one of these keys is pulled from."""
+
+    def place(self, index: int, weights: np.ndarray) -> None:  # noqa: B027
+        """A bucket's weights live here from now on."""
+
+    def welcome(self, rank: int, index: int, sent: np.ndarray) -> None:  # noqa: B027
+        """A worker's own channel has what it begins with of a bucket; `sent` may be changed in place from now on."""
+
+    def join(self, rank: int, lengths: np.ndarray) -> None:  # noqa: B027
+        """A worker, or its successor, has come; it will pull all weights before it sends anything."""
+
+    @abstractmethod
+    def publish(self, updated: Iterable[Updated], ranks: Sequence[int], step: int, lengths: np.ndarray) -> None:
+        """Put what the workers are sent where they pull it from.
+
+        Args:
+            updated: all buckets of weights, one by one as the rule has changed them: taking the next one runs it.
+            ranks: whose payloads these were.
+            step: how often the weights have changed with this time.
+            lengths: bytes of each worker's answer as the status says them; written where they vary.
+
+        Raises:
+            CompressionError: the weights cannot be packed.
+        """
+
+    def owe(self, rank: int, lengths: np.ndarray) -> None:  # noqa: B027
+        """A worker whose payload was not used gets what it is owed all the same; see `publish`."""
+
+
+def check_pair(uplink: Uplink, downlink: Downlink, synchronous: bool) -> None:
+    """Refuse codecs that do not work together.
+
+    Raises:
+        ValueError: names them, and says what each needs.
+    """
+    if uplink.rule is not None and synchronous:
+        raise ValueError(
+            f"the uplink codec {uplink.name!r} has no use for rounds: its steps are used at once; make the exchange "
+            "asynchronous, or choose another uplink codec"
+        )
+    if downlink.follows_steps and uplink.rule is None:
+        raise ValueError(
+            f"the downlink codec {downlink.name!r} has to know which weights a payload changes, which the uplink codec "
+            f"{uplink.name!r} does not say: choose {downlink.name!r} for both"
+        )
+    if downlink.keeps_exact and not synchronous:
+        raise ValueError(
+            f"the downlink codec {downlink.name!r} needs rounds, after which all workers hold the same weights: make "
+            "the exchange synchronous, or choose the downlink codec 'none'"
+        )
+
+
+# --- both together --------------------------------------------------------------------------------------------------
+
+
 class Packing(ABC):
     """One way to pack weights; makes the ends of both directions.
 
@@ -116,6 +264,14 @@ class Packing(ABC):
     @abstractmethod
     def decoder(self, rank: int) -> Decoder:
         """The end of a worker on the way down."""
+
+    @abstractmethod
+    def uplink(self, server: int) -> Uplink:
+        """The end of a server on the way up."""
+
+    @abstractmethod
+    def downlink(self, server: int) -> Downlink:
+        """The end of a server on the way down."""
 
 
 @dataclass(frozen=True)

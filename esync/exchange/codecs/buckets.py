@@ -14,7 +14,7 @@ one out.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 
 import numpy as np
@@ -24,9 +24,9 @@ from ...sparse import Sparse, bounds_of
 from ..base import Model, SlotLostError, Source
 from ..protocol import wire
 from ..protocol.layout import WEIGHTS, Bucket, Layout
-from .base import Common, Decoder, Encoder, Packed, Packing, Room, a_vector
+from .base import Common, Decoder, Downlink, Encoder, Packed, Packing, Room, Total, Updated, Uplink, a_vector
 from .none import sizes_of
-from .packing import Copies, Total
+from .outbox import Outbox
 from .shards import Shard, buckets_of_weights
 
 
@@ -52,6 +52,14 @@ class BucketPacking(Packing):
     def decoder(self, rank: int) -> "BucketDecoder":
         """See `Packing.decoder`."""
         return BucketDecoder(self)
+
+    def uplink(self, server: int) -> "BucketUplink":
+        """See `Packing.uplink`."""
+        return BucketUplink(self, server)
+
+    def downlink(self, server: int) -> "BucketDownlink":
+        """See `Packing.downlink`."""
+        return BucketDownlink(self, server)
 
     @cached_property
     def by_server(self) -> list[dict[int, tuple[Bucket, BucketCodec]]]:
@@ -149,47 +157,72 @@ class BucketDecoder(Decoder):
         return self._packing.sizes(server)
 
 
-class BucketUnpacker:
-    """The half of one server; see `packing.Unpacker`."""
+class BucketUplink(Uplink):
+    """Adds packed buckets to sums."""
 
     def __init__(self, packing: BucketPacking, server: int) -> None:
         compile_loops(packing.compression)
-        layout = packing.layout
+        self.name = packing.name
         self._codecs = packing.of(server)
-        self._key_of = {index: packing.key(bucket) for index, (bucket, _) in self._codecs.items()}
-        self._keys = set(self._key_of.values())
-        self._scratch = np.empty(min(layout.bucket_elements, layout.sizes[WEIGHTS]), np.float32)
-        self._aside = ThreadPoolExecutor(1, "pack")
+        self._keys = {packing.key(bucket) for bucket, _ in self._codecs.values()}
+        largest = max(sizes_of(bucket for bucket, _ in self._codecs.values()), default=0)
+        self._scratch = np.empty(largest, np.float32)
 
     def holds(self, key: int) -> bool:
-        """See `packing.Unpacker.holds`."""
+        """See `Uplink.holds`."""
         return key in self._keys
 
-    def add(self, payload: Mapping[int, np.ndarray], total: Total, factor: float) -> None:
-        """See `packing.Unpacker.add`."""
-        for index, packed in payload.items():
+    def add(self, packed: Mapping[int, np.ndarray], total: Total, factor: float) -> None:
+        """See `Uplink.add`."""
+        for index, array in packed.items():
             bucket, codec = self._codecs[index]
             target, fresh = total(index, bucket.stop - bucket.start)
             values = target if fresh else self._scratch[: target.size]
             if factor == 1 and not fresh:
-                codec.add(packed, target)
+                codec.add(array, target)
                 continue
-            codec.put(packed, values)
+            codec.put(array, values)
             if factor != 1:
                 values *= np.float32(factor)
             if not fresh:
                 target += values
 
-    def answer(
-        self, copies: Iterable[tuple[int, Copies]], payloads: int, room: Room
-    ) -> tuple[list[tuple[int, int]], int]:
-        """See `packing.Unpacker.answer`."""
-        answers, steps = [], []
-        for index, (exact, common) in copies:
-            codec, key = self._codecs[index][1], self._key_of[index]
-            # Meanwhile the caller works on the next bucket.
-            steps.append(self._aside.submit(codec.step, exact, common, room(key, codec.elements)))
-            answers.append((key, index))
-        for step in steps:
-            step.result()
-        return answers, 0
+
+class BucketDownlink(Downlink):
+    """Leads the common weights towards the exact ones by packed steps, the same for all workers.
+
+    Its memory is one more copy of the weights, the exact ones.
+    """
+
+    keeps_exact = True
+
+    def __init__(self, packing: BucketPacking, server: int) -> None:
+        compile_loops(packing.compression)
+        self.name = packing.name
+        self._codecs = packing.of(server)
+        self._keys = {index: packing.key(bucket) for index, (bucket, _) in self._codecs.items()}
+        self._held = set(self._keys.values())
+        self._outbox = Outbox()
+        self._aside = ThreadPoolExecutor(1, "pack")
+
+    def holds(self, key: int) -> bool:
+        """See `Downlink.holds`."""
+        return key in self._held
+
+    def open(self, key: int, stored: np.ndarray) -> None:
+        """See `Downlink.open`."""
+        self._outbox.open(key, stored)
+
+    def publish(self, updated: Iterable[Updated], ranks: Sequence[int], step: int, lengths: np.ndarray) -> None:
+        """See `Downlink.publish`; the lengths are always the same."""
+        self._outbox.forget()
+        packing: list[tuple[int, Future[None]]] = []
+        for index, weights, common, _ in updated:
+            codec = self._codecs[index][1]
+            room = self._outbox.values(self._keys[index], codec.elements)
+            # Meanwhile the rule works on the next bucket.
+            packing.append((index, self._aside.submit(codec.step, weights, common, room)))
+        for _, packed in packing:
+            packed.result()
+        for index, _ in packing:
+            self._outbox.stamp(self._keys[index], step, index)

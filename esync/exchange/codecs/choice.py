@@ -8,7 +8,6 @@ from ..protocol.layout import Layout
 from ..protocol.specification import Specification
 from .base import Packing, WorkerCodec
 from .none import PlainPacking
-from .packing import Unpacker
 
 #: How weights travel one way.
 Way = Compression | Differences
@@ -72,14 +71,3 @@ def _packing(way: Way, layout: Layout, slots: int, tensors: Sequence[int], priva
     from .buckets import BucketPacking  # compiles its inner loops
 
     return BucketPacking(way, layout, tensors, channel)
-
-
-def unpacker_of(compression: Compression, layout: Layout, slots: int, shard: int, tensors: Sequence[int]) -> Unpacker:
-    """The half of server number `shard`; the other arguments as in `packer_of`."""
-    if compression.kind == TOP_K:
-        from .top_k import TopKPacking, TopKUnpacker
-
-        return TopKUnpacker(TopKPacking(compression, layout, slots, tensors), shard)
-    from .buckets import BucketPacking, BucketUnpacker
-
-    return BucketUnpacker(BucketPacking(compression, layout, tensors, 1), shard)

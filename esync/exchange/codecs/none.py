@@ -1,6 +1,6 @@
 """Weights that travel as they are, in float32: the keys of the layout's buckets carry them both ways."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from ...sparse import Sparse
 from ..base import Model, Source
 from ..protocol import wire
 from ..protocol.layout import WEIGHTS, Bucket, Layout
-from .base import Decoder, Encoder, Packed, Packing, Room, a_vector
+from .base import Decoder, Downlink, Encoder, Packed, Packing, Room, Total, Updated, Uplink, a_vector
 from .shards import buckets_of_weights
 
 
@@ -33,6 +33,14 @@ class PlainPacking(Packing):
     def decoder(self, rank: int) -> "PlainDecoder":
         """See `Packing.decoder`."""
         return PlainDecoder(self._layout, self._channel(rank))
+
+    def uplink(self, server: int) -> "PlainUplink":
+        """See `Packing.uplink`."""
+        return PlainUplink()
+
+    def downlink(self, server: int) -> "PlainDownlink":
+        """See `Packing.downlink`."""
+        return PlainDownlink(self._private)
 
     def _channel(self, rank: int) -> int:
         return rank + 1 if self._private else 0
@@ -86,6 +94,37 @@ class PlainDecoder(Decoder):
     def answer_sizes(self, server: int) -> list[int]:
         """See `Decoder.answer_sizes`."""
         return sizes_of(buckets_of_weights(self._layout, server))
+
+
+class PlainUplink(Uplink):
+    """Has nothing to unpack."""
+
+    name = NONE
+
+    def holds(self, key: int) -> bool:
+        """No key has packed arrays."""
+        return False
+
+    def add(self, packed: Mapping[int, np.ndarray], total: Total, factor: float) -> None:
+        """There is nothing to be added."""
+
+
+class PlainDownlink(Downlink):
+    """Has nothing to pack.
+
+    Args:
+        private: every worker is sent the weights in a channel of its own.
+    """
+
+    name = NONE
+
+    def __init__(self, private: bool) -> None:
+        self.private = private
+
+    def publish(self, updated: Iterable[Updated], ranks: Sequence[int], step: int, lengths: np.ndarray) -> None:
+        """See `Downlink.publish`."""
+        for _ in updated:
+            pass
 
 
 def sizes_of(buckets: Iterable[Bucket]) -> list[int]:

@@ -5,19 +5,28 @@ has changed since its last one, or the largest part of that (`sparse.tracker`). 
 worker has for itself. The dense model is published as it is, for workers that come.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
 
-from ...sparse import Differences, Sparse
-from ...sparse.codec import NEW_VALUES
+from ...rules import Step
+from ...sparse import Differences, Sparse, bounds_of, kernels
+from ...sparse.changes import ChangeTracker
+from ...sparse.codec import NEW_VALUES, Codec
+from ...sparse.differences import DifferenceTracker
+from ...sparse.selection import Selection
+from ...sparse.tracker import Pending, Tracker
 from ..base import Model, Source
 from ..protocol import wire
 from ..protocol.layout import Layout
-from .base import Decoder, Encoder, Packed, Packing, Room, a_step
-from .shards import PieceKeys
+from .base import Decoder, Downlink, Encoder, Packed, Packing, Room, Total, Updated, Uplink, a_step
+from .outbox import Outbox
+from .shards import PieceKeys, Shard, united
 from .sparse_messages import SparseMessages
+
+log = logging.getLogger(__name__)
 
 #: As error messages call these codecs.
 NAME = "sparse difference"
@@ -36,15 +45,20 @@ class DifferencePacking(Packing):
     name = NAME
 
     def __init__(self, differences: Differences, layout: Layout, slots: int, tensors: Sequence[int]) -> None:
-        self._differences, self._layout, self._tensors = differences, layout, tensors
+        self.differences, self.slots = differences, slots
+        self._layout, self._tensors = layout, tensors
         self.keys = PieceKeys(layout, slots)
 
     @cached_property
     def messages(self) -> SparseMessages:
         """Splits, codes and cuts them."""
-        values = self._differences.values
-        answers = NEW_VALUES if self._differences.replace else values
+        values = self.differences.values
+        answers = NEW_VALUES if self.differences.replace else values
         return SparseMessages(self._layout, self.keys, self._tensors, values, answers)
+
+    def shard(self, server: int) -> Shard:
+        """What a server holds of the weights."""
+        return Shard(self._layout, server, bounds_of(self._tensors))
 
     def encoder(self, rank: int) -> "StepEncoder":
         """See `Packing.encoder`."""
@@ -52,7 +66,15 @@ class DifferencePacking(Packing):
 
     def decoder(self, rank: int) -> "DifferenceDecoder":
         """See `Packing.decoder`."""
-        return DifferenceDecoder(self.messages, rank, self._differences.replace)
+        return DifferenceDecoder(self.messages, rank, self.differences.replace)
+
+    def uplink(self, server: int) -> "StepUplink":
+        """See `Packing.uplink`."""
+        return StepUplink(self, server)
+
+    def downlink(self, server: int) -> "DifferenceDownlink":
+        """See `Packing.downlink`."""
+        return DifferenceDownlink(self, server)
 
 
 class StepEncoder(Encoder):
@@ -90,6 +112,115 @@ class DifferenceDecoder(Decoder):
     def answer_sizes(self, server: int) -> list[int]:
         """Not known without values."""
         raise NotImplementedError(_UNKNOWN)
+
+
+def subtract(weights: np.ndarray, entries: Sparse, state: None, step: Step) -> tuple[np.ndarray, None]:
+    """Subtract the entries of a step from the weights, in place: the rule of sparse steps."""
+    kernels.subtract(weights, *entries)
+    return weights, state
+
+
+class StepUplink(Uplink):
+    """Reads sparse steps."""
+
+    name = NAME
+    rule = staticmethod(subtract)
+
+    def __init__(self, packing: DifferencePacking, server: int) -> None:
+        self._keys = packing.keys
+        self._shard = packing.shard(server)
+        self._codec = Codec(self._shard.bounds, packing.differences.values)
+
+    def holds(self, key: int) -> bool:
+        """See `Uplink.holds`."""
+        return self._keys.locate(key) is not None
+
+    def add(self, packed: Mapping[int, np.ndarray], total: Total, factor: float) -> None:
+        """Steps are used one by one; see `base.check_pair`."""
+        raise NotImplementedError(f"the codec {NAME!r} does not add payloads up")
+
+    def read(self, packed: Mapping[int, np.ndarray]) -> dict[int, np.ndarray | Sparse]:
+        """See `Uplink.read`; the entries of each bucket."""
+        entries = self._codec.decode(united([packed[place] for place in sorted(packed)]))
+        return {self._shard.buckets[part].index: found for part, found in self._shard.split(entries)}
+
+
+class DifferenceDownlink(Downlink):
+    """Keeps track of what every worker is owed.
+
+    Where answers hold differences, each worker's own channel holds exactly the weights that it has: it fills them when
+    it joins, and every answer is added to them here as it is there.
+    """
+
+    name = NAME
+    follows_steps = True
+
+    def __init__(self, packing: DifferencePacking, server: int) -> None:
+        differences, shard = packing.differences, packing.shard(server)
+        self._keys, self._shard, self._server = packing.keys, shard, server
+        self._parts = {bucket.index: part for part, bucket in enumerate(shard.buckets)}
+        self._tracker: Tracker
+        if differences.replace:
+            self._tracker = ChangeTracker(Codec(shard.bounds, NEW_VALUES), shard.offsets, packing.slots)
+        else:
+            sizes, ratio = np.diff(shard.bounds).tolist(), differences.secondary_ratio
+            secondary = Selection(sizes, ratio, differences.dense_below) if sizes and ratio else None
+            codec = Codec(shard.bounds, differences.values)
+            self._tracker = DifferenceTracker(codec, shard.offsets, packing.slots, secondary)
+        self._outbox = Outbox()
+
+    @property
+    def bytes_kept(self) -> int:
+        """Bytes of the model, of each worker's weights, of what is pending for them, and of messages' pieces."""
+        return self._tracker.memory + self._outbox.nbytes
+
+    def pending(self, rank: int) -> Pending:
+        """Where the weights of a worker may differ from the model, at their places on this server."""
+        return self._tracker.pending(rank)
+
+    def holds(self, key: int) -> bool:
+        """See `Downlink.holds`."""
+        return self._keys.locate(key) is not None
+
+    def open(self, key: int, stored: np.ndarray) -> None:
+        """See `Downlink.open`."""
+        self._outbox.open(key, stored)
+
+    def place(self, index: int, weights: np.ndarray) -> None:
+        """See `Downlink.place`."""
+        self._tracker.place(self._parts[index], weights)
+
+    def welcome(self, rank: int, index: int, sent: np.ndarray) -> None:
+        """See `Downlink.welcome`."""
+        self._tracker.welcome(rank, self._parts[index], sent)
+        if index == self._shard.buckets[-1].index:
+            log.info("worker %d has the model; %.0f MB are kept", rank, self.bytes_kept / 1e6)
+
+    def join(self, rank: int, lengths: np.ndarray) -> None:
+        """See `Downlink.join`; what a former holder of the slot was owed is of no use to the new one."""
+        self._tracker.join(rank)
+        self._forget(rank)
+        lengths[rank] = 0
+        log.info("worker %d takes part; %.0f MB are kept", rank, self.bytes_kept / 1e6)
+
+    def publish(self, updated: Iterable[Updated], ranks: Sequence[int], step: int, lengths: np.ndarray) -> None:
+        """See `Downlink.publish`; each worker gets an answer of its own."""
+        places = [each.value[0] + self._shard.offsets[self._parts[each.bucket]] for each in updated]
+        self._tracker.changed(np.concatenate(places) if places else np.empty(0, np.int64))
+        for rank in ranks:
+            self.owe(rank, lengths)
+
+    def owe(self, rank: int, lengths: np.ndarray) -> None:
+        """See `Downlink.owe`."""
+        self._forget(rank)
+        answer = self._tracker.answer(rank)
+        lengths[rank] = answer.size
+        pieces = self._keys.pieces(-(-answer.size // 4))
+        answer.pour([self._outbox.values(self._keys.key(rank, number, self._server), size) for number, size in pieces])
+
+    def _forget(self, rank: int) -> None:
+        """What waits to be pulled by a worker has been overtaken."""
+        self._outbox.forget(lambda key: (self._keys.locate(key) or (None,))[0] == rank)
 
 
 _UNKNOWN = f"how large the messages of the codec {NAME!r} are depends on the values: simulate with real gradients"

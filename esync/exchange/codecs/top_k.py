@@ -21,10 +21,9 @@ from ...sparse.selection import Selection, keep_count, top_k
 from ..base import Model, Source
 from ..protocol import wire
 from ..protocol.layout import WEIGHTS, Layout
-from .base import Common, Decoder, Encoder, Packed, Packing, Room, a_vector
+from .base import Common, Decoder, Downlink, Encoder, Packed, Packing, Room, Total, Updated, Uplink, a_vector
 from .none import sizes_of
-from .packing import Copies, Total
-from .packing import Room as AnswerRoom
+from .outbox import Outbox
 from .shards import PieceKeys, Shard, buckets_of_weights, united
 from .sparse_messages import SparseMessages
 
@@ -54,6 +53,14 @@ class TopKPacking(Packing):
     def decoder(self, rank: int) -> "TopKDecoder":
         """See `Packing.decoder`."""
         return TopKDecoder(self)
+
+    def uplink(self, server: int) -> "TopKUplink":
+        """See `Packing.uplink`."""
+        return TopKUplink(self, server)
+
+    def downlink(self, server: int) -> "TopKDownlink":
+        """See `Packing.downlink`."""
+        return TopKDownlink(self, server)
 
     @cached_property
     def messages(self) -> SparseMessages:
@@ -133,55 +140,77 @@ class TopKDecoder(Decoder):
         return self._packing.sizes(server, compression.back or min(1.0, compression.ratio * self._packing.slots))
 
 
-class TopKUnpacker:
-    """The half of one server; see `packing.Unpacker`."""
+class TopKUplink(Uplink):
+    """Adds the entries of sparse messages to sums."""
 
     def __init__(self, packing: TopKPacking, server: int) -> None:
-        compression = packing.compression
-        self._answers, self._number = packing.slots, server
+        self.name, self._keys = packing.name, packing.keys
         self._shard = Shard(packing.layout, server, bounds_of(packing.tensors))
         self._codec = Codec(self._shard.bounds)
-        self._keys = packing.keys
-        self._back = bool(compression.back)
-        ratio = compression.back or compression.ratio
-        self._most = [keep_count(int(stop - start), ratio) for start, stop in pairwise(self._shard.bounds)]
 
     def holds(self, key: int) -> bool:
-        """See `packing.Unpacker.holds`."""
+        """See `Uplink.holds`."""
         return self._keys.locate(key) is not None
 
-    def add(self, payload: Mapping[int, np.ndarray], total: Total, factor: float) -> None:
-        """See `packing.Unpacker.add`."""
-        if not payload:
+    def add(self, packed: Mapping[int, np.ndarray], total: Total, factor: float) -> None:
+        """See `Uplink.add`."""
+        if not packed:
             return
-        entries = self._codec.decode(united([payload[place] for place in sorted(payload)]))
+        entries = self._codec.decode(united([packed[place] for place in sorted(packed)]))
         for bucket, (_, (indices, values)) in zip(self._shard.buckets, self._shard.split(entries), strict=True):
             target, fresh = total(bucket.index, bucket.stop - bucket.start)
             if fresh:
                 target.fill(0)
             kernels.add(target, indices, values * np.float32(factor))
 
-    def answer(
-        self, copies: Iterable[tuple[int, Copies]], payloads: int, room: AnswerRoom
-    ) -> tuple[list[tuple[int, int]], int]:
-        """See `packing.Unpacker.answer`."""
-        known = dict(copies)
+
+class TopKDownlink(Downlink):
+    """Sends all workers the weights that have changed most.
+
+    Its memory is one more copy of the weights, the exact ones.
+    """
+
+    keeps_exact = True
+
+    def __init__(self, packing: TopKPacking, server: int) -> None:
+        compression = packing.compression
+        self.name, self._keys = packing.name, packing.keys
+        self._rank, self._server = packing.slots, server
+        self._shard = Shard(packing.layout, server, bounds_of(packing.tensors))
+        self._codec = Codec(self._shard.bounds)
+        self._back = bool(compression.back)
+        ratio = compression.back or compression.ratio
+        self._most = [keep_count(int(stop - start), ratio) for start, stop in pairwise(self._shard.bounds)]
+        self._outbox = Outbox()
+
+    def holds(self, key: int) -> bool:
+        """See `Downlink.holds`."""
+        return self._keys.locate(key) is not None
+
+    def open(self, key: int, stored: np.ndarray) -> None:
+        """See `Downlink.open`."""
+        self._outbox.open(key, stored)
+
+    def publish(self, updated: Iterable[Updated], ranks: Sequence[int], step: int, lengths: np.ndarray) -> None:
+        """See `Downlink.publish`; all workers get the same answer."""
+        self._outbox.forget()
+        known = {each.bucket: each for each in updated}
         if not known:
-            return [], 0
+            return
         kept = [known[bucket.index] for bucket in self._shard.buckets]
         changed = self._shard.unite([_difference(each) for each in kept])
-        places = self._chosen(changed, payloads)
+        places = self._chosen(changed, len(ranks))
         sent = []
-        for (exact, common), (_, (indices, _)) in zip(kept, self._shard.split((places, places)), strict=True):
-            common[indices] = exact[indices]
-            sent.append((indices, common[indices]))
+        for each, (_, (indices, _)) in zip(kept, self._shard.split((places, places)), strict=True):
+            each.common[indices] = each.weights[indices]
+            sent.append((indices, each.common[indices]))
         message = self._codec.message(self._shard.unite(sent))
-        pieces = [
-            (self._keys.key(self._answers, number, self._number), size)
-            for number, size in self._keys.pieces(-(-message.size // 4))
-        ]
-        message.pour([room(key, size) for key, size in pieces])
-        return [(key, place) for place, (key, _) in enumerate(pieces)], message.size
+        pieces = self._keys.pieces(-(-message.size // 4))
+        keys = [(self._keys.key(self._rank, number, self._server), size) for number, size in pieces]
+        message.pour([self._outbox.values(key, size) for key, size in keys])
+        for place, (key, _) in enumerate(keys):
+            self._outbox.stamp(key, step, place)
+        lengths[:] = message.size
 
     def _chosen(self, changed: Sparse, payloads: int) -> np.ndarray:
         """The places that an answer has: of each segment those that have changed most, or all of them."""
@@ -199,9 +228,9 @@ class TopKUnpacker:
         return np.concatenate(chosen) if chosen else indices
 
 
-def _difference(copies: Copies) -> Sparse:
-    """Where and by how much the two differ."""
-    exact, common = copies
-    indices, values = np.empty(exact.size, np.int64), np.empty(exact.size, np.float32)
-    found = kernels.difference_everywhere(exact, common, indices, values)
+def _difference(updated: Updated) -> Sparse:
+    """Where and by how much the exact weights and the common ones differ."""
+    size = updated.common.size
+    indices, values = np.empty(size, np.int64), np.empty(size, np.float32)
+    found = kernels.difference_everywhere(updated.weights, updated.common, indices, values)
     return indices[:found].copy(), values[:found].copy()

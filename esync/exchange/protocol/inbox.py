@@ -4,7 +4,7 @@ A payload counts only as a whole: its buckets are copied aside as they come, in 
 commit is there and none is missing. So a worker that dies in the middle of a push has sent nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import numpy as np
@@ -60,7 +60,8 @@ class HostMemory:
 
     def assign(self, kept: np.ndarray, new: np.ndarray) -> np.ndarray:
         """Written in place, because the workers pull from there."""
-        np.copyto(kept, new)
+        if new is not kept:  # a rule for sparse steps has written there itself
+            np.copyto(kept, new)
         return kept
 
     def fetch(self, array: np.ndarray) -> np.ndarray:
@@ -106,6 +107,10 @@ class Inbox:
             self._memory.release(self.take(rank).values())
 
 
+#: Adds what packed arrays say to sums; see `codecs.base.Total`.
+Unpack = Callable[[Callable[[int, int], tuple[np.ndarray, bool]]], None]
+
+
 class RankOrderedSum:
     """Adds payloads up in rank order, whatever order they come in: float sums then repeat bit for bit.
 
@@ -115,23 +120,27 @@ class RankOrderedSum:
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
-        self._waiting: dict[int, dict[int, Array]] = {}
+        self._waiting: dict[int, tuple[dict[int, Array], Unpack]] = {}
         self._added: set[int] = set()
         self._next = 0  # every rank below it has been added, or need not be waited for
+        self._unpacked: dict[int, np.ndarray] = {}  # arrays for sums of packed values, kept for the next round
         self.total: dict[int, Array] = {}
 
     def __len__(self) -> int:
         return len(self._added) + len(self._waiting)
 
-    def put(self, rank: int, payload: dict[int, Array], member: np.ndarray) -> None:
+    def put(
+        self, rank: int, payload: dict[int, Array], member: np.ndarray, unpack: Unpack = lambda total: None
+    ) -> None:
         """Take a payload (and the duty to release it), then add what no smaller rank holds back.
 
         Args:
             rank: whose it is.
             payload: bucket index → values.
             member: rank → whether the round waits for it.
+            unpack: adds the packed part of the payload to the sums that it asks for, when its turn has come.
         """
-        self._waiting[rank] = payload
+        self._waiting[rank] = payload, unpack
         while self._next < len(member):
             if self._next in self._waiting:
                 self._add(self._next)
@@ -147,15 +156,24 @@ class RankOrderedSum:
 
     def clear(self) -> None:
         """Make ready for the next round."""
-        self._memory.release(self.total.values())
+        self._memory.release(values for index, values in self.total.items() if index not in self._unpacked)
         self.total, self._added, self._next = {}, set(), 0
 
     def _add(self, rank: int) -> None:
-        payload = self._waiting.pop(rank)
+        payload, unpack = self._waiting.pop(rank)
         self._added.add(rank)
-        if not self.total:
-            self.total = payload
-            return
         for bucket, values in payload.items():
-            self.total[bucket] += values
-        self._memory.release(payload.values())
+            if bucket in self.total:
+                self.total[bucket] += values
+                self._memory.release([values])
+            else:
+                self.total[bucket] = values
+        unpack(self._of)
+
+    def _of(self, bucket: int, size: int) -> tuple[np.ndarray, bool]:
+        """See `codecs.base.Total`."""
+        if fresh := bucket not in self.total:
+            if bucket not in self._unpacked:
+                self._unpacked[bucket] = np.empty(size, np.float32)
+            self.total[bucket] = self._unpacked[bucket]
+        return self.total[bucket], fresh

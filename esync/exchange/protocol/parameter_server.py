@@ -1,16 +1,22 @@
 """What a parameter server does with what arrives: stage, count commits, apply the rule, publish.
 
+How the weights of payloads and answers are packed is up to two parts, an uplink and a downlink codec (`codecs.base`).
+All other vectors travel as they are.
+
 Free of MXNet and of the network: `kvstore_server` feeds it from ps-lite, tests and the simulator feed it directly. One
 instance looks after the buckets of one server (a *shard* of the model) and sees every call from one thread.
 
-Memory, for a model of M bytes, p workers and S servers: M/S for the weights, up to p·M/S for payloads that have begun
-to arrive and whose round is not over, and where the rule answers every worker differently another p·M/S (the weights
-that each worker was sent last). Momentum and other state of a rule: M/S each. In asynchronous modes the latest values
-of each worker come on top, of vectors that are replaced by their mean: batch-norm statistics, which are small.
+Memory, for a model of M bytes, p workers and S servers: M/S for the weights, up to p·M/S for
+payloads that have begun to arrive and whose round is not over, and where the rule answers every
+worker differently another p·M/S (the weights that each worker was sent last). Packed payloads wait
+as they are, and are unpacked when they are added. Momentum and other state of a rule: M/S each. In
+asynchronous modes the latest values of each worker come on top, of vectors that are replaced by
+their mean: batch-norm statistics, which are small.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +25,7 @@ import numpy as np
 from ...rarely import Rarely
 from ...rules import Rule, Step, put_together, replace_by_mean, take_apart
 from ...weighting import UNIFORM, divisor, factor
+from ..codecs.base import ERRORS, Downlink, Total, Updated, Uplink, check_pair
 from . import wire
 from .inbox import Array, HostMemory, Inbox, Memory, RankOrderedSum
 from .latest import LatestValues
@@ -35,9 +42,11 @@ class Shelf:
     """Where one bucket of the model is kept on this server.
 
     Attributes:
-        weights: the values the rule works on, of any vector; the same memory as `published` on a server without GPU.
+        weights: the values the rule works on, of any vector; the same memory as `published`, unless the server has a
+            GPU or they are exact.
         published: bucket with header, as the workers pull it (channel 0).
         replies: the same for each worker of its own, where the answers differ; rank → bucket with header.
+        exact: what is published are the common weights, and only this server has those that the rule works on.
         state: what the rule remembers about these values.
         latest: of a vector that is replaced by its mean, where commits are used at once: the values of each worker;
             None: all have the published ones.
@@ -46,6 +55,7 @@ class Shelf:
     weights: Array
     published: np.ndarray
     replies: dict[int, np.ndarray]
+    exact: bool = False
     state: Any = None
     latest: LatestValues | None = None
 
@@ -56,32 +66,39 @@ class ParameterServer:
     Args:
         layout: how the model is cut.
         ledger: the books of the run; `ledger.synchronous` decides whether rounds wait for everyone.
+        uplink: unpacks the weights' part of payloads.
+        downlink: packs the weights that the workers are sent.
         rules: name of each vector → what is done to it. One that is replaced by its mean (`rules.replace_by_mean`)
             takes that of the round, or of the latest values of all members where commits are used at once.
-        private: every worker gets weights of its own back, in its own channel, and their rule is told which ones that
-            worker was sent last (`Step.sent`).
         clock: seconds, monotonic.
-        memory: where arrays are staged and added up.
+        memory: where arrays are staged and added up; host memory for all codecs but "none".
         weighting: how much each worker counts in the mean of a round.
+
+    Raises:
+        ValueError: the codecs do not work together, or there is a vector without a rule.
     """
 
     def __init__(
         self,
         layout: Layout,
         ledger: Ledger,
+        uplink: Uplink,
+        downlink: Downlink,
         rules: Mapping[str, Rule],
-        private: bool,
         clock: Callable[[], float],
         memory: Memory | None = None,
         weighting: str = UNIFORM,
     ) -> None:
-        if unruled := layout.sizes.keys() - rules.keys() - {WEIGHTS}:
+        check_pair(uplink, downlink, ledger.synchronous)
+        if uplink.rule is not None:
+            rules = {**rules, WEIGHTS: uplink.rule}
+        if unruled := layout.sizes.keys() - rules.keys():
             raise ValueError(f"there is no rule for {', '.join(sorted(unruled))}")
         self.layout = layout
         self.ledger = ledger
+        self.uplink, self.downlink = uplink, downlink
         self.memory = memory if memory is not None else HostMemory()
         self._rules = rules
-        self._private = private
         # A payload is multiplied as it arrives, the sum divided once it is whole.
         self._weightings = weightings_of(layout.sizes, weighting)
         self._clock = clock
@@ -106,6 +123,7 @@ class ParameterServer:
         begun = self.ledger.started
         if self.ledger.nonce[rank] != nonce:
             self._forget_latest(rank)  # the newcomer begins with the others' mean, which counts already
+            self.downlink.join(rank, self.ledger.answer)
         self.ledger.join(rank, nonce, self._clock())
         self.heard[rank] = self._clock()
         self._offers[rank] = offers or Offers()
@@ -150,6 +168,9 @@ class ParameterServer:
             return
         if self.ledger.failure:
             return  # the sender may be the one whose model does not fit
+        if self.uplink.holds(key) or self.downlink.holds(key):
+            self._take_packed(key, received, stored)
+            return
         try:
             channel, bucket = self.layout.locate(key)
         except KeyError:
@@ -166,7 +187,19 @@ class ParameterServer:
             self.heard[rank] = self._clock()
         if header["kind"] != wire.PAYLOAD or not self._is_current(rank, nonce):
             return  # initial values, or a worker whose slot another one has taken
-        self._stage(header, self._place(bucket), received)
+        self._stage(header, bucket.index, received)
+
+    def _take_packed(self, key: int, received: np.ndarray, stored: np.ndarray) -> None:
+        """An array whose key is the codecs' has come, with values or to show where that key is stored."""
+        header = wire.header_of(received)
+        rank = int(header["rank"])
+        if not self._is_current(rank, int(header["nonce"])):
+            return
+        self.heard[rank] = self._clock()
+        if self.downlink.holds(key):
+            self.downlink.open(key, stored)
+        if header["kind"] == wire.PAYLOAD and self.uplink.holds(key):
+            self._stage(header, _packed(int(header["bucket"])), received)
 
     def _stage(self, header: Any, place: int, received: np.ndarray) -> None:
         """Keep one array of a payload; where its commit has overtaken it, that may be complete now."""
@@ -175,18 +208,20 @@ class ParameterServer:
         if rank in self._arriving:
             self._on_commit(self._arriving[rank])
 
-    def _place(self, bucket: Bucket) -> int:
-        """Where a bucket is staged within a payload."""
-        return bucket.index
-
     def _keep(self, channel: int, bucket: Bucket, stored: np.ndarray) -> None:
         """Remember where a key's values live; they are handed to us with every push and never move."""
-        shelf = self._shelf(bucket.index)
+        shelf, values = self._shelf(bucket.index), stored[wire.HEADER_ELEMENTS :]
+        trained = bucket.vector == WEIGHTS
         if channel:
             shelf.replies[channel - 1] = stored
+            if trained:
+                self.downlink.welcome(channel - 1, bucket.index, values)
         elif shelf.weights is None:
             shelf.published = stored
-            shelf.weights = self.memory.work_on(stored[wire.HEADER_ELEMENTS :])
+            shelf.exact = trained and self.downlink.keeps_exact
+            shelf.weights = values.copy() if shelf.exact else self.memory.work_on(values)
+            if trained:
+                self.downlink.place(bucket.index, shelf.weights)
 
     def _shelf(self, index: int) -> Shelf:
         """The shelf of a bucket, whatever comes first: its values, or a checkpoint's state of the rule."""
@@ -255,19 +290,25 @@ class ParameterServer:
             self._inbox.discard(rank)
             return
         due = self.ledger.commit(message, self._clock())
-        if self.ledger.finished or rank not in self.ledger.pending:  # it is not used
+        if rank not in self.ledger.pending:  # it is only acknowledged
+            self._inbox.discard(rank)
+            self.downlink.owe(rank, self.ledger.answer)
+        elif self.ledger.finished:
             self._inbox.discard(rank)
         elif self.ledger.together(message):
-            payload = self._inbox.take(rank)
-            self._weigh(rank, payload, int(message["samples"]))
-            self._sum.put(rank, payload, self.ledger.counted)
+            with self._refusing():
+                self._add(message)
         self._apply(due)
         self._publish_status()
 
     def _apply(self, ranks: list[int]) -> None:
         """Let the commits of these ranks go into the weights."""
-        if not ranks:
-            return
+        if ranks and not self.ledger.failure:
+            with self._refusing():
+                self._use(ranks)
+                self.ledger.applied(ranks, self._clock())
+
+    def _use(self, ranks: list[int]) -> None:
         messages = {rank: self.ledger.pending[rank].message for rank in ranks}
         if self.ledger.together(messages[ranks[0]]):
             total = self._sum.finish()
@@ -279,33 +320,53 @@ class ParameterServer:
             self._sum.clear()
         else:
             for rank in ranks:
-                payload = self._inbox.take(rank)
-                self._update(payload, messages[rank], [rank])
-                self.memory.release(payload.values())
-        self.ledger.applied(ranks, self._clock())
+                payload, packed = _take_apart(self._inbox.take(rank))
+                with _of_worker(rank):
+                    unpacked = self.uplink.read(packed)
+                self._update({**payload, **unpacked}, messages[rank], [rank])
+                self.memory.release([*payload.values(), *packed.values()])
 
-    def _weigh(self, rank: int, payload: dict[int, Array], samples: int) -> None:
-        """Multiply a payload of a worker by what it counts in the mean."""
+    def _add(self, message: Any) -> None:
+        """Let a payload go into the sum of its round, times what its worker counts in the mean."""
+        rank, samples = int(message["rank"]), int(message["samples"])
         factors = {name: factor(weighting, samples) for name, weighting in self._weightings.items()}
+        payload, packed = _take_apart(self._inbox.take(rank))
         for index, values in payload.items():
             if (own := factors[self.layout.buckets[index].vector]) != 1:
                 values *= own
 
+        def unpack(total: Total) -> None:
+            with _of_worker(rank):
+                self.uplink.add(packed, total, factors[WEIGHTS])
+            self.memory.release(packed.values())
+
+        self._sum.put(rank, payload, self.ledger.counted, unpack)
+
     def _update(self, values: dict[int, Array], message: Any, ranks: list[int]) -> None:
-        """Run the rule on every bucket and put the result where it is pulled from."""
+        """Run the rules on all buckets and put the results where they are pulled from."""
+        updated = self._updated(values, message, ranks)
+        # The round under way is only counted when all of it has been done.
+        self.downlink.publish(updated, ranks, self.ledger.step + 1, self.ledger.answer)
+
+    def _updated(self, values: dict[int, Array], message: Any, ranks: list[int]) -> Iterator[Updated]:
+        """Run the rule on one bucket after the other; those of the weights as they are done."""
         for index, value in values.items():
             self._update_bucket(index, value, message, ranks)
+            if self.layout.buckets[index].vector == WEIGHTS:
+                shelf = self._shelves[index]
+                yield Updated(index, shelf.weights, shelf.published[wire.HEADER_ELEMENTS :], value)
 
     def _update_bucket(self, index: int, value: Array, message: Any, ranks: list[int]) -> None:
         shelf, vector = self._shelves[index], self.layout.buckets[index].vector
-        private = self._private and vector == WEIGHTS
+        private = self.downlink.private and vector == WEIGHTS
         sent = self.memory.work_on(shelf.replies[ranks[0]][wire.HEADER_ELEMENTS :]) if private else None
         step = Step.of(message, sent, self.ledger.step, self.ledger.slots, len(ranks))
         rule = self._rules[vector]
         if rule is replace_by_mean:
             value = self._mean_of_latest(shelf, value, message, self._weightings[vector])
         weights, shelf.state = rule(shelf.weights, value, shelf.state, step)
-        self._assign(shelf, weights)
+        # The exact weights, which nobody pulls, need not stay where they are.
+        shelf.weights = weights if shelf.exact else self.memory.assign(shelf.weights, weights)
         host = self.memory.fetch(shelf.weights)
         targets = [shelf.replies[rank] for rank in ranks] if private else []
         if host is not shelf.weights:  # else the rule has worked on the published values themselves
@@ -329,11 +390,36 @@ class ParameterServer:
             if shelf.latest is not None:
                 shelf.latest.forget(rank)
 
-    def _assign(self, shelf: Shelf, weights: Array) -> None:
-        """Keep what a rule has made of a shelf's weights."""
-        shelf.weights = self.memory.assign(shelf.weights, weights)
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """Let a payload that cannot be read, or weights that cannot be packed, end the run."""
+        try:
+            yield
+        except ERRORS as error:
+            self.ledger.abort(f"{error}; nothing was done with it")
+            self._publish_status()
 
     def _publish_status(self) -> None:
         if self._status is not None:
             record = self.ledger.status()
             self._status.view(np.uint8)[: record.dtype.itemsize] = np.frombuffer(record.tobytes(), np.uint8)
+
+
+def _packed(place: int) -> int:
+    """The place in a staged payload of a packed array, given its place among those; buckets as they are have ≥ 0."""
+    return ~place
+
+
+def _take_apart(payload: dict[int, Array]) -> tuple[dict[int, Array], dict[int, Array]]:
+    """The buckets of a staged payload that came as they are, by their index, and the packed arrays, by their place."""
+    buckets = {place: values for place, values in payload.items() if place >= 0}
+    return buckets, {_packed(place): values for place, values in payload.items() if place < 0}
+
+
+@contextmanager
+def _of_worker(rank: int) -> Iterator[None]:
+    """Say whose payload cannot be read."""
+    try:
+        yield
+    except ERRORS as error:
+        raise type(error)(f"worker {rank}: {error}") from None

@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from ...compression import Compression
-from ..codecs.choice import unpacker_of
+from ...compression import NONE
+from ..codecs.choice import packings_of
 from .greeting import Greeting
 from .inbox import Memory
 from .ledger import Ledger
@@ -28,14 +28,9 @@ def serve(greeting: Greeting, shard: int, clock: Callable[[], float], memory: Me
     limits = greeting.limits if shard == FIRST else replace(greeting.limits, seconds=math.inf)
     asked = greeting.specification
     ledger = Ledger(greeting.slots, asked.synchronous, limits, staleness=asked.staleness)
-    layout, rules = greeting.layout(), asked.rules()
-    if asked.sparse:
-        from ..codecs.sparse_server import SparseServer  # compiles its inner loops
-
-        return SparseServer(layout, ledger, rules, shard, clock, **asked.options)
-    if compression := Compression.parse(asked.compression):
-        from ..codecs.compressed_server import CompressedServer  # compiles its inner loops
-
-        unpacker = unpacker_of(compression, layout, greeting.slots, shard, asked.tensors)
-        return CompressedServer(layout, ledger, rules, clock, unpacker, asked.weighting)
-    return ParameterServer(layout, ledger, rules, asked.private, clock, memory, asked.weighting)
+    layout = greeting.layout()
+    up, down = packings_of(asked, layout, greeting.slots)
+    if not up.name == down.name == NONE:
+        memory = None
+    uplink, downlink = up.uplink(shard), down.downlink(shard)
+    return ParameterServer(layout, ledger, uplink, downlink, asked.rules(), clock, memory, asked.weighting)
