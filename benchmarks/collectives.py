@@ -103,9 +103,10 @@ def whole(names: list[str], size: int) -> None:
     for name in names:
         if name == "ps":
             from esync.environment import Cluster
-            from esync.exchange.keystores.kvstore_worker import KVStoreExchange
+            from esync.exchange.keystores.mxnet_store import MXNetStore
+            from esync.exchange.protocol.client import ParameterServerExchange
 
-            exchanges[name] = KVStoreExchange(specification, Cluster.from_environment(), watchdog)
+            exchanges[name] = ParameterServerExchange(specification, MXNetStore(Cluster.from_environment(), watchdog))
         else:
             from esync.exchange.collective_start import over_mpi
 

@@ -84,7 +84,7 @@ def ours(net: Any) -> tuple[Callable[[], None], Callable[[], None]]:
     algorithm = ESync(GLOBAL_LR, local_iterations=1)
     trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=algorithm)
     trainer.start()
-    return algorithm.aggregate, trainer.algorithm.exchange.line.store._barrier
+    return algorithm.aggregate, trainer.algorithm.exchange.store.store._barrier
 
 
 WAYS = {"published, key by key": published, "stock dist_sync": dist_sync, "esync": ours}

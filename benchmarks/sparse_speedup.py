@@ -23,6 +23,8 @@ from typing import Any
 
 import numpy as np
 import sparse
+from esync.simulate.exchange import SimulatedExchange
+from esync.simulate.pulling import Pull
 from results_file import write_figures
 
 from esync import config
@@ -35,9 +37,7 @@ from esync.launch import flags
 from esync.simulate.cluster import ClusterModel
 from esync.simulate.coordination import StateServerModel
 from esync.simulate.devices import DeviceModel
-from esync.simulate.exchange import SimulatedExchange
 from esync.simulate.network import Link
-from esync.simulate.pulling import Pull
 from esync.simulate.servers import ServerModel, ServerNode, Sizes
 from esync.simulate.simulation import Simulation
 from esync.simulate.timing import TimedIteration, TimedTrainer

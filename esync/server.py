@@ -44,7 +44,7 @@ def _serve(options: argparse.Namespace, watchdog: Watchdog) -> int:
     memory = _memory(options)
     from .engine import mx
     from .exchange.keystores.doorkeeper import Doorkeeper
-    from .exchange.keystores.kvstore_server import KVStoreServer
+    from .exchange.keystores.mxnet_server import KVStoreServer
 
     def alone() -> None:
         log.error("all workers are gone, without a goodbye")

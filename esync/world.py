@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 
 from . import config
-from .compression import NONE
 from .coordination import Coordination
 from .device import Device, RealDevice
 from .environment import Cluster, state_server_address, take_role
@@ -56,22 +55,14 @@ class RealWorld:
 
             timeouts = self._start_timeout, self._round_timeout
             return over_mpi(specification, self._collective, self.watchdog, *timeouts, self._hold)
-        from .exchange.keystores.kvstore_worker import KVStoreExchange
-
-        kind = KVStoreExchange
-        if specification.sparse:
-            from .exchange.keystores.sparse_worker import SparseExchange  # compiles its inner loops
-
-            kind = SparseExchange
-        elif specification.compression != NONE:
-            from .exchange.keystores.compressed_worker import CompressedExchange  # the same
-
-            kind = CompressedExchange
+        from .exchange.keystores.mxnet_store import MXNetStore
+        from .exchange.protocol.client import ParameterServerExchange
 
         take_role("worker")
         cluster = Cluster.from_environment()
         timeouts = self._start_timeout, self._round_timeout
-        return kind(specification, cluster, self.watchdog, *timeouts, self._lease, self._hold)
+        store = MXNetStore(cluster, self.watchdog, *timeouts, self._lease, self._hold)
+        return ParameterServerExchange(specification, store)
 
     def _hold(self) -> None:
         """Called before anything is sent to a parameter server: a straggler's messages leave later."""

@@ -85,13 +85,9 @@ def described(circle: list[str], graph: Imports) -> str:
     return "\n".join(f"  {path} imports {', '.join(sorted(graph[path] & set(circle)))}" for path in circle)
 
 
-#: Circles that contain one of these files are left until the stores of the protocol have one client.
-EXPECTED = {"esync/exchange/keystores/kvstore_worker.py", "esync/simulate/exchange.py"}
-
-
 def test_there_are_no_circles_of_imports():
     graph = imports(ROOT, ["esync", "SimpleStateServer"])
-    found = [circle for circle in circles(graph) if EXPECTED.isdisjoint(circle)]
+    found = circles(graph)
     assert not found, "these files import one another:\n" + "\n\n".join(described(each, graph) for each in found)
 
 

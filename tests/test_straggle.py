@@ -9,7 +9,7 @@ from esync.launch.stragglers import Straggle, spells
 from esync.simulate.cluster import model
 from esync.simulate.devices import DeviceModel, SimulatedDevice
 from esync.simulate.engine import Engine
-from esync.simulate.pending import noticed_at
+from esync.simulate.store import noticed_at
 from esync.straggle import COMPUTE, NETWORK, Spell, Straggler, parse_spell
 
 from .simulate.modelling import cluster
@@ -78,7 +78,7 @@ def test_a_real_and_a_modelled_device_take_as_long():
 @pytest.mark.parametrize("used", [0.0001, 0.02, 0.4, 1.234])
 @pytest.mark.parametrize("held", [0.0, 0.03, 0.2])
 def test_polls_that_leave_later_are_noticed_as_by_a_worker_that_waits_before_each(used, held):
-    from esync.exchange.keystores.pending import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH
+    from esync.exchange.protocol.store import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH
 
     way, now, pause, polls = 0.001, 10.0, FIRST_PAUSE, 0
     while True:

@@ -16,11 +16,14 @@ from ..algorithms import Algorithm
 from ..arguments import choose_algorithm
 from ..assembly import make_limits
 from ..compression import NONE
-from ..exchange import WEIGHTS, Payload, Specification
+from ..exchange import WEIGHTS, Model, Payload, Specification
+from ..exchange.protocol import wire
+from ..exchange.protocol.client import ParameterServerExchange, PendingExchange
+from ..exchange.protocol.store import Store
 from ..sparse import Sparse
 from ..weighting import UNIFORM
 from .drawing import Schedule
-from .exchange import SimulatedExchange
+from .servers import Sizes
 from .simulation import Simulation
 from .timing import TimedIteration, TimedReplica, TimedTrainer
 from .world import SimulatedWorld
@@ -133,6 +136,7 @@ class Check:
         self._workers = len(schedule.cluster.workers)
         self._weights: dict[int, np.ndarray] = {}  # round → weights, as the first worker held them
         self._rounds: dict[SimulatedWorld, int] = {}
+        self._exchanges: dict[int, WatchedExchange] = {}  # rank → the newest one
         self._contributed: dict[tuple[int, int], set[float]] = defaultdict(set)  # rank, sequence → amounts
         self._at_once: set[tuple[int, int]] = set()  # rank, sequence of payloads that were not for a round
         self._algorithm: Algorithm = choose_algorithm(schedule.options)
@@ -149,7 +153,7 @@ class Check:
             bucket_elements=COMPRESSED if self._algorithm.compression else schedule.buckets,
             delay=(lambda: float(random.uniform(0, schedule.delay))) if schedule.delay else None,
         )
-        self.simulation.side.watch = self._committed
+        self.simulation.side.exchange = self._connect
 
     def start(self, rank: int, world: SimulatedWorld) -> tuple[TimedTrainer, TimedIteration]:
         """A worker."""
@@ -185,13 +189,16 @@ class Check:
         return asks and specification.synchronous and not specification.overlap
 
     @property
-    def _exchange(self) -> SimulatedExchange:
+    def _exchange(self) -> ParameterServerExchange:
         """Worker 0's."""
-        exchange = next(world.connections[-1] for world in self.simulation.workers[0].worlds if world.connections)
-        assert isinstance(exchange, SimulatedExchange)
+        return self._exchanges[0]
+
+    def _connect(self, specification: Specification, store: Store) -> "WatchedExchange":
+        """Make a worker's exchange."""
+        exchange = self._exchanges[store.rank] = WatchedExchange(specification, store, self._committed)
         return exchange
 
-    def _committed(self, exchange: SimulatedExchange, payload: Payload) -> None:
+    def _committed(self, exchange: ParameterServerExchange, payload: Payload) -> None:
         """A worker sends a payload: note what it will have added to its counter when it has been used."""
         specification, rank = exchange.specification, exchange.rank
         values = np.zeros(self._workers, np.float32)
@@ -219,8 +226,7 @@ class Check:
         if before is not None and trainer.round != before + 1:
             self._broken(f"worker {trainer.rank} went from round {before} to round {trainer.round}")
         self._rounds[trainer.world] = trainer.round
-        exchange, result = trainer.world.connections[-1], trainer.algorithm.result
-        assert isinstance(exchange, SimulatedExchange)
+        exchange, result = self._exchanges[trainer.rank], trainer.algorithm.result
         assert result is not None
         if exchange.specification.staleness < math.inf:
             self._check_staleness(trainer, exchange.specification.staleness)
@@ -243,13 +249,15 @@ class Check:
                     self._broken(f"worker {trainer.rank} is {ahead} exchanges ahead of worker {rank}")
 
     def _check_applied(self) -> None:
-        for bucket in self._exchange.layout.buckets:
+        layout = self._exchange.layout
+        for bucket in layout.buckets:
             if bucket.vector != WEIGHTS:
                 continue
             # Asynchronous commits reach the servers in different orders, so at the end of the run one server may have
             # used a payload that another one has not.
             node = self.simulation.side.nodes[bucket.shard]
-            for rank, held in zip(range(bucket.start, bucket.stop), node.weights(bucket), strict=True):
+            weights = node.copy(layout.key(bucket), shared=False)[wire.HEADER_ELEMENTS :]
+            for rank, held in zip(range(bucket.start, bucket.stop), weights, strict=True):
                 self._check_counter(
                     rank, float(held), int(node.ledger.acknowledged[rank]), bool(node.ledger.used[rank])
                 )
@@ -278,7 +286,7 @@ class Check:
         latency = max(cluster.link(worker.host).latency for worker in cluster.workers)
         epsilon = self.simulation.state_server.coordinator.epsilon
         slots, bandwidth = self._workers, cluster.link("server0").bandwidth
-        sizes = self._exchange.sizes
+        sizes = Sizes.of(self._exchange.layout, self._workers)
         amounts = [sizes.amount(shard) for shard in range(len(cluster.servers))]
         size = sum(size for size, _ in amounts) + len(cluster.servers) * sizes.message  # a payload with its commits
         messages = sum(messages for _, messages in amounts)
@@ -297,6 +305,28 @@ class Check:
     def _broken(self, what: str) -> None:
         drawn = "".join(f"{name}={value}, " for name, value in self._schedule.drawn.items())
         raise BrokenError(f"{what} ({drawn}{self._schedule.again})")
+
+
+class WatchedExchange(ParameterServerExchange):
+    """Tells of every payload that it sends.
+
+    Args:
+        specification: as for every exchange.
+        store: the same.
+        watch: called with this exchange and the payload.
+    """
+
+    def __init__(
+        self, specification: Specification, store: Store, watch: Callable[[ParameterServerExchange, Payload], None]
+    ) -> None:
+        super().__init__(specification, store)
+        self._watch = watch
+
+    def start(self, payload: Payload, model: Model) -> PendingExchange:
+        """See `Exchange.start`."""
+        handle = super().start(payload, model)
+        self._watch(self, payload)
+        return handle
 
 
 def _added(amounts: Iterable[float], momentum: float) -> float:

@@ -7,17 +7,14 @@ of the server says.
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from .. import config
 from ..exchange.protocol import wire
-from ..exchange.protocol.greeting import Greeting
-from ..exchange.protocol.layout import WEIGHTS, Bucket, Layout
+from ..exchange.protocol.endpoint import Endpoint
+from ..exchange.protocol.layout import WEIGHTS, Layout
 from ..exchange.protocol.ledger import Ledger
-from ..exchange.protocol.parameter_server import ParameterServer
-from ..exchange.protocol.serving import serve
 from .engine import Engine
 
 #: One push: key, and the array as it goes over the wire.
@@ -44,50 +41,35 @@ class ServerModel:
 
 
 class ServerNode:
-    """One server: its books, its weights, and when it is free.
+    """One server: its end of the protocol, what it keeps for each key, and when it is free.
 
     Args:
         engine: whose time.
         model: what it costs.
         shard: its number; the first one decides when the run ends.
+
+    Attributes:
+        endpoint: where commands go; pushes go through `take`.
     """
 
     def __init__(self, engine: Engine, model: ServerModel, shard: int) -> None:
         self.model, self.shard = model, shard
+        self.endpoint = Endpoint(shard, lambda: self.time)
         self._engine = engine
         self._stored: dict[int, np.ndarray] = {}
         self._copies: dict[int, tuple[int, np.ndarray]] = {}
         self._free = 0.0
         self._handling: float | None = None
-        self._greeted: Greeting | None = None
-        self._server: ParameterServer | None = None
-
-    @property
-    def server(self) -> ParameterServer:
-        """The parameter server; there is one as soon as a worker has greeted."""
-        if self._server is None:
-            raise RuntimeError("nobody has greeted this server yet")
-        return self._server
 
     @property
     def ledger(self) -> Ledger:
-        """Its books."""
-        return self.server.ledger
+        """Its books; there are some as soon as a worker has greeted."""
+        return self.endpoint.server.ledger
 
     @property
     def time(self) -> float:
         """The server's present: when it will be done with the messages that it is looked at for."""
         return self._engine.now if self._handling is None else self._handling
-
-    def greet(self, greeting: Greeting) -> None:
-        """A worker introduces itself; the first one sets the server up."""
-        if self._server is None or self._greeted is None:
-            self._server = serve(greeting, self.shard, lambda: self.time)
-            self._greeted = greeting
-        self._server.join(greeting.rank, greeting.nonce)
-        if differences := self._greeted.differences(greeting):
-            reason = f"worker {greeting.rank} does not match worker {self._greeted.rank}: {'; '.join(differences)}"
-            self._server.ledger.abort(reason)
 
     def occupy(self, messages: int, size: float, then: Callable[[], None]) -> None:
         """Handle messages that have just arrived, after those before them.
@@ -102,34 +84,23 @@ class ServerNode:
             self._handling = None
 
     def take(self, pushes: Iterable[Push]) -> None:
-        """What has been handled: as ps-lite does it, the first value of a key is kept without asking."""
+        """What has been handled: as ps-lite does it, the first array of a key is kept without asking."""
         for key, values in pushes:
             if key in self._stored:
-                self.server.push(key, values, self._stored[key])
+                self.endpoint.push(key, values, self._stored[key])
             else:
                 self._stored[key] = values.copy()
 
-    def say(self, message: Any) -> None:
-        """A message of a worker (wire.MESSAGE) has been handled."""
-        self.server.receive(message)
-
-    def weights(self, bucket: Bucket) -> np.ndarray:
-        """What it holds of a bucket right now, as all workers would pull it."""
-        return self._stored[self.server.layout.key(bucket)][wire.HEADER_ELEMENTS :]
-
-    def has(self, key: int) -> bool:
-        """Whether it holds anything for a key yet."""
-        return key in self._stored
-
-    def stored(self, key: int) -> np.ndarray:
-        """What it holds for a key, header included."""
-        return self._stored[key]
-
-    def values(self, key: int) -> np.ndarray:
+    def copy(self, key: int, shared: bool) -> np.ndarray:
         """What a pull of this key is answered with, header included: a copy, because transfers take time.
 
-        All who pull the same version get the same copy, which is not to be changed.
+        Args:
+            key: which array.
+            shared: whether it only changes with the version of the weights: all who pull the same version get the same
+                copy then, which is not to be changed.
         """
+        if not shared:
+            return self._stored[key].copy()
         version, copy = self._copies.get(key, (-1, None))
         if copy is None or version != self.ledger.version:
             copy = self._stored[key].copy()
@@ -137,9 +108,9 @@ class ServerNode:
         return copy
 
 
-def wire_bytes(arrays: Iterable[np.ndarray]) -> float:
-    """Bytes of these arrays as pushes or pulls."""
-    return float(sum(array.nbytes + config.SIMULATE_MESSAGE_BYTES for array in arrays))
+def message_bytes(slots: int) -> float:
+    """Bytes of a commit or another message, which is as large as the status."""
+    return 4.0 * wire.message_elements(slots) + config.SIMULATE_MESSAGE_BYTES
 
 
 @dataclass(frozen=True)
@@ -164,7 +135,7 @@ class Sizes:
             size, messages = vectors[bucket.shard][bucket.vector]
             size += 4 * (wire.HEADER_ELEMENTS + bucket.stop - bucket.start) + config.SIMULATE_MESSAGE_BYTES
             vectors[bucket.shard][bucket.vector] = size, messages + 1
-        return cls(vectors, 4.0 * wire.message_elements(slots) + config.SIMULATE_MESSAGE_BYTES)
+        return cls(vectors, message_bytes(slots))
 
     def amount(self, shard: int, vectors: Collection[str] | None = None) -> tuple[float, int]:
         """Bytes and messages of these vectors, or of all, to or from a server."""

@@ -2,17 +2,23 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from .. import config
-from ..exchange import Payload
+from ..exchange import Specification
+from ..exchange.protocol.client import ParameterServerExchange
+from ..exchange.protocol.store import Store
 from .engine import Engine
 from .network import Network
-from .servers import ServerNode, Sizes
+from .servers import ServerNode, message_bytes
 
-if TYPE_CHECKING:
-    from .exchange import SimulatedExchange
-    from .pending import PendingExchange
+
+class Waiting(Protocol):
+    """Something that a worker waits for."""
+
+    def look(self, time: float) -> bool:
+        """Tell whether it has come by `time`; called when a server has dealt with something."""
+        ...
 
 
 @dataclass(eq=False)
@@ -26,9 +32,12 @@ class ServerSide:
         slots: number of workers.
         model: sizes of the vectors of the model whose bytes go over the wire, where no values do.
         bucket_elements: the most values in one message.
+        exchange: makes a worker's exchange from what it asks for and its store.
 
     Attributes:
-        watch: called with every dense payload when it is sent, by the worker's exchange, which knows its number.
+        here: ranks that have come to begin.
+        shared: keys that all workers share.
+        waiting: rank → the exchange that it waits for.
     """
 
     engine: Engine
@@ -38,14 +47,15 @@ class ServerSide:
     model: Mapping[str, int] | None = None
     bucket_elements: int = config.BUCKET_ELEMENTS
     here: set[int] = field(default_factory=set)
+    shared: set[int] = field(default_factory=set)
     nonces: int = 0
-    watch: "Callable[[SimulatedExchange, Payload], None] | None" = None
+    exchange: Callable[[Specification, Store], ParameterServerExchange] = ParameterServerExchange
 
     def __post_init__(self) -> None:
         self.everyone = tuple(range(self.slots))
         self.everyone_here = self.engine.event()
-        self.waiting: dict[int, PendingExchange] = {}
-        self.sizes: Sizes | None = None
+        self.waiting: dict[int, Waiting] = {}
+        self.message_bytes = message_bytes(self.slots)
         self._seen: list[tuple[int, int, str]] = []
 
     def changed(self, rank: int, time: float) -> None:

@@ -196,7 +196,7 @@ class Simulation:
     def _crash(self, sums: WorkerTally, world: SimulatedWorld, task: Task, restart_after: float) -> None:
         if task.done:
             return
-        for each in (task, *world.helpers):
+        for each in (task, *world.tasks):
             self.engine.crash(each)
         self.network.drop(world)
         self._spawn(sums, restart_after)

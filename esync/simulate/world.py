@@ -5,17 +5,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import config
-from ..compression import NONE
 from ..coordination import Coordination
 from ..device import Device
-from ..exchange import Specification
+from ..exchange import Exchange, Specification
 from ..measure import Recorder
 from .collective import CollectiveSide, SimulatedCollective
 from .coordination import DelayedCoordination, SimulatedCoordination, StateServer
 from .devices import DeviceModel, SimulatedDevice
 from .engine import Engine, Task
-from .exchange import SimulatedExchange
 from .serverside import ServerSide
+from .store import VirtualStore
 
 
 @dataclass(frozen=True)
@@ -104,32 +103,23 @@ class SimulatedWorld:
         self.simulated = SimulatedDevice(engine, worker.device, (seed, worker.rank, life))
         self.device: Device = self.simulated
         self.recorder = (Recorder if recorded else NoRecorder)(self.device.now)
-        self.connections: list[SimulatedExchange | SimulatedCollective] = []
+        self.connections: list[VirtualStore | SimulatedCollective] = []
         self.questions: list[SimulatedCoordination] = []
         self.helpers: list[Task] = []
         self._taken = (0, 0)
         self._engine, self._side, self._state_server = engine, side, state_server
         self._worker, self._leases = worker, leases
 
-    def exchange(self, specification: Specification) -> SimulatedExchange | SimulatedCollective:
+    def exchange(self, specification: Specification) -> Exchange:
         """Connect to the modelled servers, or to the other workers."""
         straggler = self.simulated.straggler
         if self.collective is not None:
             line = SimulatedCollective(specification, self.collective, self._worker.rank, straggler)
             self.connections.append(line)
             return line
-        kind = SimulatedExchange
-        if specification.sparse:
-            from .sparse import SparseSimulatedExchange
-
-            kind = SparseSimulatedExchange
-        elif specification.compression != NONE:
-            from .compressed import CompressedSimulatedExchange
-
-            kind = CompressedSimulatedExchange
-        exchange = kind(specification, self._side, self._worker.host, self._worker.rank, self, straggler)
-        self.connections.append(exchange)
-        return exchange
+        store = VirtualStore(self._side, self._worker.host, self._worker.rank, self, straggler)
+        self.connections.append(store)
+        return self._side.exchange(specification, store)
 
     def coordination(
         self, address: str | None, rank: int, job: str = config.JOB, delayed: bool = False
@@ -145,6 +135,12 @@ class SimulatedWorld:
         self.helpers.append(background.task)
         return background
 
+    @property
+    def tasks(self) -> list[Task]:
+        """What goes on beside this worker's own task."""
+        stores = [each for each in self.connections if isinstance(each, VirtualStore)]
+        return [*self.helpers, *(each.task for store in stores for each in store.tasks)]
+
     def take(self) -> tuple[int, int]:
         """Bytes sent and received since the last call; takes the place of `liveness.connections.TrafficMeter`."""
         totals = self.traffic
@@ -154,7 +150,7 @@ class SimulatedWorld:
     @property
     def traffic(self) -> tuple[int, int]:
         """Bytes sent and received so far."""
-        lines: list[SimulatedExchange | SimulatedCollective | SimulatedCoordination] = [
+        lines: list[VirtualStore | SimulatedCollective | SimulatedCoordination] = [
             *self.connections,
             *self.questions,
         ]

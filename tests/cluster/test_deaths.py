@@ -82,7 +82,8 @@ def test_a_worker_of_another_version_is_told_so(tmp_path: Path) -> None:
     with Cluster(tmp_path, 2) as cluster:
         for rank in range(2):
             program = (
-                f"import sys, esync; esync.__version__ = '9.{rank}'; from esync.worker import main; sys.exit(main())"
+                f"import sys, esync.version as v; v.__version__ = '9.{rank}'; from esync.worker import main; "
+                "sys.exit(main())"
             )
             cluster.start_worker(
                 rank, ["-c", program, *WORKER[2:], *MODES["sync"], "--rounds", "2", "-ld", str(tmp_path / "logs")]

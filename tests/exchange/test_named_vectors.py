@@ -13,6 +13,7 @@ from esync.exchange import STATISTICS, WEIGHTS, Payload, Specification
 from esync.exchange.codecs.none import PlainDownlink, PlainUplink
 from esync.exchange.collective_worker import CollectiveExchange
 from esync.exchange.protocol import wire
+from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.greeting import Greeting
 from esync.exchange.protocol.layout import Layout
 from esync.exchange.protocol.ledger import Ledger, Limits
@@ -21,10 +22,10 @@ from esync.exchange.protocol.serving import serve
 from esync.rules import add_mean_update, outer_nesterov, sgd
 from esync.simulate.collective import CollectiveSide, SimulatedCollective
 from esync.simulate.engine import Engine as Time
-from esync.simulate.exchange import SimulatedExchange
 from esync.simulate.network import Link, Network
 from esync.simulate.servers import ServerModel, ServerNode
 from esync.simulate.serverside import ServerSide
+from esync.simulate.store import VirtualStore
 from esync.straggle import Straggler
 from esync.watchdog import Watchdog
 
@@ -302,12 +303,12 @@ def simulated(make: Callable[[Time, Network, int], Any]) -> list[Model]:
 def test_the_simulators_servers_do(overlap: bool) -> None:
     sides: list[ServerSide] = []
 
-    def make(engine: Time, network: Network, rank: int) -> SimulatedExchange:
+    def make(engine: Time, network: Network, rank: int) -> ParameterServerExchange:
         if not sides:
             nodes = [ServerNode(engine, ServerModel("server"), shard) for shard in range(2)]
             sides.append(ServerSide(engine, network, nodes, 3, bucket_elements=4))
         specification = Specification("sgd", True, vectors={CONTROL: "add_mean_update"}, overlap=overlap)
-        return SimulatedExchange(specification, sides[0], f"host-{rank}", rank, rank)
+        return ParameterServerExchange(specification, VirtualStore(sides[0], f"host-{rank}", rank, rank))
 
     check(simulated(make), 2)
 

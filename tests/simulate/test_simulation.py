@@ -10,6 +10,7 @@ from esync.exchange.protocol.wire import HEADER_ELEMENTS, message_elements
 from esync.simulate import leaps
 from esync.simulate.network import Link
 from esync.simulate.result import result
+from esync.simulate.servers import Sizes
 from esync.simulate.simulation import Simulation, Timing
 
 from .modelling import cluster, options, simulate
@@ -17,10 +18,15 @@ from .modelling import cluster, options, simulate
 SPEED = 125e6 * 0.94
 
 
+def sizes_of(simulation: Simulation) -> Sizes:
+    """How much goes over the modelled wire in one exchange."""
+    return Sizes.of(simulation.side.nodes[0].endpoint.server.layout, simulation.side.slots)
+
+
 def test_synchronous_sgd_takes_the_slowest_device_and_the_transfers():
     simulation = simulate(cluster(0.1, 0.2, 1.0, link=Link(SPEED)), "--mode=sync", "--network=resnet18-v1", rounds=10)
     out = result(simulation, "test")
-    size = simulation.side.sizes.amount(0)[0]
+    size = sizes_of(simulation).amount(0)[0]
     assert size == pytest.approx(4 * (11_175_370 + 9_600), rel=1e-4)
     # The two fast workers send while the slow one computes: only its own push is waited for, and then all pull.
     assert out["seconds"] / 10 == pytest.approx(1.0 + size / SPEED + 3 * size / SPEED, rel=0.01)
@@ -114,7 +120,7 @@ def test_what_goes_over_the_wire_besides_payloads():
     simulation = simulate(cluster(0.1, 1.0, link=Link(SPEED)), "--mode=esync", "--network=lenet", rounds=10)
     out = result(simulation, "test")
     fast, slow = out["devices"]
-    sizes = simulation.side.sizes
+    sizes = sizes_of(simulation)
     assert sizes.message == 4 * message_elements(2) + config.SIMULATE_MESSAGE_BYTES
     assert fast["polls"] > slow["polls"] >= 10  # each sees its commit used, and the slow one is the last
     assert fast["bytes_received"] > 11 * sizes.amount(0)[0] + fast["polls"] * sizes.message
@@ -156,7 +162,7 @@ def test_statistics_travel_up_with_every_asynchronous_commit_and_down_to_rank_0(
 def test_asynchronous_workers_are_limited_by_the_port_of_the_server():
     simulation = simulate(cluster(*[0.03] * 6, link=Link(SPEED)), "--mode=async", "--network=resnet18-v1", rounds=20)
     out = result(simulation, "test")
-    limit = 64 * SPEED / simulation.side.sizes.amount(0, [WEIGHTS])[0]
+    limit = 64 * SPEED / sizes_of(simulation).amount(0, [WEIGHTS])[0]
     # They push together and pull together, so each direction is idle half of the time.
     assert 0.45 * limit < out["throughput"] < 1.05 * limit
 
@@ -172,7 +178,7 @@ def test_two_servers_halve_the_transfers():
 
 def test_the_cost_of_messages_on_the_server():
     cheap, dear = (simulate(cluster(0.1, 0.1, message_time=cost), "--mode=sync", rounds=10) for cost in (0.0, 0.01))
-    messages = 2 * (dear.side.sizes.amount(0)[1] * 2 + 1)
+    messages = 2 * (sizes_of(dear).amount(0)[1] * 2 + 1)
     more = result(dear, "")["seconds"] - result(cheap, "")["seconds"]
     assert more == pytest.approx(
         10 * (0.01 * messages - 0.1), rel=0.1

@@ -46,13 +46,10 @@ class Resumed:
         return json.dumps({"resumed": asdict(self)})
 
     @classmethod
-    def decode(cls, text: str | bytes) -> "Resumed | None":
-        """Read what `encode` wrote; None where it is something else."""
-        fields = json.loads(text).get("resumed")
-        if fields is None:
-            return None
-        books = fields.pop("books")
-        return cls(**fields, books=None if books is None else Books(**books))
+    def of(cls, fields: dict[str, Any]) -> "Resumed":
+        """Read what `encode` wrote."""
+        books = fields["books"]
+        return cls(**{**fields, "books": None if books is None else Books(**books)})
 
 
 @dataclass(frozen=True)
@@ -148,6 +145,12 @@ class Greeting:
         return {
             name.replace("_", " "): value for name, value in {**sizes, **terms, **specification, **agreement}.items()
         }
+
+
+def decode(text: str | bytes) -> Greeting | Resumed:
+    """Read a command of a worker; ValueError where it is none."""
+    resumed = json.loads(text).get("resumed")
+    return Greeting.decode(text) if resumed is None else Resumed.of(resumed)
 
 
 def _differences(mine: dict[str, Any], theirs: dict[str, Any]) -> list[str]:

@@ -12,8 +12,8 @@ from operator import itemgetter
 from ..cluster import ClusterModel
 from ..engine import Engine
 from ..network import Link, Network
-from ..pending import noticed_at
 from ..servers import ServerModel, Sizes
+from ..store import noticed_at
 from .scope import EntangledError
 from .sharing import carry
 from .worker import Way, Worker
@@ -201,7 +201,8 @@ class Exchanges:
 
     def _pull_by_events(self, noticed: Sequence[Worker], last: bool) -> list[Arrival]:
         engine, network = self._event_by_event()
-        missing = [len(self.servers)] * len(noticed)
+        asked = [shard for shard, server in enumerate(self.servers) if server.model_size]  # the others hold nothing
+        missing = [len(asked)] * len(noticed)
         arrivals: list[Arrival] = []
 
         def hand_out(server: _Server, worker: Worker) -> None:
@@ -221,8 +222,8 @@ class Exchanges:
                 network.send(worker.sums.worker.host, server.host, server.message, gone)
 
         for worker in noticed:
-            for server, way in zip(self.servers, worker.ways, strict=True):
-                engine.call_at(worker.noticed + way.latency, hand_out, server, worker)
+            for shard in asked:
+                engine.call_at(worker.noticed + worker.ways[shard].latency, hand_out, self.servers[shard], worker)
         self._run(engine)
         return arrivals
 

@@ -1,0 +1,314 @@
+"""A worker's store over MXNet's key store: what ps-lite wants of its keys and its arrays stays in here."""
+
+import atexit
+import ctypes
+import math
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+
+from ... import config
+from ...engine import mx
+from ...environment import SLOT_VARIABLE, Cluster
+from ...errors import ExpectedError
+from ...liveness.connections import listening, raise_file_limit
+from ...liveness.monitor import monitor_servers
+from ...memory import host_view
+from ...rendezvous import directory
+from ...rendezvous.messages import SERVER
+from ...rendezvous.roster import worker_id
+from ...watchdog import Watchdog
+from ..background import BackgroundTask
+from ..protocol import wire
+from ..protocol.greeting import COMMAND, Greeting, Resumed
+from ..protocol.status import Status, awaited
+from ..protocol.store import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH, CancelledError, Place, Store, Wait
+from .doorkeeper import Doorkeeper
+
+
+class SecondTrainerError(ExpectedError):
+    """MXNet's parameter servers know one worker per process."""
+
+
+#: What to do about a scheduler that does not say who belongs to the cluster.
+OWN_SCHEDULER = "run python -m esync.scheduler of this version there: MXNet's own scheduler will not do"
+
+#: The store of this process: ps-lite keeps one cluster in memory. One that was left is kept until another is wanted.
+_stores: list["MXNetStore"] = []
+
+
+class MXNetStore(Store):
+    """MXNet's distributed key store, as the protocol sees it.
+
+    ps-lite runs asynchronously here. Every key has one array of its own, from which it is sent and into which it is
+    received; on a worker of another rank than 0, and for keys of its own, the first push of a key sets it up.
+
+    Args:
+        cluster: where the scheduler is, and how many processes of each role there are.
+        watchdog: speaks up when something takes long.
+        start_timeout: seconds to wait for the other processes of the cluster to appear.
+        round_timeout: seconds to wait for the servers and the other workers in one exchange.
+        lease: seconds of silence after which the servers go on without a worker; infinite: they wait for it, or for
+            its replacement.
+        hold: called before a payload, a poll or the request for a model leaves; may wait.
+
+    Raises:
+        SecondTrainerError: this process takes part in a cluster already, or has left this one.
+
+    Attributes:
+        store: MXNet's key store.
+    """
+
+    carries_values = True
+    bucket_elements = config.BUCKET_ELEMENTS
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        watchdog: Watchdog,
+        start_timeout: float = config.START_TIMEOUT,
+        round_timeout: float = config.ROUND_TIMEOUT,
+        lease: float = math.inf,
+        hold: Callable[[], None] = lambda: None,
+    ) -> None:
+        _make_room(cluster)
+        raise_file_limit()
+        self.lease, self._hold = lease, hold
+        self._cluster, self._closed = cluster, False
+        self._watchdog, self._round_timeout = watchdog, round_timeout
+        # Buckets are this project's own way of cutting arrays; MXNet must not split them once more.
+        os.environ["MXNET_KVSTORE_BIGARRAY_BOUND"] = str(2**31 - 1)
+        self._doorkeeper = Doorkeeper(listening())
+        self._doorkeeper.start()
+        with watchdog.waiting(cluster.everyone, start_timeout, Cluster.ADVICE):
+            self.store = mx.kv.create("dist_async")
+        _stores.append(self)
+        with watchdog.waiting(f"the scheduler at {cluster.host}:{cluster.port}", start_timeout, OWN_SCHEDULER) as wait:
+            members = directory.members(cluster.address, cluster.port, wait.check)
+        self.workers: int = self.store.num_workers
+        # A newcomer has a new rank in MXNet (see rendezvous.roster), which leads to the slot that it takes over; where
+        # several workers have died, only who has started it knows which of them it stands for.
+        slot = os.environ.get(SLOT_VARIABLE) if self.store.rank >= self.workers else None
+        self.rank: int = int(slot or self.store.rank) % self.workers
+        self.servers = cluster.servers
+        self.nonce = secrets.randbits(62) + 1
+        me = members[worker_id(self.store.rank)]
+        self.address = f"{me.host}:{me.port}"
+        self._doorkeeper.settle(me.port)
+        servers = [(node.host, node.port) for node in members.values() if node.role == SERVER]
+        self._monitor = monitor_servers((cluster.address, cluster.port), servers)
+        self._monitor.start()
+        self._lock = threading.Lock()
+        self._arrays: dict[int, tuple[Any, np.ndarray]] = {}  # key → MXNet's array, and a view of its memory
+        self._known: set[int] = set()  # keys whose place the servers know
+        self._greeted = self._cancelled = False
+        self._message_elements = wire.message_elements(self.workers)
+        self._status_type = wire.status_type(self.workers)
+        self._status_array = mx.nd.zeros((self._message_elements,), ctx=mx.cpu())
+
+    def sizes(self, own: Mapping[str, int]) -> Mapping[str, int]:
+        """See `Store.sizes`."""
+        return own
+
+    # --- time, and what goes on beside ------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        """See `Store.now`."""
+        return time.perf_counter()
+
+    def sleep(self, seconds: float) -> None:
+        """See `Store.sleep`."""
+        time.sleep(seconds)
+
+    def hold(self) -> None:
+        """See `Store.hold`."""
+        self._hold()
+
+    def spawn(self, work: Callable[[], None]) -> BackgroundTask:
+        """See `Store.spawn`; there is one task at a time."""
+        self._cancelled = False
+        return BackgroundTask(work, self._cancel)
+
+    def waiting(self, what: str, hint: str = "is every server process still running?") -> AbstractContextManager[Wait]:
+        """See `Store.waiting`."""
+        return self._watchdog.waiting(f"{what} the parameter server(s)", self._round_timeout, hint)
+
+    # --- arrays and messages ----------------------------------------------------------------------------------------
+
+    def greet(self, greeting: Greeting) -> None:
+        """See `Store.greet`; the first time sets up the keys of messages and of the status."""
+        self.command(greeting)
+        if not self._greeted:
+            # MXNet puts a key equal to the shard's number on that server, see `layout.Layout.status_key`.
+            keys = list(range(self.servers))
+            self.store.init(keys, [mx.nd.zeros((self._message_elements,)) for _ in keys])
+            self._greeted = True
+        for server in range(self.servers):  # shows it where its status is
+            self.send(server, (), {"kind": wire.NOTHING, "rank": self.rank, "nonce": self.nonce})
+        mx.nd.waitall()
+
+    def command(self, command: Greeting | Resumed) -> None:
+        """See `Store.command`."""
+        self.store._send_command_to_servers(COMMAND, command.encode())
+
+    def room(self, key: int, elements: int) -> np.ndarray:
+        """See `Store.room`."""
+        if key not in self._arrays:
+            array = mx.nd.zeros((elements,), ctx=mx.cpu())
+            mx.nd.waitall()
+            self._arrays[key] = array, host_view(array)
+        return self._arrays[key][1]
+
+    def share(self, places: Sequence[Sequence[Place]]) -> None:
+        """See `Store.share`; MXNet's init is a barrier, and takes the values of rank 0."""
+        keys = [key for part in places for key, _ in part]
+        self.store.init(keys, [self._arrays[key][0] for key in keys])
+        if self.store.rank == 0:
+            for key in keys:
+                self._push(key)  # shows the servers where the shared model is stored
+            mx.nd.waitall()
+        self._known.update(keys)
+
+    def open(self, places: Sequence[Sequence[Place]]) -> None:
+        """See `Store.open`."""
+        keys = [key for part in places for key, _ in part]
+        for _ in range(2):  # the first array of a key is kept without being looked at
+            for key in keys:
+                self._push(key)
+        mx.nd.waitall()
+        self._known.update(keys)
+
+    def send(self, server: int, places: Iterable[Place], message: Mapping[str, Any] | None = None) -> None:
+        """See `Store.send`."""
+        for key, _ in places:
+            if key not in self._known:
+                self._push(key)  # kept without being looked at
+                self._known.add(key)
+            self._push(key)
+        if message is not None:
+            packed = wire.pack(wire.message(**message), self._message_elements)
+            with self._lock:
+                self.store.push(server, mx.nd.array(packed, dtype="float32"))
+
+    def fetch(self, server: int, places: Sequence[Place]) -> Iterator[np.ndarray]:
+        """See `Store.fetch`."""
+        for key, elements in places:
+            array = self.room(key, elements)
+            if key not in self._known:
+                wire.stamp(array, wire.NOTHING, self.rank, self.nonce, 0, 0)
+                self.open([[(key, elements)]])  # the server puts what there is for this worker there
+        with self._lock:
+            for key, _ in places:
+                self.store.pull(key, self._arrays[key][0])
+        return self._received([key for key, _ in places])
+
+    def release(self, keys: Collection[int]) -> None:
+        """See `Store.release`."""
+        for key in keys:
+            self._arrays.pop(key, None)
+
+    def flush(self) -> None:
+        """See `Store.flush`."""
+        mx.nd.waitall()
+
+    def statuses(self) -> list[Status]:
+        """See `Store.statuses`."""
+        return [self._status(server) for server in range(self.servers)]
+
+    def acknowledged(self, sequence: int, look: Callable[[Status], None]) -> list[Status] | None:
+        """See `Store.acknowledged`."""
+        seen: list[Status] = []
+        return seen if self._look(sequence, look, seen) is None else None
+
+    def await_acknowledged(self, sequence: int, look: Callable[[Status], None]) -> list[Status]:
+        """See `Store.await_acknowledged`: polls with short pauses, growing while nothing happens."""
+        pause, seen = FIRST_PAUSE, list[Status]()
+        with self.waiting("the other workers' commits at", "") as wait:
+            while (status := self._look(sequence, look, seen)) is not None:
+                if self._cancelled:
+                    raise CancelledError
+                wait.what = awaited(status)
+                wait.check()
+                time.sleep(pause)
+                pause = min(pause * PAUSE_GROWTH, LONGEST_PAUSE)
+        return seen
+
+    def close(self, message: Mapping[str, Any]) -> None:
+        """See `Store.close`."""
+        if self._closed:
+            return
+        self._closed = True
+        self._monitor.close()
+        with self.waiting("the goodbye to"):
+            if self._greeted:
+                for server in range(self.servers):
+                    self.send(server, (), message)
+            mx.nd.waitall()
+        mx.base.check_call(mx.base._LIB.MXKVStoreSetBarrierBeforeExit(self.store.handle, ctypes.c_int(0)))
+
+    # --- helpers ----------------------------------------------------------------------------------------------------
+
+    def _push(self, key: int) -> None:
+        """Send an array; does not wait. From any thread, as pulling: MXNet's key store is for one at a time."""
+        with self._lock:
+            self.store.push(key, self._arrays[key][0])
+
+    def _received(self, keys: Sequence[int]) -> Iterator[np.ndarray]:
+        for key in keys:
+            array, view = self._arrays[key]
+            array.wait_to_read()
+            yield view
+
+    def _look(self, sequence: int, look: Callable[[Status], None], seen: list[Status]) -> Status | None:
+        """Look at one server after the other: the status of the first that has not acknowledged; None: all have."""
+        while len(seen) < self.servers:
+            status = self._status(len(seen))
+            look(status)
+            if status.acknowledged < sequence:
+                return status
+            seen.append(status)
+        return None
+
+    def _status(self, server: int) -> Status:
+        self.hold()
+        with self.waiting("the status of"):
+            with self._lock:
+                self.store.pull(server, self._status_array)
+            packed = self._status_array.asnumpy()
+        return Status.of_record(wire.unpack(packed, self._status_type), self.rank)
+
+    def _cancel(self) -> None:
+        self._cancelled = True
+
+
+def _make_room(cluster: Cluster) -> None:
+    """Let go of a cluster that this process has left; SecondTrainerError where there is no way to join another one."""
+    for each in _stores:
+        old = each._cluster
+        if not each._closed:
+            raise SecondTrainerError(
+                f"this process trains with the cluster of the scheduler at {old.host}:{old.port} already: one Trainer "
+                "per process; train all parameters with one Trainer (give it those of all networks), start a process "
+                "of its own for the other one, or close the first one (Trainer.close) and begin the next job"
+            )
+        if (old.address, old.port) == (cluster.address, cluster.port):
+            raise SecondTrainerError(
+                f"this process has left the job of the scheduler at {old.host}:{old.port}, and cannot come back: start "
+                "another process, or the next job with a scheduler at another port (DMLC_PS_ROOT_PORT)"
+            )
+    _let_go()
+
+
+@atexit.register
+def _let_go() -> None:
+    """Free the key stores that were left, which ends ps-lite's threads: MXNet aborts where they outlive Python."""
+    for each in _stores:
+        if each._closed:
+            each._doorkeeper.over()
+            each.store = None

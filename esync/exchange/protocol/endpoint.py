@@ -1,0 +1,91 @@
+"""A server process's end of the protocol: commands and pushes, in the order in which they arrive."""
+
+import logging
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from .greeting import Greeting, Resumed
+from .inbox import Memory
+from .parameter_server import ParameterServer
+from .serving import serve
+
+log = logging.getLogger(__name__)
+
+
+class Membership(Protocol):
+    """Finds out which workers are gone, where the others are to go on without them."""
+
+    def joined(self, rank: int, address: str) -> None:
+        """A worker has greeted; it listens at `address`."""
+
+    def look(self) -> None:
+        """Drop who is gone; called after every push."""
+
+
+class Endpoint:
+    """The first greeting sets the parameter server up; every later one is compared with it.
+
+    Args:
+        shard: number of this server.
+        clock: seconds, monotonic.
+        memory: where payloads are staged and added up; None: host memory.
+        membership: given the server and a lease in seconds, makes what looks after its workers; None: nobody does.
+    """
+
+    def __init__(
+        self,
+        shard: int,
+        clock: Callable[[], float],
+        memory: Memory | None = None,
+        membership: Callable[[ParameterServer, float], Membership] | None = None,
+    ) -> None:
+        self._shard, self._clock, self._memory = shard, clock, memory
+        self._make_membership = membership
+        self._greeted: Greeting | None = None
+        self._server: ParameterServer | None = None
+        self._membership: Membership | None = None
+        self._notices: dict[int, str] = {}
+
+    @property
+    def server(self) -> ParameterServer:
+        """The parameter server; there is one as soon as a worker has greeted."""
+        if self._server is None:
+            raise RuntimeError("nobody has greeted this server yet")
+        return self._server
+
+    def command(self, command: Greeting | Resumed) -> None:
+        """A worker introduces itself, steps back, or has gone back to a checkpoint."""
+        if isinstance(command, Greeting):
+            self._greet(command)
+        elif self._server is not None:
+            self._server.resume(command.rank, command.nonce, command.exchanges, command.books)
+
+    def push(self, key: int, received: np.ndarray, stored: np.ndarray) -> None:
+        """An array has arrived for a key whose values are kept in `stored`; see `ParameterServer.push`."""
+        self.server.push(key, received, stored)
+        if self._membership is not None:
+            self._membership.look()
+
+    def _greet(self, greeting: Greeting) -> None:
+        if self._server is None or self._greeted is None:
+            self._server = serve(greeting, self._shard, self._clock, self._memory)
+            self._greeted = greeting
+            if greeting.lease < math.inf and self._make_membership is not None:
+                self._membership = self._make_membership(self._server, greeting.lease)
+        if greeting.aside:
+            self._server.drop(greeting.rank)
+            return
+        self._server.join(greeting.rank, greeting.nonce, greeting.offers)
+        if self._membership is not None:
+            self._membership.joined(greeting.rank, greeting.address)
+        first, ledger = self._greeted, self._server.ledger
+        if differences := first.differences(greeting):
+            ledger.abort(f"worker {greeting.rank} does not match worker {first.rank}: {'; '.join(differences)}")
+        self._notices[greeting.rank] = notice = first.notice(greeting)
+        if notice:
+            log.warning("%s", notice)
+        ledger.notice = next(filter(None, self._notices.values()), "")  # there is room for one
+        log.debug("worker %d of %d is here", greeting.rank, greeting.slots)

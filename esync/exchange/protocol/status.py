@@ -1,0 +1,120 @@
+"""What a server's status says to one worker."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .ledger import Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One server's status, as one worker reads it; see `wire.status_type` for the fields that are not explained here.
+
+    Attributes:
+        failure: why the run was aborted; "" while it was not.
+        notice: what all workers should know at the start.
+        acknowledged: number of this worker's last exchange that was dealt with, as are `used`, `wait` and `answer`.
+        nonce: who holds this worker's slot, and `arrivals` how many have held it so far.
+        committed: whether a later exchange of this worker waits for the others.
+        members: ranks that take part in the rounds.
+        apart: ranks that are there, but that rounds do not wait for.
+        late: ranks whose commits the round under way waits for.
+    """
+
+    round: int
+    version: int
+    step: int
+    samples: int
+    samples_together: int
+    fastest: float
+    elapsed: float
+    job: int
+    resume_at: int
+    finished: bool
+    synchronous: bool
+    failure: str
+    notice: str
+    acknowledged: int
+    used: bool
+    wait: float
+    answer: int
+    nonce: int
+    arrivals: int
+    committed: bool
+    members: tuple[int, ...]
+    apart: tuple[int, ...]
+    late: tuple[int, ...] = ()
+
+    @classmethod
+    def of_record(cls, record: Any, rank: int) -> "Status":
+        """Return what a record (`wire.status_type`) says to the worker of that rank."""
+        member, apart, committed = record["member"] != 0, record["apart"] != 0, record["committed"] != 0
+        text = bytes(record["text"]).decode()
+        aborted = bool(record["aborted"])
+        stop_at = int(record["stop_at"])
+        return cls(
+            round=int(record["round"]),
+            version=int(record["version"]),
+            step=int(record["step"]),
+            samples=int(record["samples"]),
+            samples_together=int(record["samples_together"]),
+            fastest=float(record["fastest"]),
+            elapsed=float(record["elapsed"]),
+            job=int(record["job"]),
+            resume_at=int(record["resume_at"]),
+            finished=0 <= stop_at <= int(record["round"]),
+            synchronous=bool(record["synchronous"]),
+            failure=text if aborted else "",
+            notice="" if aborted else text,
+            acknowledged=int(record["acknowledged"][rank]),
+            used=bool(record["used"][rank]),
+            wait=float(record["wait"][rank]),
+            answer=int(record["answer"][rank]),
+            nonce=int(record["nonce"][rank]),
+            arrivals=int(record["arrivals"][rank]),
+            committed=bool(committed[rank]),
+            members=_ranks(member),
+            apart=_ranks(apart),
+            late=_ranks(member & ~apart & ~committed),
+        )
+
+    @classmethod
+    def of_ledger(cls, ledger: Ledger, rank: int, everyone: tuple[int, ...]) -> "Status":
+        """Return the same from a server's own books, as they are now; `everyone` is the tuple of all ranks."""
+        complete = np.count_nonzero(ledger.member) == ledger.slots
+        return cls(
+            round=ledger.round,
+            version=ledger.version,
+            step=ledger.step,
+            samples=ledger.samples,
+            samples_together=ledger.samples_together,
+            fastest=ledger.fastest,
+            elapsed=ledger.elapsed,
+            job=ledger.job,
+            resume_at=ledger.resume_at,
+            finished=ledger.finished,
+            synchronous=ledger.synchronous,
+            failure=ledger.failure,
+            notice=ledger.notice,
+            acknowledged=int(ledger.acknowledged[rank]),
+            used=bool(ledger.used[rank]),
+            wait=float(ledger.wait[rank]),
+            answer=int(ledger.answer[rank]),
+            nonce=int(ledger.nonce[rank]),
+            arrivals=int(ledger.arrivals[rank]),
+            committed=rank in ledger.pending,
+            members=everyone if complete else _ranks(ledger.member),
+            apart=_ranks(ledger.member & ledger.apart) if ledger.apart.any() else (),
+        )
+
+
+def awaited(status: Status) -> str:
+    """Name the workers whose commits a round waits for, for the user."""
+    late = ", ".join(map(str, status.late))
+    return f"the commit of worker {late}" if late else "the commit of all workers to be used by the server"
+
+
+def _ranks(chosen: np.ndarray) -> tuple[int, ...]:
+    return tuple(np.flatnonzero(chosen).tolist())

@@ -1,0 +1,450 @@
+"""A worker's store in virtual time: the protocol's steps over the modelled network, to the real parameter servers.
+
+A payload with its commit moves as one transfer, and so does what a server hands out. When a worker learns that its
+payload was used is worked out in closed form (`noticed_at`), not poll by poll. Where the model that is exchanged only
+stands for a larger one, the sizes of that one's arrays travel, and no values.
+"""
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from .. import config
+from ..exchange import ExchangeError
+from ..exchange.protocol import wire
+from ..exchange.protocol.greeting import Greeting, Resumed
+from ..exchange.protocol.status import Status
+from ..exchange.protocol.store import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH, CancelledError, Place, Store
+from ..straggle import NETWORK, Straggler
+from .engine import Engine
+from .servers import Push, ServerNode, modelled
+from .serverside import ServerSide
+
+
+class VirtualStore(Store):
+    """One worker's way to the modelled servers.
+
+    Args:
+        side: the servers, and what all workers have in common.
+        host: where this worker runs.
+        rank: its slot.
+        owner: to whom its transfers belong, see `network.Transfer`.
+        straggler: tells how much later its messages leave; None: they never do.
+
+    Attributes:
+        sent: bytes so far.
+        received: bytes so far.
+        polls: looks at a status so far.
+        tasks: what goes on beside the worker's own task.
+    """
+
+    lease = math.inf
+    address = ""
+
+    def __init__(
+        self, side: ServerSide, host: str, rank: int, owner: object, straggler: Straggler | None = None
+    ) -> None:
+        self.side, self.host, self.owner = side, host, owner
+        self.rank, self.workers, self.servers = rank, side.slots, len(side.nodes)
+        self.bucket_elements, self.carries_values = side.bucket_elements, side.model is None
+        side.nonces += 1
+        self.nonce = side.nonces
+        self.sent = self.received = 0.0
+        self.polls = 0
+        self.tasks: list[VirtualTask] = []
+        self._engine, self._straggler = side.engine, straggler
+        self._rooms: dict[int, np.ndarray] = {}
+        self._known: set[int] = set()
+        self._queued: list[list[Place]] = [[] for _ in side.nodes]
+        self._awaited: Awaited | None = None
+
+    def sizes(self, own: Mapping[str, int]) -> Mapping[str, int]:
+        """See `Store.sizes`."""
+        return modelled(self.side.model, own)
+
+    # --- time, and what goes on beside ------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        """See `Store.now`."""
+        return self._engine.now
+
+    def sleep(self, seconds: float) -> None:
+        """See `Store.sleep`."""
+        self._engine.pass_time(seconds)
+
+    def hold(self) -> None:
+        """See `Store.hold`."""
+        if self._straggler is not None:
+            self._engine.pass_time(self._straggler.delay(NETWORK, self._engine.now))
+
+    def spawn(self, work: Callable[[], None]) -> "VirtualTask":
+        """See `Store.spawn`."""
+        task = VirtualTask(self._engine, f"an exchange of worker {self.rank}", work, self._cancel)
+        self.tasks = [each for each in self.tasks if not each.task.done]
+        self.tasks.append(task)
+        return task
+
+    def waiting(self, what: str, hint: str = "") -> "VirtualWait":
+        """See `Store.waiting`."""
+        return VirtualWait(self._engine, f"{what} the parameter server(s)")
+
+    # --- arrays and messages ----------------------------------------------------------------------------------------
+
+    def greet(self, greeting: Greeting) -> None:
+        """See `Store.greet`."""
+        self.command(greeting)
+
+    def command(self, command: Greeting | Resumed) -> None:
+        """See `Store.command`; takes no time."""
+        self._engine.settle()
+        for node in self.side.nodes:
+            node.endpoint.command(command)
+
+    def room(self, key: int, elements: int) -> np.ndarray:
+        """See `Store.room`: a new array every time, for the one before may still be on its way."""
+        array = self._rooms[key] = np.empty(elements, np.float32)
+        array[: wire.HEADER_ELEMENTS] = 0
+        return array
+
+    def share(self, places: Sequence[Sequence[Place]]) -> None:
+        """See `Store.share`; waiting for the others is all the time that it takes."""
+        side = self.side
+        if self.rank == 0 and 0 not in side.here:  # also where the first holder of this slot has died before this
+            self.open(places)
+            side.shared.update(key for part in places for key, _ in part)
+        side.here.add(self.rank)
+        if len(side.here) == side.slots and not side.everyone_here.triggered:
+            side.everyone_here.succeed()
+        self._engine.wait(side.everyone_here, "all workers to come")
+        self._known |= side.shared
+
+    def open(self, places: Sequence[Sequence[Place]]) -> None:
+        """See `Store.open`; takes no time."""
+        if not self.carries_values:
+            return
+        for node, part in zip(self.side.nodes, places, strict=True):
+            for key, _ in part:
+                self._show(node, key, self._rooms.pop(key))
+
+    def send(self, server: int, places: Iterable[Place], message: Mapping[str, Any] | None = None) -> None:
+        """See `Store.send`; everything leaves with the message, as one transfer."""
+        queue = self._queued[server]
+        queue.extend(places)
+        if message is None:
+            return
+        node, side = self.side.nodes[server], self.side
+        self._queued[server] = []
+        pushes: list[Push] = []
+        if self.carries_values:
+            for key, elements in queue:
+                self._set_up(node, key, elements)
+                pushes.append((key, self._rooms.pop(key)))
+        if message["kind"] == wire.COMMIT:
+            if self._awaited is None or self._awaited.sequence != message["sequence"]:
+                self._awaited = side.waiting[self.rank] = Awaited(self, message["sequence"], self._engine.now)
+        else:
+            self._engine.settle()
+        total = bytes_of(queue) + side.message_bytes
+        self.sent += total
+
+        def handle() -> None:
+            node.take(pushes)
+            node.endpoint.server.receive(message)
+            side.changed(self.rank, node.time)
+
+        def arrive() -> None:
+            node.occupy(len(queue) + 1, total, handle)
+
+        side.network.send(self.host, node.model.host, total, arrive, self.owner)
+
+    def fetch(self, server: int, places: Sequence[Place]) -> "Iterable[np.ndarray]":
+        """See `Store.fetch`."""
+        if not places:
+            return ()
+        node = self.side.nodes[server]
+        if self.carries_values:
+            for key, elements in places:
+                self._set_up(node, key, elements)
+        size = bytes_of(places)
+        self.received += size
+        self._count(node, len(places) * config.SIMULATE_MESSAGE_BYTES)
+        return Fetch(self, node, places, size)
+
+    def release(self, keys: Collection[int]) -> None:
+        """See `Store.release`; rooms are given away with what is sent."""
+
+    def flush(self) -> None:
+        """See `Store.flush`; what has been sent is on its way."""
+
+    def statuses(self) -> list[Status]:
+        """See `Store.statuses`; asking costs nothing."""
+        self._engine.settle()
+        return self._snapshots()
+
+    def acknowledged(self, sequence: int, look: Callable[[Status], None]) -> list[Status] | None:
+        """See `Store.acknowledged`."""
+        self._engine.settle()
+        awaited = self._of(sequence)
+        return self._looked_at(look) if self._engine.now >= awaited.noticed else None
+
+    def await_acknowledged(self, sequence: int, look: Callable[[Status], None]) -> list[Status]:
+        """See `Store.await_acknowledged`: what the last poll tells is how things stand when it reaches the server."""
+        engine, awaited = self._engine, self._of(sequence)
+        if awaited.noticed == math.inf:
+            # No server can have used what reaches it later than now, so the clock may stay ahead of the events.
+            awaited.wake = engine.waker(f"the commits of the others (worker {self.rank})")
+            engine.pause()
+            if awaited.cancelled:
+                raise CancelledError
+        else:
+            engine.pass_time(max(0.0, awaited.polled - engine.now))
+            engine.settle()
+        statuses = self._looked_at(look)
+        engine.pass_time(max(0.0, awaited.noticed - engine.now))
+        return statuses
+
+    def close(self, message: Mapping[str, Any]) -> None:
+        """See `Store.close`."""
+        for server in range(self.servers):
+            self.send(server, (), message)
+
+    # --- helpers ----------------------------------------------------------------------------------------------------
+
+    def round_trip(self, node: ServerNode) -> float:
+        """Seconds of a look at the status of a server."""
+        network, host = self.side.network, node.model.host
+        return 2 * network.latency(self.host, host) + network.carrying(self.host, host, self.side.message_bytes)
+
+    def held(self, at: float) -> float:
+        """Seconds by which what this worker sends at that time leaves later."""
+        return 0.0 if self._straggler is None else self._straggler.delay(NETWORK, at)
+
+    def poll(self, node: ServerNode, times: int) -> None:
+        """Count so many looks at the status of a server."""
+        size = self.side.message_bytes
+        self._count(node, times * config.SIMULATE_MESSAGE_BYTES)
+        self.received += times * size
+        self.polls += times
+        self.side.network.count(node.model.host, self.host, times * size)
+
+    def _count(self, node: ServerNode, size: float) -> None:
+        """Count bytes to a server that take no bandwidth from others."""
+        self.sent += size
+        self.side.network.count(self.host, node.model.host, size)
+
+    def _set_up(self, node: ServerNode, key: int, elements: int) -> None:
+        """Make a key known to the servers where it is not."""
+        if key not in self._known:
+            array = np.zeros(elements, np.float32)
+            wire.stamp(array, wire.NOTHING, self.rank, self.nonce, 0, 0)
+            self._show(node, key, array)
+
+    def _show(self, node: ServerNode, key: int, array: np.ndarray) -> None:
+        """The first array of a key is kept without being looked at, the second one shows the server where."""
+        self._known.add(key)
+        node.take([(key, array), (key, array)])
+
+    def _snapshots(self) -> list[Status]:
+        return [Status.of_ledger(node.ledger, self.rank, self.side.everyone) for node in self.side.nodes]
+
+    def _looked_at(self, look: Callable[[Status], None]) -> list[Status]:
+        statuses = self._snapshots()
+        for status in statuses:
+            look(status)
+        return statuses
+
+    def _of(self, sequence: int) -> "Awaited":
+        if self._awaited is None or self._awaited.sequence != sequence:
+            raise RuntimeError(f"exchange {sequence} of worker {self.rank} is not under way")
+        return self._awaited
+
+    def _cancel(self) -> None:
+        """End the wait for an acknowledgement."""
+        awaited = self._awaited
+        if awaited is not None and awaited.wake is not None and awaited.noticed == math.inf:
+            awaited.cancelled = True
+            self.side.waiting.pop(self.rank, None)
+            self._engine.call_at(self._engine.now, awaited.wake, None)
+
+
+class Awaited:
+    """An exchange whose acknowledgement a worker waits for.
+
+    Args:
+        store: of the worker.
+        sequence: number of the exchange.
+        sent: when the payload left, and polling began.
+
+    Attributes:
+        polled: when the last poll reaches the servers.
+        noticed: when the worker learns that all servers have dealt with its payload; infinite: they have not.
+        wake: ends the worker's wait.
+        cancelled: nobody waits any more.
+    """
+
+    def __init__(self, store: VirtualStore, sequence: int, sent: float) -> None:
+        self.sequence = sequence
+        self.polled = self.noticed = math.inf
+        self.wake: Callable[[Any], None] | None = None
+        self.cancelled = False
+        self._store, self._sent = store, sent
+
+    def look(self, time: float) -> bool:
+        """Whether all servers have dealt with it by `time`, or the run has failed; called when one of them has."""
+        store = self._store
+        for node in store.side.nodes:
+            if not node.ledger.failure and node.ledger.acknowledged[store.rank] < self.sequence:
+                return False
+        self.polled = self.noticed = 0.0
+        for node in store.side.nodes:
+            round_trip = store.round_trip(node)
+            noticed, polls = noticed_at(self._sent, time, round_trip, store.held(time))
+            if noticed > self.noticed:
+                self.noticed, self.polled = noticed, noticed - round_trip / 2
+            store.poll(node, polls)
+        if self.wake is not None:
+            engine = store.side.engine
+            # In rounds, nothing of a worker's status changes until it commits again: there is no need to wait for that.
+            together = all(node.ledger.synchronous for node in store.side.nodes)
+            engine.call_at(engine.time if together else self.polled, self.wake, None)
+        return True
+
+
+class Fetch:
+    """Arrays on their way from a server; iterating waits for them.
+
+    Args:
+        store: of the worker.
+        node: the server.
+        places: what is asked for.
+        size: bytes of that.
+    """
+
+    def __init__(self, store: VirtualStore, node: ServerNode, places: Sequence[Place], size: float) -> None:
+        self._store, self._node, self._places, self._size = store, node, places, size
+        self._arrays: list[np.ndarray] = []
+        self._here = False
+        self._wake: Callable[[Any], None] | None = None
+        side = store.side
+        arrives = side.engine.now + side.network.latency(store.host, node.model.host)
+        side.engine.call_at(arrives, self._requested)
+
+    def __iter__(self) -> Iterator[np.ndarray]:  # waits with the first step, not before
+        if not self._here:
+            engine = self._store.side.engine
+            self._wake = engine.waker(f"the model (worker {self._store.rank})")
+            engine.pause()
+        yield from self._arrays
+
+    def _requested(self) -> None:
+        self._node.occupy(len(self._places), self._size, self._hand_out)
+
+    def _hand_out(self) -> None:
+        store, node = self._store, self._node
+        if store.carries_values:
+            shared = store.side.shared
+            self._arrays = [node.copy(key, shared=key in shared) for key, _ in self._places]
+        store.side.network.send(node.model.host, store.host, self._size, self._arrived, store.owner, node.time)
+
+    def _arrived(self) -> None:
+        self._here = True
+        if self._wake is not None:
+            self._wake(None)
+
+
+class VirtualTask:
+    """Work in a task of its own; see `protocol.store.Task`.
+
+    Args:
+        engine: whose time.
+        name: for messages.
+        work: what it does.
+        cancel: ends its wait.
+
+    Attributes:
+        task: of the engine.
+    """
+
+    def __init__(self, engine: Engine, name: str, work: Callable[[], None], cancel: Callable[[], None]) -> None:
+        self._engine, self._name, self._work, self._cancel = engine, name, work, cancel
+        self._over = engine.event()
+        self._error: Exception | None = None
+        self.task = engine.spawn(name, self._run)
+
+    def done(self) -> bool:
+        """See `Task.done`."""
+        self._engine.settle()
+        return bool(self._over.triggered)
+
+    def wait(self) -> None:
+        """See `Task.wait`."""
+        self._engine.wait(self._over, self._name)
+        if self._error is not None:
+            raise self._error
+
+    def cancel(self) -> None:
+        """See `Task.cancel`."""
+        self._cancel()
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except Exception as error:
+            self._error = error
+        self._engine.settle()
+        self._over.succeed()
+
+
+class VirtualWait:
+    """A wait with a limit in virtual time; see `protocol.store.Wait`."""
+
+    def __init__(self, engine: Engine, what: str) -> None:
+        self.what = what
+        self._engine, self._until = engine, engine.now + config.ROUND_TIMEOUT
+
+    def __enter__(self) -> "VirtualWait":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def check(self) -> None:
+        """See `Wait.check`."""
+        if self._engine.now > self._until:
+            raise ExchangeError(f"gave up waiting for {self.what}")
+
+
+def bytes_of(places: Iterable[Place]) -> float:
+    """Bytes of these arrays as pushes or pulls."""
+    return float(sum(4 * elements + config.SIMULATE_MESSAGE_BYTES for _, elements in places))
+
+
+def noticed_at(begun: float, used: float, round_trip: float, held: float = 0.0) -> tuple[float, int]:
+    """When a worker that polls the status learns what happened at `used`, and by how many polls.
+
+    All in seconds; it has polled since `begun`, and each poll has left `held` later.
+    """
+    first, step = _polls(round_trip + held)
+    begun += held / 2  # the way there takes held + round_trip / 2, of which _polls reckons with half of both
+    passed = used - begun
+    if passed <= first[-1]:
+        index = bisect_left(first, passed)
+        asked, polls = first[index], index + 1
+    else:
+        more = math.ceil((passed - first[-1]) / step)
+        asked, polls = first[-1] + more * step, len(first) + more
+    return max(begun + asked, used) + round_trip / 2, polls
+
+
+@lru_cache(maxsize=1024)
+def _polls(round_trip: float) -> tuple[list[float], float]:
+    """When the polls reach the server, as long as their pauses grow, and the time between two of them afterwards."""
+    asked, pause = [round_trip / 2], FIRST_PAUSE
+    while pause < LONGEST_PAUSE:
+        asked.append(asked[-1] + pause + round_trip)
+        pause = min(pause * PAUSE_GROWTH, LONGEST_PAUSE)
+    return asked, LONGEST_PAUSE + round_trip
