@@ -27,7 +27,7 @@ from esync import arguments  # noqa: E402 - of this checkout, whatever is instal
 from esync.algorithms import Algorithm, ModelView  # noqa: E402
 from esync.algorithms.options import OptionInfo, expected_values, option  # noqa: E402
 from esync.algorithms.registry import ALGORITHMS, flags_of, options_of, register  # noqa: E402
-from esync.rules import RULES, make_rule  # noqa: E402
+from esync.rules import RULES, STATE_VECTORS, make_rule  # noqa: E402
 from esync.simulate.roundwise import scope as roundwise  # noqa: E402
 
 BLOCK = re.compile(r"(<!-- generated: (?P<name>[^>]+?) -->\n)(?P<text>.*?)(<!-- end generated -->)", re.DOTALL)
@@ -94,10 +94,16 @@ def rounds(algorithm: type[Algorithm]) -> str:
     return "both" if algorithm.switches_synchrony else "synchronous" if algorithm.synchronous else "asynchronous"
 
 
+#: Where the servers take the steps of the user's optimizer.
+SEVERAL = "[several](modes.md#optimizers-on-the-servers), on the servers"
+
+
 def optimizer(algorithm: type[Algorithm]) -> str:
     """Say where the optimizer runs, and which it may be."""
     if algorithm.sends != "gradients":
         return "any, on the workers"
+    if algorithm.optimizer_chooses_rule:
+        return SEVERAL
     return "SGD, on the workers" if algorithm.float32_only else "SGD, on the servers"
 
 
@@ -185,7 +191,8 @@ def _has(algorithm: type[Algorithm], dest: str) -> bool:
 def precision(page: Path) -> str:
     """Return the table of what the modes make of float16 weights."""
     words = {
-        "SGD, on the servers": 'allowed; `multi_precision` adds nothing and is refused as an option of `"sgd"`',
+        SEVERAL: "allowed; `multi_precision` adds nothing and is refused",
+        "SGD, on the servers": "allowed; `multi_precision` adds nothing and is refused",
         "any, on the workers": "allowed, best with `multi_precision`",
         "SGD, on the workers": "refused by name: both sides add the same numbers to the weights",
     }
@@ -345,6 +352,19 @@ def rules(page: Path) -> str:
     return table(["`rule`", "what the servers do"], rows)
 
 
+def optimizers(page: Path) -> str:
+    """Return the table of the optimizers whose steps servers can take."""
+    from esync.optimizer_rules import KNOWN, RULES_OF_RMSPROP, options_of_rule
+
+    rows = []
+    for kind, rule in KNOWN.items():
+        for name in RULES_OF_RMSPROP if rule in RULES_OF_RMSPROP else [rule]:
+            given = [f"`{each}`" for each in options_of_rule(name)]
+            with_it = " with `centered`" if name == "centered_rmsprop" else ""
+            rows.append([f"`{kind.__name__.lower()}`{with_it}", ", ".join(given), str(STATE_VECTORS[name])])
+    return table(["optimizer", "options beside the rates", "state vectors"], rows)
+
+
 # --- pages ------------------------------------------------------------------------------------------------------------
 
 #: Name of a block → what makes it.
@@ -359,6 +379,7 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
     "attributes": section(Algorithm, "Attributes", "attribute"),
     "model": model,
     "rules": rules,
+    "optimizers": optimizers,
 }
 
 

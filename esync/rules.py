@@ -57,6 +57,10 @@ class RuleChoice:
     options: dict[str, Any] = field(default_factory=dict)
 
 
+#: What servers do unless they are asked for something else.
+PLAIN_SGD = RuleChoice("sgd")
+
+
 @dataclass(frozen=True)
 class Step:
     """The inputs of a rule that travel with every commit, so that schedules reach the server.

@@ -18,12 +18,11 @@ from .exchange.protocol.ledger import Limits
 from .gluon_trainer import GluonTrainer
 from .hostsgd import SGD
 from .masters import Masters
+from .optimizer_rules import moving_without_gradient, rule_of, sgd_alone
 from .replica import Replica
+from .rules import PLAIN_SGD
 from .standing import Standing
 from .world import RealWorld
-
-#: What SGD on the server understands; anything else in a user's optimizer would be ignored there, so it is refused.
-SERVER_SGD_OPTIONS = {"learning_rate", "momentum", "wd", "lr_scheduler", "rescale_grad"}
 
 #: Optimizers whose step replaces the weights by what follows from the state alone.
 STATE_IS_THE_MODEL = (mx.optimizer.Ftrl, mx.optimizer.FTML)
@@ -44,9 +43,14 @@ class Trainer(Standing, GluonTrainer):
     "local-sgd", …), or nothing ("local"), takes any Gluon optimizer, runs it on the worker and keeps its state across
     exchanges ("ftrl" and "ftml", whose state determines the weights, are for "local" only). With `multi_precision`,
     what is exchanged is the optimizer's float32 copies of float16 weights. One that sends gradients ("sync", "async",
-    …) leaves the step to servers that do SGD: it takes the optimizer "sgd" with learning_rate, momentum, wd and
-    lr_scheduler, all of them carried along with every gradient, so that set_learning_rate and schedules reach the
-    server. The sparse ones ("dgs", …) take the same options, and do the step on the worker, sparsely.
+    …) leaves the step to the servers. "sync", "async" and "ssp" take the optimizers "sgd", "nag", "adam",
+    "adamw", "rmsprop" and "adagrad" with Gluon's options, clip_gradient among them, and the servers keep
+    their state. Learning rate, momentum and wd are carried along with every gradient, so that
+    set_learning_rate and schedules reach the servers; the other options are fixed for the run and the same
+    on all workers. Algorithms with an SGD of their own there ("dcasgd", "sync-switch") take "sgd" with
+    learning_rate, momentum, wd and lr_scheduler. The sparse ones ("dgs", …) take the same options, and do
+    the step on the worker, sparsely. Where gradients are sent, there is one learning rate and weight decay
+    for all parameters: another lr_mult or wd_mult is refused.
 
     Where one step is taken with the mean of all workers' gradients ("sync" and "sync-switch", `Algorithm.own_rates`
     is False), all workers must have the same learning rate, momentum and wd. They are compared at the start and in
@@ -112,8 +116,9 @@ class Trainer(Standing, GluonTrainer):
         super().__init__(params, optimizer, optimizer_params, kvstore=None)
         self.gradient_scale = gradient_scale
         self._scale *= gradient_scale
+        self._rule = PLAIN_SGD
         if self.algorithm.sends == "gradients":
-            self._check_server_sgd(optimizer_params or {})
+            self._choose_rule(optimizer_params or {})
         else:
             _follow_scale(self._optimizer, gradient_scale)
         self._check_suits(checkpoints)
@@ -148,6 +153,8 @@ class Trainer(Standing, GluonTrainer):
             **self.algorithm.options.fixed,
             **self._agreement,
         }
+        if self._rule.name != "sgd":  # of which checkpoints of earlier versions say nothing
+            agreement["rule of the servers"] = self._rule.name
         if self.checkpoints is not None:
             self.checkpoints.bind(self, agreement)
         # Rates may be others after a resume, and so may an algorithm's source: checkpoints do not keep them.
@@ -163,6 +170,7 @@ class Trainer(Standing, GluonTrainer):
                 agreement=agreement if self.checkpoints is None else {**agreement, **self.checkpoints.terms},
                 past=self.checkpoints or NoPast(),
                 own=own,
+                rule=self._rule,
             )
         )
         if self.checkpoints is not None:
@@ -316,7 +324,8 @@ class Trainer(Standing, GluonTrainer):
     def _check_left_out(self, parameter: Any) -> None:
         """A parameter can only be left out of a step for all where nothing but its gradient moves it."""
         optimizer, algorithm = self._optimizer, self.algorithm
-        if moved_by := algorithm.moving_without_gradient(optimizer.momentum, optimizer.wd):
+        moved_by = algorithm.moving_without_gradient(getattr(optimizer, "momentum", 0.0), optimizer.wd)
+        if moved_by := [*moved_by, *moving_without_gradient(self._rule)]:
             raise ValueError(
                 f"the gradient of parameter {parameter.name} is stale, and ignore_stale_grad asks to leave it out of "
                 f"this step, but algorithm {algorithm.name!r} steps with all parameters together, and "
@@ -356,9 +365,9 @@ class Trainer(Standing, GluonTrainer):
             for missed in range(optimizer.num_update + 1, number):
                 optimizer.lr_scheduler(missed)
         optimizer.num_update = number
-        rate = optimizer.learning_rate
-        _check_rates(rate, optimizer.momentum, optimizer.wd)
-        return Hyper(rate, optimizer.momentum, optimizer.wd, self._scale, self.gradient_scale)
+        rate, momentum = optimizer.learning_rate, getattr(optimizer, "momentum", 0.0)
+        _check_rates(rate, momentum, optimizer.wd)
+        return Hyper(rate, momentum, optimizer.wd, self._scale, self.gradient_scale)
 
     def _rates(self) -> dict[str, Any]:
         """The optimizer's settings as they are compared with other workers'; not those of a schedule, which change."""
@@ -395,28 +404,19 @@ class Trainer(Standing, GluonTrainer):
                     f"{np.dtype(parameter.dtype)}"
                 )
 
-    def _check_server_sgd(self, options: dict[str, Any]) -> None:
-        name, optimizer = self.algorithm.name, self._optimizer
-        if type(optimizer) is not mx.optimizer.SGD:
-            raise ValueError(
-                f"algorithm {name!r} does SGD on the servers: use the optimizer 'sgd', not "
-                f"{type(optimizer).__name__!r} (algorithm 'esync' runs any optimizer on the workers)"
-            )
+    def _choose_rule(self, options: dict[str, Any]) -> None:
+        """Have the servers, or this algorithm's sparse step, do what the optimizer would; refuse what they cannot."""
+        algorithm, optimizer = self.algorithm, self._optimizer
+        choose = rule_of if algorithm.optimizer_chooses_rule else sgd_alone
+        self._rule = choose(optimizer, options, algorithm.name)
         rate = optimizer.lr if optimizer.lr_scheduler is None else 0.0  # a schedule's is checked whenever it is sent
-        _check_rates(rate, optimizer.momentum, optimizer.wd)
-        unknown = sorted(set(options) - SERVER_SGD_OPTIONS)
-        if optimizer.clip_gradient is not None:
-            unknown.append("clip_gradient")
-        if unknown:
-            raise ValueError(
-                f"algorithm {name!r} does SGD on the servers, in float32, which know no {', '.join(unknown)}: leave it "
-                "out, or use an algorithm whose optimizer runs on the workers ('esync', 'local-sgd', …)"
-            )
+        _check_rates(rate, getattr(optimizer, "momentum", 0.0), optimizer.wd)
         for parameter in self._params:
             if parameter.lr_mult != 1 or (optimizer.wd and parameter.wd_mult != 1):
                 raise ValueError(
-                    f"algorithm {name!r} does SGD on the servers with one learning rate and weight decay for all, but "
-                    f"parameter {parameter.name} has lr_mult {parameter.lr_mult} and wd_mult {parameter.wd_mult}"
+                    f"algorithm {algorithm.name!r} steps with one learning rate and weight decay for all parameters, "
+                    f"but {parameter.name} has lr_mult {parameter.lr_mult} and wd_mult {parameter.wd_mult}: use an "
+                    "algorithm whose optimizer runs on the workers ('esync', 'local-sgd', …)"
                 )
 
 

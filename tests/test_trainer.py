@@ -28,34 +28,50 @@ def test_an_unknown_algorithm_is_named_with_those_that_are_known():
         esync.Trainer(make_net().collect_params(), "sgd", algorithm="magic")
 
 
-@pytest.mark.parametrize("algorithm", ["sync", "async", "dcasgd"])
+@pytest.mark.parametrize("algorithm", ["dcasgd", "sync-switch", "dgs"])
 @pytest.mark.parametrize("optimizer", ["adam", "nag", mx.optimizer.RMSProp()])
-def test_the_servers_do_sgd_only(algorithm, optimizer):
-    with pytest.raises(ValueError, match=f"'{algorithm}' does SGD on the servers: use the optimizer 'sgd'"):
+def test_an_algorithm_with_an_sgd_of_its_own_takes_no_other_optimizer(algorithm, optimizer):
+    text = f"'{algorithm}' does SGD on the servers: use the optimizer 'sgd'.*sync, async and ssp take this one"
+    with pytest.raises(ValueError, match=text):
         esync.Trainer(make_net().collect_params(), optimizer, algorithm=algorithm)
 
 
+@pytest.mark.parametrize("algorithm", ["sync", "async", "ssp"])
+@pytest.mark.parametrize("optimizer", ["sgd", "nag", "adam", "adamw", "rmsprop", "adagrad"])
+def test_servers_take_the_steps_of_these_optimizers(algorithm, optimizer):
+    esync.Trainer(make_net().collect_params(), optimizer, {"clip_gradient": 1.0}, algorithm=algorithm)
+
+
 @pytest.mark.parametrize(
-    "option", [{"clip_gradient": 1.0}, {"multi_precision": True}, {"lazy_update": False}, {"begin_num_update": 5}]
+    "option", [{"multi_precision": True}, {"lazy_update": False}, {"begin_num_update": 5}, {"param_idx2name": {}}]
 )
-def test_an_option_that_the_servers_would_ignore_is_refused(option):
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_an_option_that_the_servers_would_ignore_is_refused(option, optimizer):
     name = next(iter(option))
     with pytest.raises(ValueError, match=f"'sync' .* know no {name}"):
-        esync.Trainer(make_net().collect_params(), "sgd", {"learning_rate": 0.1, **option}, algorithm="sync")
+        esync.Trainer(make_net().collect_params(), optimizer, {"learning_rate": 0.1, **option}, algorithm="sync")
 
 
-def test_such_options_of_an_optimizer_object_are_refused_too():
-    with pytest.raises(ValueError, match="know no clip_gradient"):
-        esync.Trainer(make_net().collect_params(), mx.optimizer.SGD(clip_gradient=1.0), algorithm="sync")
+@pytest.mark.parametrize(
+    ("optimizer", "algorithm", "name"),
+    [
+        (mx.optimizer.SGD(clip_gradient=1.0), "dcasgd", "clip_gradient"),
+        (mx.optimizer.Adam(begin_num_update=5), "sync", "begin_num_update"),
+    ],
+)
+def test_such_options_of_an_optimizer_object_are_refused_too(optimizer, algorithm, name):
+    with pytest.raises(ValueError, match=f"know no {name}:"):
+        esync.Trainer(make_net().collect_params(), optimizer, algorithm=algorithm)
 
 
 @pytest.mark.parametrize("options", [{"lr_mult": 2.0}, {"wd_mult": 0.0}])
-def test_one_learning_rate_for_all_where_the_servers_do_sgd(options):
+@pytest.mark.parametrize(("optimizer", "algorithm"), [("sgd", "sync"), ("adam", "sync"), ("sgd", "dcasgd")])
+def test_one_learning_rate_for_all_where_the_servers_take_the_steps(options, optimizer, algorithm):
     net = make_net()
     for name, value in options.items():
         setattr(net[2].bias, name, value)
     with pytest.raises(ValueError, match=net[2].bias.name):
-        esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1, "wd": 0.01}, algorithm="sync")
+        esync.Trainer(net.collect_params(), optimizer, {"learning_rate": 0.1, "wd": 0.01}, algorithm=algorithm)
 
 
 @pytest.mark.parametrize("algorithm", ["esync", "local-sgd", "diloco", "dylu"])

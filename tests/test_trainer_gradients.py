@@ -15,7 +15,7 @@ ON_SERVERS = ["sync", "async", "ssp", "dcasgd", "sync-switch"]
 SPARSE = ["gd-async", "dgc-async", "dgs"]
 
 
-def make_trainer(net, algorithm, answers: int = 3, **options) -> esync.Trainer:
+def make_trainer(net, algorithm, answers: int = 3, optimizer: str = "sgd", **options) -> esync.Trainer:
     """Trains in a world that always answers with the weights of the beginning."""
     common = flat(net)
     world = World(
@@ -23,7 +23,7 @@ def make_trainer(net, algorithm, answers: int = 3, **options) -> esync.Trainer:
     )
     options = {"learning_rate": 0.1, **options}
     limits = Limits(samples=1000)
-    trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm=algorithm, world=world, limits=limits)
+    trainer = esync.Trainer(net.collect_params(), optimizer, options, algorithm=algorithm, world=world, limits=limits)
     trainer.start()
     return trainer
 
@@ -53,6 +53,11 @@ SEGMENTS = Schedule("11", train_steps=[1, 100], hparams=["-", "momentum=0.9"])
         (DCASGD(adaptive=True), {}, "the running mean of the adaptive λ"),
         (SyncSwitch(SEGMENTS, BATCH), {"momentum": 0.0}, None),
         (SyncSwitch(Schedule("1", train_steps=[9], hparams=["momentum=0.9"]), BATCH), {}, "momentum"),
+        ("sync", {"optimizer": "adam"}, "Adam's running means"),
+        ("async", {"optimizer": "adamw", "wd": 0.1}, "weight decay and Adam's running means"),
+        ("sync", {"optimizer": "rmsprop", "centered": True}, "RMSProp's running means"),
+        ("sync", {"optimizer": "nag", "momentum": 0.9}, "momentum"),
+        ("sync", {"optimizer": "adagrad"}, None),
         ("sync", {}, None),
         ("async", {}, None),
         (DCASGD(adaptive=False), {}, None),

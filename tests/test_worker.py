@@ -72,7 +72,9 @@ def test_a_missing_variable_is_exit_code_1_and_one_sentence(program, missing):
     ("flags", "environment", "said"),
     [
         (["-m", "sync"], {}, "DMLC_PS_ROOT_URI is not set"),
-        (["-m", "sync", "--optimizer", "adam"], CLUSTER, "algorithm 'sync' does SGD on the servers"),
+        (["-m", "dcasgd", "--optimizer", "adam"], CLUSTER, "algorithm 'dcasgd' does SGD on the servers"),
+        (["-m", "sync", "--optimizer", "lamb"], CLUSTER, "'LAMB' needs the norms of whole layers"),
+        (["-m", "async", "--optimizer", "signum"], CLUSTER, "'Signum' has no rule there: use one of SGD, NAG, Adam,"),
         (["-m", "esync"], CLUSTER, "the state server's address is ''"),
         (["-m", "local", "--optimizer", "magic"], {}, "--optimizer 'magic' is not known to Gluon; known: "),
         (["-m", "local", "--optimizer", "adam", "--momentum", "0.9"], {}, "momentum"),

@@ -9,14 +9,18 @@ from .style import Style
 
 @register("async", label="ASGD", summary="Async", style=Style("#009E73", "-.", "^"))
 class ASGD(EveryIteration):
-    """w ← w − η·g at once; nobody waits. Each worker keeps its own batch-norm statistics."""
+    """One step of the optimizer with every g at once; nobody waits.
+
+    With SGD that is w ← w − η·g. Each worker keeps its own batch-norm statistics.
+    """
 
     class Options(OwnStatisticsOptions):
         """See `OwnStatisticsOptions`."""
 
+    optimizer_chooses_rule = True
     synchronous = False
     elastic = True
 
     def service(self) -> Specification:
-        """Ask for one SGD step for every gradient."""
-        return Specification(rule="sgd", synchronous=self.synchronous)
+        """Ask for one step of the optimizer with every gradient."""
+        return self._optimizers_service(synchronous=False)

@@ -21,6 +21,7 @@ from ..exchange.protocol.ledger import Limits
 from ..exchange.protocol.resumption import Offers, Progress
 from ..measure import COMPUTE, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE, Recorder
 from ..modelview import Hook, ModelView
+from ..rules import PLAIN_SGD, RuleChoice
 from .options import Options as AnyOptions
 from .options import option
 from .style import Style
@@ -153,6 +154,7 @@ class Surroundings:
         agreement: what must be the same on all workers; name → value.
         past: checkpoints to go on from.
         own: settings of this worker that may be others on other workers; name → value.
+        rule: by which the servers can take the steps of the user's optimizer, where the algorithm sends gradients.
     """
 
     replica: ReplicaOfModel
@@ -163,6 +165,7 @@ class Surroundings:
     agreement: dict[str, Any] = field(default_factory=dict)
     past: Past = field(default_factory=NoPast)
     own: dict[str, Any] = field(default_factory=dict)
+    rule: RuleChoice = PLAIN_SGD
 
 
 class OwnStatisticsOptions(AnyOptions):
@@ -210,6 +213,8 @@ class Algorithm(ABC):
             differences that a local optimizer has made to the weights; or "nothing".
         own_rates: whether the optimizer's learning rate, momentum and weight decay are each worker's own and may
             differ, because they act on what this worker alone has computed; else all workers must have the same.
+        optimizer_chooses_rule: whether the servers take the steps of the user's optimizer (`Surroundings.rule`, one of
+            several); else where gradients are sent, the optimizer is SGD.
         has_momentum: whether the method can use one.
         needs_gradients: whether the messages depend on the values of gradients, so that a simulation without gradients
             is none.
@@ -247,6 +252,7 @@ class Algorithm(ABC):
     options: AnyOptions
     sends: ClassVar[Sends] = "gradients"
     own_rates: ClassVar[bool] = True
+    optimizer_chooses_rule: ClassVar[bool] = False
     has_momentum: ClassVar[bool] = True
     needs_gradients: ClassVar[bool] = False
     float32_only: ClassVar[bool] = False

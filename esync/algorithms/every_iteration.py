@@ -1,6 +1,7 @@
-"""What SSGD, ASGD and DC-ASGD share: a gradient is exchanged after every iteration, and the server does SGD with it."""
+"""What SSGD, ASGD and DC-ASGD share: a gradient is exchanged after every iteration, and the servers take the step."""
 
 from abc import abstractmethod
+from typing import Any
 
 from ..exchange import WEIGHTS, Payload, Specification
 from .base import Algorithm, Surroundings
@@ -22,7 +23,15 @@ class EveryIteration(Algorithm):
     def start(self, surroundings: Surroundings) -> None:
         """Connect, and begin with the common model."""
         super().start(surroundings)
-        exchange = self._join(self.service())
+        rule = surroundings.rule
+        service = self.service()
+        if self.optimizer_chooses_rule and (service.rule, service.options) != (rule.name, rule.options):
+            raise ValueError(
+                f"the service of algorithm {self.name!r} has the rule {service.rule!r} {service.options}, but the "
+                f"optimizer's is {rule.name!r} {rule.options}: ask for it by _optimizers_service, or set "
+                "optimizer_chooses_rule to False"
+            )
+        exchange = self._join(service)
         self._begin(exchange)
 
     def step(self, batch_size: int) -> None:
@@ -39,6 +48,11 @@ class EveryIteration(Algorithm):
         self.local_iterations = 1
         self.own_seconds = seconds + result.transfer
         self._count(result)
+
+    def _optimizers_service(self, **terms: Any) -> Specification:
+        """Ask for the steps of the user's optimizer."""
+        rule = self.surroundings.rule
+        return Specification(rule=rule.name, options=rule.options, **terms)
 
     def _payload(self, batch_size: int) -> Payload:
         """What is sent; the replica is open."""

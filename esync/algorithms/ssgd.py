@@ -9,16 +9,20 @@ from .style import Style
 
 @register("sync", label="SSGD", summary="Sync", style=Style("#E69F00", "--", "s"))
 class SSGD(EveryIteration):
-    """w ← w − η·mean(g), once all workers' gradients are there. Batch-norm statistics are averaged too."""
+    """One step of the optimizer with mean(g), once all workers' gradients are there.
+
+    With SGD that is w ← w − η·mean(g). Batch-norm statistics are averaged, too.
+    """
 
     class Options(CompressionOptions):
         """See `CompressionOptions`."""
 
     options: Options
     own_rates = False
+    optimizer_chooses_rule = True
     elastic = True
     serverless = True
 
     def service(self) -> Specification:
-        """Ask for one SGD step on the mean gradient of all workers."""
-        return Specification(rule="sgd", synchronous=True)
+        """Ask for one step of the optimizer with the mean gradient of all workers."""
+        return self._optimizers_service(synchronous=True)

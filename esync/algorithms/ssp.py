@@ -30,5 +30,5 @@ class SSP(ASGD):
     elastic = False
 
     def service(self) -> Specification:
-        """Ask for one SGD step for every gradient, answered when its worker may go on."""
-        return Specification(rule="sgd", synchronous=False, staleness=self.options.staleness)
+        """Ask for one step of the optimizer with every gradient, answered when its worker may go on."""
+        return self._optimizers_service(synchronous=False, staleness=self.options.staleness)

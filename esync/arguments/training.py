@@ -66,7 +66,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     add(
         "--optimizer",
         default=config.OPTIMIZER,
-        help="a Gluon optimizer; modes that send gradients take sgd only (default: %(default)s)",
+        help="a Gluon optimizer. Modes sync, async and ssp, whose steps the servers take, know sgd, nag, adam, adamw, "
+        "rmsprop and adagrad; other modes that send gradients take sgd only (default: %(default)s)",
     )
     add(
         "--momentum",

@@ -24,7 +24,8 @@ class Plan:
         options: of the algorithm.
         batches: for each iteration the indices of the training images.
         weights: file that the final weights are saved to, as one flat array.
-        optimizer: options of SGD.
+        optimizer: options of the optimizer.
+        name: of the optimizer.
         turns: for each iteration, its place in the order of all workers' exchanges, from 0; empty for no order. A turn
             begins when the one before it is over, the pull of the new weights included.
         flags: of the worker program, which then say what algorithm, options and optimizer say otherwise.
@@ -35,7 +36,8 @@ class Plan:
     batches: list[list[int]]
     weights: str
     options: dict[str, Any] = field(default_factory=dict)
-    optimizer: dict[str, float] = field(default_factory=lambda: {"learning_rate": 0.1})
+    optimizer: dict[str, Any] = field(default_factory=lambda: {"learning_rate": 0.1})
+    name: str = "sgd"
     turns: list[int] = field(default_factory=list)
     flags: list[str] = field(default_factory=list)
 
@@ -98,7 +100,7 @@ def main(plan: Plan) -> None:
         trainer = make_trainer(net, read("worker", "", plan.flags), RealWorld(), len(dataset().train_labels))
     else:
         algorithm = ALGORITHMS[plan.algorithm](**plan.options)
-        trainer = esync.Trainer(net.collect_params(), "sgd", plan.optimizer, algorithm=algorithm)
+        trainer = esync.Trainer(net.collect_params(), plan.name, plan.optimizer, algorithm=algorithm)
     trainer.start()
     assert trainer.rank == plan.rank, f"rank {trainer.rank} instead of {plan.rank}"
     turns = Path(plan.weights).parent

@@ -1,10 +1,21 @@
 """The algorithms against calculations that need no cluster, on real clusters with lenet and real images."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+from esync import config
+from esync.collectives.engine import Engine
+from esync.collectives.memory import Hub
+from esync.engine import mx
+from esync.exchange import Payload, Service
+from esync.exchange.collective_worker import CollectiveExchange
+from esync.exchange.protocol.ledger import Limits
+from esync.optimizer_rules import rule_of
+from esync.watchdog import Watchdog
 
 from .harness import Cluster
 from .lenet_worker import Plan, backward, flat_weights
@@ -36,14 +47,14 @@ def train(folder: Path, servers: int = 1, turns: list[list[int]] | None = None, 
     return [np.load(file) for file in files]
 
 
-def one_device(optimizer: dict[str, float]) -> np.ndarray:
+def one_device(optimizer: dict[str, Any], name: str = "sgd") -> np.ndarray:
     """Plain Gluon on one device with the batches of all workers together."""
     import esync  # noqa: F401 - before mxnet
     from esync.engine import mx
     from esync.models import build
 
     net = build("lenet", 10, mx.cpu(), seed=0)
-    trainer = mx.gluon.Trainer(net.collect_params(), "sgd", dict(optimizer), kvstore=None)
+    trainer = mx.gluon.Trainer(net.collect_params(), name, dict(optimizer), kvstore=None)
     for iteration in range(ITERATIONS):
         together = [index for rank in range(WORKERS) for index in batches(rank)[iteration]]
         trainer.step(backward(net, together))
@@ -56,6 +67,69 @@ def test_ssgd_is_one_device_with_all_batches_together(tmp_path: Path, servers: i
     for other in weights[1:]:
         np.testing.assert_array_equal(other, weights[0])
     np.testing.assert_allclose(weights[0], one_device(SGD), **TOLERANCE)
+
+
+ADAM = {"learning_rate": 0.002, "wd": 0.01, "clip_gradient": 0.5, "epsilon": 1e-4}
+
+
+def test_ssgd_with_adam_is_one_device_with_adam_and_all_batches_together(tmp_path: Path) -> None:
+    # Adam divides by the gradient's size, so that rounding of gradients near 0 would show: hence the larger epsilon.
+    weights = train(tmp_path, 2, algorithm="sync", name="adam", optimizer=ADAM)
+    for other in weights[1:]:
+        np.testing.assert_array_equal(other, weights[0])
+    expected = one_device(ADAM, "adam")
+    np.testing.assert_allclose(weights[0], expected, rtol=1e-4, atol=1e-5)
+    assert np.abs(expected - Gradient().initial).max() > 0.005
+
+
+def test_so_is_ssgd_by_a_collective(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a ring of three threads, with the same gradients of real images."""
+    monkeypatch.setattr(config, "COLLECTIVE_BUCKET", 4096)
+    lock, ends, gradients = threading.Lock(), [np.empty(0)] * WORKERS, [Gradient() for _ in range(WORKERS)]
+    hub = Hub(WORKERS)
+
+    def work(rank: int) -> None:
+        rule = rule_of(mx.optimizer.Adam(**ADAM), (), "sync")
+        service = Service(rule.name, synchronous=True, options=rule.options)
+        exchange = CollectiveExchange(service, Engine("ring", hub.transports[rank]), Watchdog(), 60, 60)
+        model = Flat(gradients[rank].initial.copy())
+        exchange.join(model.values.size, 0, Limits(rounds=ITERATIONS), {})
+        exchange.begin(model, Flat(np.empty(0, np.float32)), model)
+        for batch in batches(rank):
+            with lock:
+                gradient = gradients[rank](model.values, batch)
+            payload = Payload(Flat(gradient), None, BATCH, ADAM["learning_rate"], weight_decay=ADAM["wd"])
+            exchange.start(payload, model).wait()
+        exchange.close()
+        ends[rank] = model.values
+
+    threads = [threading.Thread(target=work, args=[rank], daemon=True) for rank in range(WORKERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for end in ends[1:]:
+        np.testing.assert_array_equal(end, ends[0])
+    np.testing.assert_allclose(ends[0], one_device(ADAM, "adam"), rtol=1e-4, atol=1e-5)
+
+
+class Flat:
+    """A vector that exchanges read, and write to."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+
+    def read(self, start: int, stop: int, out: np.ndarray) -> None:
+        out[:] = self.values[start:stop]
+
+    def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
+        self.values[start : start + values.size] = values
+
+    def add(self, step: Any) -> None:
+        raise NotImplementedError
+
+    def put(self, step: Any) -> None:
+        raise NotImplementedError
 
 
 def test_esync_with_one_local_iteration_is_ssgd(tmp_path: Path) -> None:

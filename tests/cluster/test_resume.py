@@ -19,6 +19,7 @@ MODES: dict[str, tuple[int, int, dict[str, Any]]] = {  # workers, servers, plan
     "fedprox": (2, 1, {"algorithm": "fedprox", "options": {"local_iterations": 2, "prox_mu": 1.0}}),
     "an algorithm with a state": (2, 1, {"algorithm": REMEMBERING, "options": {"local_iterations": 2}}),
     "sync, several workers and servers": (2, 2, {"algorithm": "sync"}),
+    "sync with Adam": (2, 2, {"algorithm": "sync", "optimizer": "adam", "settings": {"learning_rate": 0.01}}),
     "dcasgd": (1, 1, {"algorithm": "dcasgd", "options": {"strength": 5.0, "adaptive": True}}),
 }
 

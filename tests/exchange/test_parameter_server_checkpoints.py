@@ -10,7 +10,7 @@ from esync.exchange.protocol import wire
 from esync.exchange.protocol.layout import WEIGHTS
 from esync.exchange.protocol.ledger import Limits
 from esync.exchange.protocol.resumption import Books, Offer, Offers
-from esync.rules import DelayCompensatedSGD, delayed_nesterov, outer_nesterov, sgd
+from esync.rules import Adam, CenteredRMSProp, DelayCompensatedSGD, delayed_nesterov, outer_nesterov, sgd
 
 from .memory_servers import MemoryServers, Push, floats
 
@@ -58,6 +58,8 @@ RULES = {
     "outer momentum": (outer_nesterov, False, 1),
     "delayed momentum": (delayed_nesterov, False, 2),
     "delay compensated": (DelayCompensatedSGD(2.0, adaptive=True), True, 2),
+    "adam": (Adam(), False, 2),
+    "rmsprop": (CenteredRMSProp(), False, 3),
 }
 
 
@@ -79,7 +81,7 @@ def test_servers_go_on_with_the_state_of_others_bit_for_bit(rule: str, servers: 
     )
     second.join(0)
     put_state(second, state)
-    books = Books(round=2, version=2, samples=2, elapsed=7.0)
+    books = Books(round=2, version=2, samples=2, elapsed=7.0, step=2)
     for node in second.nodes:
         node.server.resume(0, 1000, 2, books)
     for cluster in (first, second):

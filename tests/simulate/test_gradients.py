@@ -40,6 +40,24 @@ def test_one_synchronous_worker_is_sequential_sgd():
         np.testing.assert_allclose(weights, alone, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("optimizer", ["nag", "adam", "adamw", "rmsprop", "adagrad"])
+def test_one_worker_whose_steps_the_servers_take_is_one_with_a_local_optimizer(optimizer):
+    """With the same flags: whether the rate multiplies the sum or the mean is the same on both sides."""
+    words = [f"--optimizer={optimizer}", "--learning-rate=0.001", "--weight-decay=0.01"]
+    words += ["--momentum=0.9"] if optimizer == "nag" else []
+    (local,) = trained(cluster(0.1), "--mode=local", *words)
+    for mode in ("sync", "async"):
+        (weights,) = trained(cluster(0.1), f"--mode={mode}", *words)
+        np.testing.assert_allclose(weights, local, rtol=1e-3, atol=1e-5)
+
+
+def test_servers_and_collectives_take_the_same_steps_with_adam():
+    words = ("--mode=sync", "--optimizer=adam", "--learning-rate=0.001")
+    servers, ring = (trained(cluster(0.1, 0.5), *words, f"--collective={way}") for way in ("ps", "ring"))
+    for weights in [servers[1], *ring]:
+        np.testing.assert_array_equal(weights, servers[0])
+
+
 def test_esync_with_one_local_iteration_is_synchronous_sgd():
     esync = trained(cluster(0.1, 0.5), "--mode=esync", "--local-iterations=1")
     sync = trained(cluster(0.1, 0.5), "--mode=sync")

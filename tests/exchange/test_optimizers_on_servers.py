@@ -1,0 +1,120 @@
+"""Optimizers with a state, run by servers and collectives in memory: rounds, single commits, deaths, and old state."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from esync.exchange.collective_worker import CollectiveExchange
+from esync.exchange.protocol.ledger import Limits
+from esync.rules import NAG, SGD, AdaGrad, Adam, AdamW, CenteredRMSProp, RMSProp, Rule, Step
+
+from .memory_servers import MemoryServers, mean_in_rank_order
+from .test_collective_exchange import met, noise, payload, run
+
+SIZE, WORKERS, ROUNDS = 23, 3, 5
+TERMS = {"learning_rate": 0.05, "momentum": 0.9, "weight_decay": 0.1}
+OPTIMIZERS = [
+    SGD(clip_gradient=0.5),
+    NAG(),
+    Adam(),
+    Adam(clip_gradient=0.5),
+    AdamW(),
+    RMSProp(),
+    CenteredRMSProp(),
+    AdaGrad(),
+]
+
+
+def gradient(rank: int, number: int) -> np.ndarray:
+    return noise(rank, number, 2, size=SIZE)
+
+
+def by_hand(rule: Rule, gradients: list[np.ndarray], start: np.ndarray, **terms: Any) -> np.ndarray:
+    """One worker's steps."""
+    weights, state = start, None
+    for turn, each in enumerate(gradients):
+        weights, state = rule(weights, each, state, Step(**{**TERMS, **terms}, turn=turn))
+    return weights
+
+
+@pytest.mark.parametrize("rule", OPTIMIZERS, ids=str)
+@pytest.mark.parametrize("servers", [1, 3])
+def test_a_round_is_one_step_with_the_mean_gradient(rule: Rule, servers: int) -> None:
+    cluster = MemoryServers(WORKERS, noise(7), servers=servers, bucket_elements=4, rule=rule)
+    means = []
+    for number in range(1, ROUNDS + 1):
+        for rank in (1, 2, 0):
+            cluster.send(rank, number, gradient(rank, number), **TERMS)
+        means.append(mean_in_rank_order([gradient(rank, number) for rank in range(WORKERS)]))
+    assert cluster.weights().tobytes() == by_hand(rule, means, noise(7)).tobytes()
+
+
+@pytest.mark.parametrize("rule", OPTIMIZERS, ids=str)
+def test_with_commits_that_are_used_at_once_each_is_a_step(rule: Rule) -> None:
+    cluster = MemoryServers(WORKERS, noise(7), bucket_elements=4, rule=rule, synchronous=False)
+    gradients = []
+    for number in range(1, ROUNDS + 1):
+        for rank in (2, 0, 1):
+            cluster.send(rank, number, gradient(rank, number), **TERMS)
+            gradients.append(gradient(rank, number))
+    assert cluster.weights().tobytes() == by_hand(rule, gradients, noise(7)).tobytes()
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+@pytest.mark.parametrize("rule", [Adam(), CenteredRMSProp()], ids=str)
+def test_the_steps_go_on_when_a_worker_dies(rule: Rule, replaced: bool) -> None:
+    """The state is the servers' own, and what it has seen does not depend on who has sent it."""
+    cluster = MemoryServers(WORKERS, noise(7), servers=2, bucket_elements=4, rule=rule)
+    means = []
+    for number in range(1, ROUNDS + 1):
+        dead = number > 2
+        members = range(WORKERS - 1 if dead and not replaced else WORKERS)
+        if number == 3 and replaced:
+            cluster.join(2, 5002)
+        elif number == 3:
+            for node in cluster.nodes:
+                node.server.drop(2)
+        for rank in members:
+            nonce = 5002 if dead and rank == 2 else None
+            cluster.deliver(*cluster.buckets(rank, number, gradient(rank, number), nonce=nonce))
+            cluster.deliver(*cluster.commits(rank, number, statistics=False, nonce=nonce, **TERMS))
+        means.append(mean_in_rank_order([gradient(rank, number) for rank in members]))
+    assert cluster.weights().tobytes() == by_hand(rule, means, noise(7)).tobytes()
+
+
+COLLECTIVE = [
+    ("sgd", {"clip_gradient": 0.5}, SGD(clip_gradient=0.5)),
+    ("nag", {}, NAG()),
+    ("adam", {"beta1": 0.5, "beta2": 0.9}, Adam(0.5, 0.9)),
+    ("adamw", {}, AdamW()),
+    ("rmsprop", {"gamma1": 0.5}, RMSProp(0.5)),
+    ("centered_rmsprop", {}, CenteredRMSProp()),
+    ("adagrad", {}, AdaGrad()),
+]
+
+
+def steps_of(rounds: int) -> Callable[[CollectiveExchange], Any]:
+    """What a worker of a collective does; its weights and the rule's state in the end."""
+
+    def body(exchange: CollectiveExchange) -> Any:
+        model = met(exchange, Limits(rounds=rounds))
+        for number in range(1, rounds + 1):
+            exchange.start(payload(exchange.rank, number, **TERMS), model).wait()
+        state = exchange.rule_state()
+        exchange.close()
+        return model.values, state
+
+    return body
+
+
+@pytest.mark.parametrize(("name", "options", "rule"), COLLECTIVE, ids=lambda each: str(each) if each else "")
+def test_collectives_run_the_same_steps_on_every_rank(name: str, options: dict[str, float], rule: Rule) -> None:
+    outcomes = run(WORKERS, steps_of(ROUNDS), rule=name, options=options)
+    means = [np.mean([gradient(rank, n) for rank in range(WORKERS)], axis=0) for n in range(1, ROUNDS + 1)]
+    expected = by_hand(rule, means, noise(0))
+    for weights, state in outcomes:
+        np.testing.assert_allclose(weights, expected, rtol=1e-4, atol=1e-5)  # sums in another order
+        assert weights.tobytes() == outcomes[0][0].tobytes()
+        assert all(vector is not None for vector in state)
