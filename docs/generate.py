@@ -27,6 +27,7 @@ from esync import arguments  # noqa: E402 - of this checkout, whatever is instal
 from esync.algorithms import Algorithm, ModelView  # noqa: E402
 from esync.algorithms.options import OptionInfo, expected_values, option  # noqa: E402
 from esync.algorithms.registry import ALGORITHMS, flags_of, options_of, register  # noqa: E402
+from esync.optimizer_rules import KNOWN, RULES_OF_RMSPROP, options_of_rule  # noqa: E402
 from esync.rules import RULES, STATE_VECTORS, make_rule  # noqa: E402
 from esync.simulate.roundwise import scope as roundwise  # noqa: E402
 
@@ -354,14 +355,12 @@ def rules(page: Path) -> str:
 
 def optimizers(page: Path) -> str:
     """Return the table of the optimizers whose steps servers can take."""
-    from esync.optimizer_rules import KNOWN, RULES_OF_RMSPROP, options_of_rule
-
     rows = []
     for kind, rule in KNOWN.items():
         for name in RULES_OF_RMSPROP if rule in RULES_OF_RMSPROP else [rule]:
             given = [f"`{each}`" for each in options_of_rule(name)]
             with_it = " with `centered`" if name == "centered_rmsprop" else ""
-            rows.append([f"`{kind.__name__.lower()}`{with_it}", ", ".join(given), str(STATE_VECTORS[name])])
+            rows.append([f"`{kind.lower()}`{with_it}", ", ".join(given), str(STATE_VECTORS[name])])
     return table(["optimizer", "options beside the rates", "state vectors"], rows)
 
 

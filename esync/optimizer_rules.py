@@ -5,27 +5,23 @@ from collections.abc import Collection
 from dataclasses import fields
 from typing import Any
 
-from .adamw import AdamW
-from .engine import mx
 from .rules import PLAIN_SGD, RULES, RuleChoice
 
-#: Gluon's optimizer → its rule.
-KNOWN: dict[type, str] = {
-    mx.optimizer.SGD: "sgd",
-    mx.optimizer.NAG: "nag",
-    mx.optimizer.Adam: "adam",
-    AdamW: "adamw",
-    mx.optimizer.RMSProp: "rmsprop",
-    mx.optimizer.AdaGrad: "adagrad",
+#: Gluon's optimizer, by the name of its class → its rule.
+KNOWN = {
+    "SGD": "sgd",
+    "NAG": "nag",
+    "Adam": "adam",
+    "AdamW": "adamw",
+    "RMSProp": "rmsprop",
+    "AdaGrad": "adagrad",
 }
 
+#: Where those classes are; one of the same name from elsewhere may take other steps.
+MODULES = ("mxnet.optimizer.optimizer", "esync.adamw")
+
 #: Optimizers that need the norms of whole layers, or of rows.
-LAYERWISE = (
-    mx.optimizer.LARS,
-    mx.optimizer.LAMB,
-    mx.optimizer.LBSGD,
-    mx.optimizer.contrib.GroupAdaGrad,
-)
+LAYERWISE = ("LARS", "LAMB", "LBSGD", "GroupAdaGrad")
 
 #: What every optimizer may be given, beside the options of its rule: it travels with each gradient.
 WITH_EACH_GRADIENT = frozenset({"learning_rate", "momentum", "wd", "lr_scheduler", "rescale_grad"})
@@ -62,11 +58,11 @@ def sgd_alone(optimizer: Any, given: Collection[str], algorithm: str) -> RuleCho
     Raises:
         ValueError: the optimizer is another one than SGD, or one of its options would be ignored.
     """
-    if type(optimizer) is not mx.optimizer.SGD:
+    if _known(optimizer) != "sgd":
         raise ValueError(
             f"algorithm {algorithm!r} does SGD on the servers: use the optimizer 'sgd', not "
             f"{type(optimizer).__name__!r} (algorithm 'esync' runs any optimizer on the workers"
-            f"{'; sync, async and ssp take this one, too' if type(optimizer) in KNOWN else ''})"
+            f"{'; sync, async and ssp take this one, too' if _known(optimizer) else ''})"
         )
     clipped = ["clip_gradient"] if optimizer.clip_gradient is not None else []
     _refuse([*sorted(set(given) - WITH_EACH_GRADIENT - {"clip_gradient"}), *clipped], algorithm)
@@ -84,16 +80,16 @@ def rule_of(optimizer: Any, given: Collection[str], algorithm: str) -> RuleChoic
     Raises:
         ValueError: there is no such rule, or one of the optimizer's options would be ignored or cannot be used.
     """
-    kind = type(optimizer)
-    if kind not in KNOWN:
-        why = "needs the norms of whole layers, of which servers see pieces" if isinstance(optimizer, LAYERWISE) else ""
+    name = _known(optimizer)
+    if name is None:
+        kind = type(optimizer).__name__
+        why = "needs the norms of whole layers, of which servers see pieces" if kind in LAYERWISE else ""
         raise ValueError(
-            f"algorithm {algorithm!r} takes the steps on the servers, and the optimizer {kind.__name__!r} "
-            f"{why or 'has no rule there'}: use one of {', '.join(each.__name__ for each in KNOWN)}, or {WAY_OUT}"
+            f"algorithm {algorithm!r} takes the steps on the servers, and the optimizer {kind!r} "
+            f"{why or 'has no rule there'}: use one of {', '.join(KNOWN)}, or {WAY_OUT}"
         )
-    name = RULES_OF_RMSPROP[bool(optimizer.centered)] if kind is mx.optimizer.RMSProp else KNOWN[kind]
     options = {each: getattr(optimizer, ATTRIBUTES.get(each, each)) for each in options_of_rule(name)}
-    beyond = OF_RMSPROP if kind is mx.optimizer.RMSProp else frozenset()
+    beyond = OF_RMSPROP if name in RULES_OF_RMSPROP else frozenset()
     unknown = sorted(set(given) - WITH_EACH_GRADIENT - set(options) - beyond)
     if optimizer.begin_num_update and "beta1" in options:  # t is the number of the common weights' steps
         unknown = [*(each for each in unknown if each != "begin_num_update"), "begin_num_update"]
@@ -109,6 +105,13 @@ def options_of_rule(name: str) -> list[str]:
 def moving_without_gradient(rule: RuleChoice) -> list[str]:
     """Name what the rule remembers that changes, or changes weights, even where a gradient is zero."""
     return [FORGETTING[rule.name]] if rule.name in FORGETTING else []
+
+
+def _known(optimizer: Any) -> str | None:
+    """The name of the rule of this optimizer; None where there is none."""
+    kind = type(optimizer)
+    name = KNOWN.get(kind.__name__) if kind.__module__ in MODULES else None
+    return RULES_OF_RMSPROP[bool(optimizer.centered)] if name == "rmsprop" else name
 
 
 def _refuse(options: Collection[str], algorithm: str) -> None:

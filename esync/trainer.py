@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .adamw import AdamW
 from .algorithms import Algorithm, Hyper, NoPast, Surroundings, World, make
 from .algorithms.loading import agreed_source
 from .checkpoint import Checkpoints
@@ -26,6 +27,9 @@ from .world import RealWorld
 
 #: Optimizers whose step replaces the weights by what follows from the state alone.
 STATE_IS_THE_MODEL = (mx.optimizer.Ftrl, mx.optimizer.FTML)
+
+#: Optimizers whose weight decay has no part in the gradient, so that it does not grow with it.
+DECOUPLED_DECAY = (mx.optimizer.AdaGrad, mx.optimizer.AdaDelta, AdamW)
 
 #: A loss scale below this is no remedy for overflows any more: float16's smallest number.
 SMALLEST_LOSS_SCALE = 2.0**-24
@@ -373,7 +377,8 @@ class Trainer(Standing, GluonTrainer):
         """The optimizer's settings as they are compared with other workers'; not those of a schedule, which change."""
         optimizer = self._optimizer
         # A local optimizer's weight decay has been made to fit the scale of its gradients.
-        scale = 1.0 if self.algorithm.sends == "gradients" else self.gradient_scale
+        fitted = self.algorithm.sends != "gradients" and not isinstance(optimizer, DECOUPLED_DECAY)
+        scale = self.gradient_scale if fitted else 1.0
         rates = {"momentum": getattr(optimizer, "momentum", None), "weight decay": optimizer.wd / scale}
         if optimizer.lr_scheduler is None:
             rates["learning rate"] = optimizer.lr
@@ -422,7 +427,8 @@ class Trainer(Standing, GluonTrainer):
 
 def _follow_scale(optimizer: Any, scale: float) -> None:
     """Keep an optimizer's terms relative to the mean gradient when it is given so many times as much."""
-    optimizer.wd *= scale
+    if not isinstance(optimizer, DECOUPLED_DECAY):
+        optimizer.wd *= scale
     if optimizer.clip_gradient is not None:
         optimizer.clip_gradient *= scale
     if hasattr(optimizer, "lamda"):  # Gluon's own DCASGD, whose term is quadratic in the gradient

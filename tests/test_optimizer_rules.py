@@ -65,9 +65,9 @@ def test_the_constants_of_an_optimizer_become_the_options_of_its_rule(optimizer,
     assert make_rule(rule, json.loads(json.dumps(choice.options))) == make_rule(rule, options)
 
 
-@pytest.mark.parametrize("kind", KNOWN)
-def test_the_defaults_of_a_rule_are_gluons(kind):
-    choice = rule_of(kind(), (), "sync")
+@pytest.mark.parametrize("name", KNOWN)
+def test_the_defaults_of_a_rule_are_gluons(name):
+    choice = rule_of(optimizers.create(name), (), "sync")
     assert make_rule(choice.name, choice.options) == make_rule(choice.name, {})
 
 
@@ -80,7 +80,9 @@ def test_layer_wise_optimizers_are_refused_by_name(name):
 
 def test_every_other_optimizer_is_refused_with_those_that_are_known():
     others = {
-        kind for kind in optimizers.Optimizer.opt_registry.values() if kind not in KNOWN and "esync" not in str(kind)
+        kind
+        for kind in optimizers.Optimizer.opt_registry.values()
+        if kind.__name__ not in KNOWN and "esync" not in kind.__module__
     }
     assert len(others) > 10
     for kind in others:
@@ -117,6 +119,14 @@ def test_the_rule_is_in_the_service_and_the_rates_are_in_every_commit(algorithm)
         (0.5, 0, 0.25),
         (0.125, 0, 0.25),
     ]
+
+
+def test_a_class_of_ones_own_may_take_other_steps_than_the_one_whose_name_it_has():
+    class Adam(optimizers.Adam):
+        pass
+
+    with pytest.raises(ValueError, match="'Adam' has no rule there"):
+        rule_of(Adam(), (), "sync")
 
 
 class Forgetful(ASGD):

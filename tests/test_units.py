@@ -96,6 +96,22 @@ def test_clipping_by_a_users_optimizer_is_relative_to_the_mean_gradient():
     np.testing.assert_allclose(flat(ours), flat(theirs), rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("optimizer", ["adagrad", "adadelta", "adamw"])
+def test_a_decoupled_weight_decay_does_not_grow_with_the_gradient(optimizer):
+    """Without a gradient there is nothing but the decay."""
+    nets = make_net(), make_net()
+    settings = {"learning_rate": 0.01, "wd": 0.1}
+    for net, scale in zip(nets, (BATCH, 1.0), strict=True):
+        trainer = esync.Trainer(net.collect_params(), optimizer, settings, algorithm="local", gradient_scale=scale)
+        for number in range(3):
+            backward(net, number)
+            for parameter in net.collect_params().values():
+                parameter.zero_grad()
+            trainer.step(BATCH)
+    assert flat(nets[0]) == flat(nets[1])
+    assert flat(nets[0]) != flat(make_net())
+
+
 @pytest.mark.parametrize("scale", [0, -1.0, float("nan"), float("inf")])
 def test_a_scale_that_is_none_is_refused(scale):
     with pytest.raises(ValueError, match="gradient_scale"):
