@@ -9,7 +9,7 @@ import esync
 from esync.adamw import AdamW
 from esync.algorithms import ASGD
 from esync.engine import mx
-from esync.exchange import Service
+from esync.exchange import Specification
 from esync.exchange.protocol.ledger import Limits
 from esync.optimizer_rules import KNOWN, rule_of
 from esync.rules import make_rule
@@ -34,7 +34,7 @@ def asked(optimizer: str, algorithm: str = "sync", scale: float = 1.0, **options
         gradient_scale=scale,
     )
     trainer.start()
-    return net, trainer, world.made.service
+    return net, trainer, world.made.specification
 
 
 @pytest.mark.parametrize(
@@ -132,9 +132,9 @@ def test_a_class_of_ones_own_may_take_other_steps_than_the_one_whose_name_it_has
 class Forgetful(ASGD):
     """Its servers would do SGD whatever the optimizer is."""
 
-    def service(self) -> Service:
+    def service(self) -> Specification:
         """Ask for SGD."""
-        return Service(rule="sgd", synchronous=False)
+        return Specification(rule="sgd", synchronous=False)
 
 
 def test_an_algorithm_whose_service_ignores_the_optimizer_does_not_start():

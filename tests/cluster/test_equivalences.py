@@ -11,7 +11,7 @@ from esync import config
 from esync.collectives.engine import Engine
 from esync.collectives.memory import Hub
 from esync.engine import mx
-from esync.exchange import Payload, Service
+from esync.exchange import STATISTICS, WEIGHTS, Payload, Specification
 from esync.exchange.collective_worker import CollectiveExchange
 from esync.exchange.protocol.ledger import Limits
 from esync.optimizer_rules import rule_of
@@ -90,15 +90,15 @@ def test_so_is_ssgd_by_a_collective(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def work(rank: int) -> None:
         rule = rule_of(mx.optimizer.Adam(**ADAM), (), "sync")
-        service = Service(rule.name, synchronous=True, options=rule.options)
-        exchange = CollectiveExchange(service, Engine("ring", hub.transports[rank]), Watchdog(), 60, 60)
+        specification = Specification(rule.name, synchronous=True, options=rule.options)
+        exchange = CollectiveExchange(specification, Engine("ring", hub.transports[rank]), Watchdog(), 60, 60)
         model = Flat(gradients[rank].initial.copy())
-        exchange.join(model.values.size, 0, Limits(rounds=ITERATIONS), {})
-        exchange.begin(model, Flat(np.empty(0, np.float32)), model)
+        exchange.join({WEIGHTS: model.values.size, STATISTICS: 0}, Limits(rounds=ITERATIONS), {})
+        exchange.begin({WEIGHTS: model}, model)
         for batch in batches(rank):
             with lock:
                 gradient = gradients[rank](model.values, batch)
-            payload = Payload(Flat(gradient), None, BATCH, ADAM["learning_rate"], weight_decay=ADAM["wd"])
+            payload = Payload({WEIGHTS: Flat(gradient)}, BATCH, ADAM["learning_rate"], weight_decay=ADAM["wd"])
             exchange.start(payload, model).wait()
         exchange.close()
         ends[rank] = model.values
@@ -122,7 +122,7 @@ class Flat:
     def read(self, start: int, stop: int, out: np.ndarray) -> None:
         out[:] = self.values[start:stop]
 
-    def write(self, statistics: bool, start: int, values: np.ndarray) -> None:
+    def write(self, vector: str, start: int, values: np.ndarray) -> None:
         self.values[start : start + values.size] = values
 
     def add(self, step: Any) -> None:

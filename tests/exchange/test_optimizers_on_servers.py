@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from esync.exchange import WEIGHTS
 from esync.exchange.collective_worker import CollectiveExchange
 from esync.exchange.protocol.ledger import Limits
 from esync.rules import NAG, SGD, AdaGrad, Adam, AdamW, CenteredRMSProp, RMSProp, Rule, Step
@@ -79,7 +80,7 @@ def test_the_steps_go_on_when_a_worker_dies(rule: Rule, replaced: bool) -> None:
         for rank in members:
             nonce = 5002 if dead and rank == 2 else None
             cluster.deliver(*cluster.buckets(rank, number, gradient(rank, number), nonce=nonce))
-            cluster.deliver(*cluster.commits(rank, number, statistics=False, nonce=nonce, **TERMS))
+            cluster.deliver(*cluster.commits(rank, number, vectors=[WEIGHTS], nonce=nonce, **TERMS))
         means.append(mean_in_rank_order([gradient(rank, number) for rank in members]))
     assert cluster.weights().tobytes() == by_hand(rule, means, noise(7)).tobytes()
 
