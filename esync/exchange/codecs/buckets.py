@@ -27,7 +27,7 @@ from ..protocol.layout import WEIGHTS, Bucket, Layout
 from .base import Common, Decoder, Downlink, Encoder, Packed, Packing, Room, Total, Updated, Uplink, a_vector
 from .none import sizes_of
 from .outbox import Outbox
-from .shards import Shard, buckets_of_weights
+from .shards import Shard
 
 
 class BucketPacking(Packing):
@@ -81,7 +81,7 @@ class BucketPacking(Packing):
 
     def sizes(self, server: int) -> list[int]:
         """Packed sizes of a server's buckets, as if each were a part of one tensor."""
-        sizes = sizes_of(buckets_of_weights(self.layout, server))
+        sizes = sizes_of(self.layout.of(WEIGHTS, server))
         return [codec_of(self.compression, [size]).elements for size in sizes]
 
 

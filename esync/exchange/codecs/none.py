@@ -9,8 +9,7 @@ from ...sparse import Sparse
 from ..base import Model, Source
 from ..protocol import wire
 from ..protocol.layout import WEIGHTS, Bucket, Layout
-from .base import Decoder, Downlink, Encoder, Packed, Packing, Room, Total, Updated, Uplink, a_vector
-from .shards import buckets_of_weights
+from .base import Decoder, Downlink, Encoder, Packed, Packing, Room, Total, Updated, Uplink, WorkerCodec, a_vector
 
 
 class PlainPacking(Packing):
@@ -52,22 +51,23 @@ class PlainEncoder(Encoder):
     Args:
         layout: how the model is cut.
         channel: of the keys; see `layout`.
+        vector: name of the vector.
     """
 
-    def __init__(self, layout: Layout, channel: int) -> None:
-        self._layout, self._channel = layout, channel
+    def __init__(self, layout: Layout, channel: int, vector: str = WEIGHTS) -> None:
+        self._layout, self._channel, self._vector = layout, channel, vector
 
     def write(self, values: Source | Sparse, room: Room) -> Iterator[Packed]:
         """See `Encoder.write`."""
         source = a_vector(values, NONE)
-        for bucket in buckets_of_weights(self._layout):
+        for bucket in self._layout.of(self._vector):
             key = self._layout.key(bucket, self._channel)
             source.read(bucket.start, bucket.stop, room(key, bucket.stop - bucket.start))
             yield Packed(bucket.shard, key, bucket.index)
 
     def sizes(self, server: int) -> list[int]:
         """See `Encoder.sizes`."""
-        return sizes_of(buckets_of_weights(self._layout, server))
+        return sizes_of(self._layout.of(self._vector, server))
 
 
 class PlainDecoder(Decoder):
@@ -76,24 +76,30 @@ class PlainDecoder(Decoder):
     Args:
         layout: how the model is cut.
         channel: of the keys.
+        vector: name of the vector.
     """
 
-    def __init__(self, layout: Layout, channel: int) -> None:
-        self._layout, self._channel = layout, channel
+    def __init__(self, layout: Layout, channel: int, vector: str = WEIGHTS) -> None:
+        self._layout, self._channel, self._vector = layout, channel, vector
 
     def wanted(self, server: int, length: int) -> list[tuple[int, int]]:
         """See `Decoder.wanted`; the length is always the same."""
-        buckets = buckets_of_weights(self._layout, server)
+        buckets = self._layout.of(self._vector, server)
         return [(self._layout.key(bucket, self._channel), bucket.stop - bucket.start) for bucket in buckets]
 
     def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: Model) -> None:
         """See `Decoder.read`."""
-        for bucket, array in zip(buckets_of_weights(self._layout, server), arrays, strict=True):
-            model.write(WEIGHTS, bucket.start, array[wire.HEADER_ELEMENTS :])
+        for bucket, array in zip(self._layout.of(self._vector, server), arrays, strict=True):
+            model.write(self._vector, bucket.start, array[wire.HEADER_ELEMENTS :])
 
     def answer_sizes(self, server: int) -> list[int]:
         """See `Decoder.answer_sizes`."""
-        return sizes_of(buckets_of_weights(self._layout, server))
+        return sizes_of(self._layout.of(self._vector, server))
+
+
+def plain_codec(layout: Layout, channel: int, vector: str) -> WorkerCodec:
+    """Make the codec of a vector that travels as it is, through the keys of a channel."""
+    return WorkerCodec(PlainEncoder(layout, channel, vector), PlainDecoder(layout, channel, vector))
 
 
 class PlainUplink(Uplink):

@@ -14,15 +14,10 @@ import numpy as np
 from ...sparse import Sparse, join
 from ...sparse.rooms import Message
 from ...sparse.sizes import classes, pieces
-from ..protocol.layout import WEIGHTS, Bucket, Layout
+from ..protocol.layout import WEIGHTS, Layout
 
 #: MXNet finds a key's server by an int of 32 bits that holds key · 9973.
 MOST_KEYS = 2**31 // 9973
-
-
-def buckets_of_weights(layout: Layout, server: int | None = None) -> list[Bucket]:
-    """The buckets of the weights, of all servers or of one, in order."""
-    return [each for each in layout.buckets if each.vector == WEIGHTS and server in (None, each.shard)]
 
 
 class Shard:
@@ -41,7 +36,7 @@ class Shard:
     """
 
     def __init__(self, layout: Layout, shard: int, bounds: np.ndarray) -> None:
-        self.buckets = buckets_of_weights(layout, shard)
+        self.buckets = layout.of(WEIGHTS, shard)
         lengths = [bucket.stop - bucket.start for bucket in self.buckets]
         self.offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         self.size = int(self.offsets[-1])

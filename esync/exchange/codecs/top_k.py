@@ -24,7 +24,7 @@ from ..protocol.layout import WEIGHTS, Layout
 from .base import Common, Decoder, Downlink, Encoder, Packed, Packing, Room, Total, Updated, Uplink, a_vector
 from .none import sizes_of
 from .outbox import Outbox
-from .shards import PieceKeys, Shard, buckets_of_weights, united
+from .shards import PieceKeys, Shard, united
 from .sparse_messages import SparseMessages
 
 #: Share of a segment from which its answer is dense, which takes 4 bytes a value instead of 5.
@@ -69,7 +69,7 @@ class TopKPacking(Packing):
 
     def sizes(self, server: int, ratio: float) -> list[int]:
         """Sizes of the pieces of a message with this share of a server's values, spread evenly."""
-        values = sum(sizes_of(buckets_of_weights(self.layout, server)))
+        values = sum(sizes_of(self.layout.of(WEIGHTS, server)))
         index = min(4.0, 1 / (1 - (1 - ratio) ** 255))  # a byte for a distance below 255, and one more for every 255
         elements = -(-(HEADER.itemsize + int(values * min(4.0, ratio * (4 + index)))) // 4)
         return [size for _, size in self.keys.pieces(elements)]
@@ -128,7 +128,7 @@ class TopKDecoder(Decoder):
         """See `Decoder.read`."""
         pieces = [array[wire.HEADER_ELEMENTS :] for array in arrays]
         indices, values = self._packing.messages.read(pieces, length, server) if length else join([])
-        for bucket in buckets_of_weights(self._packing.layout, server):
+        for bucket in self._packing.layout.of(WEIGHTS, server):
             common = self._common[bucket.index]
             first, last = np.searchsorted(indices, (bucket.start, bucket.stop))
             common[indices[first:last] - bucket.start] = values[first:last]

@@ -9,22 +9,22 @@ import logging
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any, NamedTuple
+from itertools import chain, islice
+from typing import Any
 
 import numpy as np
 
 from ... import config
-from ...compression import NONE
 from ...handles import NotDoneError
 from ...rules import STATE_VECTORS
 from ...sparse import Sparse
 from ..base import NO_OFFERS, Exchange, JobAbortedError, Model, Payload, Result, SlotLostError, Source
-from ..codecs.base import KeepsCommon
+from ..codecs.base import KeepsCommon, WorkerCodec
 from ..codecs.choice import codec_of
+from ..codecs.none import plain_codec
 from . import wire
 from .greeting import Greeting, Resumed
-from .layout import WEIGHTS, Bucket, Layout
+from .layout import WEIGHTS
 from .ledger import Limits
 from .mailbox import Mailboxes
 from .resumption import Offers, Progress
@@ -34,6 +34,9 @@ from .store import LONGEST_PAUSE, Place, Store
 from .takeover import exchanges_behind, in_round
 
 log = logging.getLogger(__name__)
+
+#: In the place of a key, where arrays have no values.
+NO_KEY = -1
 
 
 class ParameterServerExchange(Exchange):
@@ -56,7 +59,6 @@ class ParameterServerExchange(Exchange):
         self.exchanges = self.sequence = 0
         self.replacement = False
         self.job, self.resume_at = 0, -1
-        self._codec: Any = None  # of the weights, where they do not travel as they are
         self._hidden: HiddenExchange | None = None
         self._over = self._closed = self._met = False
         self._spoke = -math.inf
@@ -96,8 +98,8 @@ class ParameterServerExchange(Exchange):
             offers=offers,
         )
         self.layout = greeting.layout()
-        packed = self.specification.sparse or self.specification.compression != NONE
-        self._codec = codec_of(self.specification, self.layout, self.workers, self.rank) if packed else None
+        self._codecs = {name: plain_codec(self.layout, 0, name) for name in self.layout.sizes}
+        self._codecs[WEIGHTS] = codec_of(self.specification, self.layout, self.workers, self.rank)
         self._mailboxes = Mailboxes(store, self.layout, STATE_VECTORS.get(self.specification.rule, 0), self.say_to)
         if self.specification.overlap:
             self._parcel = Parcel(sizes)
@@ -114,26 +116,25 @@ class ParameterServerExchange(Exchange):
 
     def begin(self, vectors: Mapping[str, Source], model: Model) -> Result:
         """See `Exchange.begin`."""
-        store, specification, layout = self.store, self.specification, self.layout
-        every = frozenset(layout.sizes)
-        shared = plan_of(layout, 0, every)
+        store, specification = self.store, self.specification
+        common = {name: plain_codec(self.layout, 0, name) for name in self.layout.sizes}
+        # What this worker holds now, also where the model cannot hold it to the last bit.
+        keeps = specification.private or self._codecs[WEIGHTS].keeps_common
+        received = Parcel(self.layout.sizes) if store.carries_values and keeps else None
         with store.waiting("the model from"):
-            if store.carries_values:
-                for bucket in layout.buckets:
-                    self._fill(bucket, 0, wire.NOTHING, vectors[bucket.vector])
-            store.share([part.places for part in shared])
-            received = self._receive(shared, model, keep=specification.private or self._keeps_common)
-            if specification.private and store.carries_values:
-                for bucket in layout.buckets:
-                    self._fill(bucket, self._channel, wire.NOTHING, received[bucket.index])
-                store.open([part.places for part in plan_of(layout, self._channel, every)])
-            if self._codec is not None or specification.private:  # from now on the weights travel through other keys
-                trained = plan_of(layout, 0, frozenset({WEIGHTS}))
-                store.release([key for part in trained for key, _ in part.places])
+            store.share(self._by_server(self._write(common, vectors, wire.NOTHING)))
+            self._fetch(common, received or model, [0] * store.servers)
+            if received is not None:
+                received.deliver(model, self.layout.sizes)
+                if specification.private:
+                    own = {WEIGHTS: plain_codec(self.layout, specification.channel(WEIGHTS, self.rank), WEIGHTS)}
+                    store.open(self._by_server(self._write(own, received.vectors, wire.NOTHING)))
+            if keeps or specification.sparse:  # from now on the weights travel through other keys
+                store.release([self.layout.key(bucket) for bucket in self.layout.of(WEIGHTS)])
         statuses = self._statuses()
-        if self._keeps_common:
+        if received is not None and self._codecs[WEIGHTS].keeps_common:
             # No round can end without this worker, so these are the steps that its model belongs to.
-            self._codec.begin(self._common(model, received), [status.step for status in statuses])
+            self._codecs[WEIGHTS].begin(self._common(model, received), [status.step for status in statuses])
         return self.report(sorted(statuses, key=lambda status: status.round), 0.0, 0.0)
 
     # --- exchanging -------------------------------------------------------------------------------------------------
@@ -145,7 +146,10 @@ class ParameterServerExchange(Exchange):
         store.hold()
         self.sequence += 1
         sent = [0] * store.servers
-        for server, place in self._write(payload) if store.carries_values else self._sizes(payload):
+        vectors: dict[str, Any] = dict(payload.vectors)
+        if payload.step is not None:
+            vectors[WEIGHTS] = payload.step
+        for server, place in self._write(self._codecs, vectors, wire.PAYLOAD):
             store.send(server, (place,))
             sent[server] += store.carries_values
         for server in range(store.servers):
@@ -253,11 +257,8 @@ class ParameterServerExchange(Exchange):
         """Fetch the wanted vectors of this worker's model; the servers have used its payload."""
         self.store.hold()
         with self.store.waiting("the model from"):
-            plan = plan_of(self.layout, self._channel, self._plain(wanted))
-            if self._codec is None:
-                self._receive(plan, model)
-            else:
-                self._receive(plan, model, [status.answer for status in statuses])
+            codecs = {name: codec for name, codec in self._codecs.items() if name in wanted}
+            self._fetch(codecs, model, [status.answer for status in statuses])
 
     def say(self, kind: int, **fields: Any) -> None:
         """Send a message to all servers; before the greeting they know nobody."""
@@ -308,103 +309,72 @@ class ParameterServerExchange(Exchange):
                     return statuses
                 wait.check()
 
-    def _fill(self, bucket: Bucket, channel: int, kind: int, source: Source) -> Place:
-        """Put a bucket's values from a source where they are sent from."""
-        key, elements = self.layout.key(bucket, channel), wire.HEADER_ELEMENTS + bucket.stop - bucket.start
-        array = self.store.room(key, elements)
-        wire.stamp(array, kind, self.rank, self.store.nonce, self.sequence, bucket.index)
-        source.read(bucket.start, bucket.stop, array[wire.HEADER_ELEMENTS :])
-        return key, elements
-
-    def _write(self, payload: Payload) -> Iterator[tuple[int, Place]]:
-        """Put a payload where it is sent from, array by array: the server and the place of each."""
-        codec, rooms = self._codec, dict[int, np.ndarray]()
+    def _write(
+        self, codecs: Mapping[str, WorkerCodec], vectors: Mapping[str, Any], kind: int
+    ) -> Iterator[tuple[int, Place]]:
+        """Put vectors where they are sent from, array by array: the server and the place of each."""
+        store, rooms = self.store, dict[int, np.ndarray]()
 
         def room(key: int, elements: int) -> np.ndarray:
-            rooms[key] = self.store.room(key, wire.HEADER_ELEMENTS + elements)
+            rooms[key] = store.room(key, wire.HEADER_ELEMENTS + elements)
             return rooms[key][wire.HEADER_ELEMENTS :]
 
-        if codec is not None:
-            for server, key, place in codec.write(
-                payload.vectors[WEIGHTS] if payload.step is None else payload.step, room
-            ):
-                array = rooms.pop(key)
-                wire.stamp(array, wire.PAYLOAD, self.rank, self.store.nonce, self.sequence, place)
-                yield server, (key, array.size)
-        plain = self._plain(payload.vectors)
-        for bucket in self.layout.buckets:
-            if bucket.vector in plain:
-                yield bucket.shard, self._fill(bucket, self._channel, wire.PAYLOAD, payload.vectors[bucket.vector])
+        for name, codec in codecs.items():
+            if name in vectors and store.carries_values:
+                for server, key, place in codec.write(vectors[name], room):
+                    array = rooms.pop(key)
+                    wire.stamp(array, kind, self.rank, store.nonce, self.sequence, place)
+                    yield server, (key, array.size)
+            elif name in vectors:
+                for server in range(store.servers):
+                    for elements in codec.sizes(server):
+                        yield server, (NO_KEY, wire.HEADER_ELEMENTS + elements)
 
-    def _sizes(self, payload: Payload) -> Iterator[tuple[int, Place]]:
-        """The same where no values are sent."""
-        for server, part in enumerate(plan_of(self.layout, self._channel, self._plain(payload.vectors))):
-            sizes = [] if self._codec is None else self._codec.sizes(server)
-            for place in (*part.places, *_sized(sizes)):
-                yield server, place
+    def _by_server(self, places: Iterable[tuple[int, Place]]) -> list[list[Place]]:
+        by_server: list[list[Place]] = [[] for _ in range(self.store.servers)]
+        for server, place in places:
+            by_server[server].append(place)
+        return by_server
 
-    def _receive(self, plan: "Sequence[Part]", model: Model, lengths: Sequence[int] = (), keep: bool = False) -> Any:
-        """Fetch arrays, and write them to the model as they come.
+    def _fetch(self, codecs: Mapping[str, WorkerCodec], model: Model, lengths: Sequence[int]) -> None:
+        """Fetch vectors from all servers, and let them go into the model as they come.
 
         Args:
-            plan: server → which buckets.
+            codecs: of the vectors.
             model: where they are put.
-            lengths: server → bytes of its packed answer; none: there are none.
-            keep: whether to return copies: index of a bucket → a source of its values.
+            lengths: bytes of each server's answer, where its codec has to know.
         """
-        store, kept = self.store, dict[int, Flat]()
-        answers: list[Sequence[Place]] = [()] * store.servers
-        if lengths and store.carries_values:
-            answers = [_with_headers(self._codec.wanted(server, length)) for server, length in enumerate(lengths)]
-        elif lengths:
-            answers = [_sized(self._codec.answer_sizes(server)) for server in range(store.servers)]
-        fetched = [
-            iter(store.fetch(server, [*part.places, *answers[server]] if answers[server] else part.places))
-            for server, part in enumerate(plan)
-        ]
-        for server, arrays in enumerate(fetched):
-            if not store.carries_values:
-                for _ in arrays:
-                    pass
-                continue
-            for bucket, array in zip(plan[server].buckets, arrays, strict=False):
-                values = array[wire.HEADER_ELEMENTS :]
-                model.write(bucket.vector, bucket.start, values)
-                if keep:
-                    kept[bucket.index] = Flat(values.copy(), bucket.start)
-            if lengths:
-                self._codec.read(server, arrays, lengths[server], model)
-        return kept
+        store, under_way = self.store, []
+        for server, length in enumerate(lengths):
+            places = [self._places(codec, server, length) for codec in codecs.values()]
+            under_way.append((places, iter(store.fetch(server, list(chain.from_iterable(places))))))
+        for server, (places, arrays) in enumerate(under_way):
+            if store.carries_values:
+                for codec, part in zip(codecs.values(), places, strict=True):
+                    codec.read(server, islice(arrays, len(part)), lengths[server], model)
+            for _ in arrays:
+                pass  # only sizes come
 
-    @property
-    def _keeps_common(self) -> bool:
-        return self._codec is not None and self._codec.keeps_common and self.store.carries_values
+    def _places(self, codec: WorkerCodec, server: int, length: int) -> list[Place]:
+        if self.store.carries_values:
+            return [(key, wire.HEADER_ELEMENTS + elements) for key, elements in codec.wanted(server, length)]
+        return [(NO_KEY, wire.HEADER_ELEMENTS + elements) for elements in codec.answer_sizes(server)]
 
-    def _common(self, model: Model, received: "Mapping[int, Flat]") -> dict[int, np.ndarray]:
+    def _common(self, model: Model, received: "Parcel") -> dict[int, np.ndarray]:
         """Where the common weights are kept: index of a bucket → its values.
 
-        Where the model has them already, so that no exchange has to copy them; in copies where it has none, or where
-        they may be needed while an exchange is under way.
+        Where the model has them already, so that no exchange has to copy them; in what was received where it has none,
+        or where they may be needed while an exchange is under way.
         """
-        trained = [bucket for bucket in self.layout.buckets if bucket.vector == WEIGHTS]
         kept = model.common_weights() if isinstance(model, KeepsCommon) and not self.specification.overlap else None
-        if kept is None:
-            return {bucket.index: received[bucket.index].values for bucket in trained}
-        return {bucket.index: kept[bucket.start : bucket.stop] for bucket in trained}
+        weights = received.vectors[WEIGHTS].values if kept is None else kept
+        return {bucket.index: weights[bucket.start : bucket.stop] for bucket in self.layout.of(WEIGHTS)}
 
     def _cancel(self) -> None:
         """Nobody is interested in an exchange under way any more."""
         if self._hidden is not None:
             self._hidden.cancel()
             self._hidden = None
-
-    def _plain(self, names: Collection[str]) -> frozenset[str]:
-        """Those of these vectors that travel as they are."""
-        return frozenset(names) if self._codec is None else frozenset(names) - {WEIGHTS}
-
-    @property
-    def _channel(self) -> int:
-        return self.rank + 1 if self.specification.private else 0
 
 
 class PendingExchange:
@@ -498,11 +468,11 @@ class Parcel:
     """
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
-        self._vectors = {name: np.empty(size, np.float32) for name, size in sizes.items()}
+        self.vectors = {name: Flat(np.empty(size, np.float32)) for name, size in sizes.items()}
 
     def write(self, vector: str, start: int, values: np.ndarray) -> None:
         """Keep a copy."""
-        self._vectors[vector][start : start + values.size] = values
+        self.vectors[vector].values[start : start + values.size] = values
 
     def add(self, step: Sparse) -> None:
         """See `exchange.Model`."""
@@ -513,50 +483,20 @@ class Parcel:
     def deliver(self, model: Model, wanted: Collection[str]) -> None:
         """Put these vectors into place."""
         for name in wanted:
-            if self._vectors[name].size:
-                model.write(name, 0, self._vectors[name])
+            if self.vectors[name].values.size:
+                model.write(name, 0, self.vectors[name].values)
 
 
 @dataclass(frozen=True)
 class Flat:
-    """One bucket's values; see `exchange.Source`.
+    """A vector in memory; see `exchange.Source`.
 
     Attributes:
         values: float32.
-        start: place of the first one in the flat vector.
     """
 
     values: np.ndarray
-    start: int
 
     def read(self, start: int, stop: int, out: np.ndarray) -> None:
         """See `exchange.Source`."""
-        out[:] = self.values[start - self.start : stop - self.start]
-
-
-class Part(NamedTuple):
-    """The plain buckets of one server that an exchange sends or fetches."""
-
-    buckets: tuple[Bucket, ...]
-    places: tuple[Place, ...]
-
-
-@lru_cache(maxsize=4096)
-def plan_of(layout: Layout, channel: int, names: frozenset[str]) -> tuple[Part, ...]:
-    """Server → its buckets of the vectors of these names."""
-    parts = []
-    for server in range(layout.servers):
-        mine = tuple(each for each in layout.buckets if each.shard == server and each.vector in names)
-        elements = [wire.HEADER_ELEMENTS + each.stop - each.start for each in mine]
-        keys = [layout.key(each, channel) for each in mine]
-        parts.append(Part(mine, tuple(zip(keys, elements, strict=True))))
-    return tuple(parts)
-
-
-def _with_headers(arrays: Iterable[Place]) -> list[Place]:
-    return [(key, wire.HEADER_ELEMENTS + elements) for key, elements in arrays]
-
-
-def _sized(sizes: Iterable[int]) -> list[Place]:
-    """Places of arrays of which only the sizes are known."""
-    return [(-1, wire.HEADER_ELEMENTS + elements) for elements in sizes]
+        out[:] = self.values[start:stop]

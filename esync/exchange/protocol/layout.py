@@ -74,7 +74,16 @@ class Layout:
                 self.buckets.append(Bucket(len(self.buckets), shard, filled[shard], start, stop, vector))
                 filled[shard] += 1
         self._slots = max(filled)
+        self._of = {
+            (name, server): tuple(each for each in self.buckets if each.vector == name and server in (None, each.shard))
+            for name in self.sizes
+            for server in (None, *range(servers))
+        }
         self._places = {(bucket.shard, bucket.slot): bucket for bucket in self.buckets}
+
+    def of(self, vector: str, server: int | None = None) -> tuple[Bucket, ...]:
+        """Return the buckets of a vector, of all servers or of one, in order."""
+        return self._of[vector, server]
 
     def status_key(self, shard: int) -> int:
         """The key that carries messages to server `shard` and its status back."""
