@@ -23,9 +23,12 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from .algorithms import Algorithm, World
+    from .callbacks import Callback
     from .checkpoint import Checkpoints
     from .coordination.reports import Reports
     from .exchange.protocol.ledger import Limits
+    from .progress import Reporter
+    from .roundlog import RoundLog
     from .trainer import Trainer
 
 #: Gluon's optimizers whose step is proportional to the gradient, so that a rate may multiply its sum or its mean.
@@ -61,19 +64,40 @@ def choose_device(options: argparse.Namespace) -> tuple[Any, str]:
     return mx.gpu(gpu), f"gpu{gpu}"
 
 
-def make_curves(options: argparse.Namespace, rank: int, logs: Any, started: float = 0.0, step: int = 0) -> Any:
-    """Make what writes acc.csv and loss.csv: on rank 0 of runs that switch to asynchronous training, else None.
+def make_callbacks(
+    options: argparse.Namespace,
+    rank: int,
+    reporter: "Reporter",
+    logs: "RoundLog | None" = None,
+    reports: "Reports | None" = None,
+    evaluates: bool = False,
+    started: float = 0.0,
+    step: int = 0,
+) -> "list[Callback]":
+    """Make what is told how the rounds of a worker go.
 
     Args:
         options: the flags.
         rank: of this worker.
-        logs: its round log.
-        started: wall clock when the run began.
-        step: the last step that is known already.
+        reporter: prints progress.
+        logs: the log files of this worker; None writes none. Runs that switch to asynchronous training have acc.csv
+            and loss.csv beside those of rank 0.
+        reports: to the state server; None where there are none.
+        evaluates: whether this worker evaluates the model.
+        started: wall clock when the run began, seconds since 1970; 0 in virtual time.
+        step: the last step that is known already, where the run goes on with its logs.
     """
+    from .callbacks import CurveFiles, LogFiles, ProgressLines, StateServerReports
     from .curves import Curves
 
-    return Curves(logs, started, step) if options.algorithm.switches_synchrony and rank == 0 else None
+    callbacks: list[Callback] = []
+    if logs is not None:
+        if options.algorithm.switches_synchrony and rank == 0:
+            callbacks.append(CurveFiles(Curves(logs, started, step)))
+        callbacks.append(LogFiles(logs, keep=evaluates))
+    if reports is not None:
+        callbacks.append(StateServerReports(reports))
+    return [*callbacks, ProgressLines(reporter, rank)]
 
 
 def choose_checkpoints(options: argparse.Namespace) -> "Checkpoints | None":

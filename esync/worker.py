@@ -20,7 +20,7 @@ from .arguments import choose_algorithm, expand_paths, given_state_server, read
 from .assembly import (
     choose_checkpoints,
     choose_device,
-    make_curves,
+    make_callbacks,
     make_reports,
     make_trainer,
     run_facts,
@@ -76,7 +76,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     from .progress import VARIABLE, Reporter
     from .randomness import reseed
     from .roundlog import RoundLog
-    from .rounds import RoundKeeper
+    from .rounds import Clock, Evaluations, RoundKeeper
     from .training import DIVERGED, DivergedError, Iteration, train, warm_up
     from .world import RealWorld
 
@@ -137,30 +137,21 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
             reporter.say(f"going on from the checkpoint of round {resumed} in {options.checkpoint_dir}")
         elif options.resume and not trainer.replacement:
             reporter.say(f"no checkpoint in {options.checkpoint_dir} yet: beginning from the beginning")
-        examiner = None
+        evaluations = None
         if trainer.rank == 0 and not options.no_evaluation:
             values, images = trainer.replica.size, options.test_images
             examiner = EvaluationProcess(options.network, options.dataset, str(data_dir), values, images)
+            evaluations = Evaluations(examiner, options.eval_duration, options.target_accuracy)
         reports = make_reports(options, trainer, logs.folder.name)
+        result, exchange = trainer.algorithm.result, trainer.algorithm.exchange
+        step = result.step if result is not None and logged else 0
+        started = time.time() - trainer.elapsed
         rounds = RoundKeeper(
-            logs,
-            reporter,
+            make_callbacks(options, trainer.rank, reporter, logs, reports, evaluations is not None, started, step),
             {**run_facts(options, trainer), "device": device, "resumed": resumed},
-            examiner,
-            options.eval_duration,
-            options.target_accuracy,
-            trainer.world.device.now,
-            round=trainer.round,
-            elapsed=trainer.elapsed,
-            reports=reports,
-            traffic=exchange if isinstance(exchange := trainer.algorithm.exchange, CollectiveExchange) else None,
-            curves=make_curves(
-                options,
-                trainer.rank,
-                logs,
-                time.time() - trainer.elapsed,
-                trainer.algorithm.result.step if trainer.algorithm.result is not None and logged else 0,
-            ),
+            Clock(trainer.world.device.now, trainer.round, trainer.elapsed),
+            evaluations,
+            exchange if isinstance(exchange, CollectiveExchange) else None,
         )
         try:
             own = iteration(share(trainer.members))

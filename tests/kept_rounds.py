@@ -2,14 +2,16 @@
 
 import io
 import json
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
+from esync.callbacks import LogFiles, ProgressLines
 from esync.exchange import Result
 from esync.measure import Recorder
 from esync.progress import Progress, Reporter, parse
 from esync.roundlog import RoundLog
-from esync.rounds import RoundKeeper
+from esync.rounds import Clock, Evaluations, RoundKeeper
 
 
 class Evaluation:
@@ -83,13 +85,15 @@ class Trainer:
 class Run:
     """Rounds of one worker, kept by a RoundKeeper."""
 
-    def __init__(self, folder: Path, examine: bool = True, **options) -> None:
+    def __init__(self, folder: Path, examine: bool = True, callbacks=(), now=time.perf_counter, **evaluated) -> None:
         self.stream = io.StringIO()
         self.examiner = Examiner() if examine else None
         self.trainer = Trainer()
         self.logs = RoundLog(folder, "cpu")
         reporter = Reporter(quiet=True, machine=True, stream=self.stream)
-        self.keeper = RoundKeeper(self.logs, reporter, {"rank": 2}, self.examiner, **options)
+        evaluations = None if self.examiner is None else Evaluations(self.examiner, **evaluated)
+        told = [LogFiles(self.logs, keep=examine), *callbacks, ProgressLines(reporter, 2)]
+        self.keeper = RoundKeeper(told, {"rank": 2}, Clock(now), evaluations)
 
     def round(self, samples: int = 64, finished: bool = False) -> None:
         self.trainer.round += 1

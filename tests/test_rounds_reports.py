@@ -2,11 +2,12 @@
 
 from types import SimpleNamespace
 
+from esync.callbacks import Callback, CurveFiles, LogFiles, ProgressLines, StateServerReports
 from esync.curves import Curves
 from esync.exchange import Result
 from esync.progress import Reporter
 from esync.roundlog import RoundLog
-from esync.rounds import RoundKeeper
+from esync.rounds import Clock, Evaluations, RoundKeeper
 
 from .kept_rounds import Examiner, Run, Trainer
 
@@ -42,7 +43,7 @@ class Reports:
 def test_rounds_and_accuracies_are_reported(tmp_path):
     reports = Reports()
     clock = iter([0.0, 2.0, 5.0, 5.0, 5.0, 5.0])
-    run = Run(tmp_path, reports=reports, now=lambda: next(clock))
+    run = Run(tmp_path, callbacks=[StateServerReports(reports)], now=lambda: next(clock))
     run.round(samples=128)
     run.arrive()
     run.round()
@@ -55,13 +56,53 @@ def test_rounds_and_accuracies_are_reported(tmp_path):
     ]
 
 
+class Own(Callback):
+    """A callback of a user's own: overrides some of the methods."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple] = []
+
+    def save(self, facts: dict) -> None:
+        self.told.append(("save", facts["rounds"], facts["finished"]))
+
+    def round(self, ended) -> None:
+        self.told.append(("round", ended.number, ended.evaluated and ended.evaluated.accuracy, ended.result.wait))
+
+    def say(self, text: str) -> None:
+        self.told.append(("say", text))
+
+    def close(self) -> None:
+        self.told.append(("close",))
+
+
+def test_an_own_callback_is_told_how_the_run_goes(tmp_path):
+    own = Own()
+    run = Run(tmp_path, callbacks=[own, Callback()], target=0.02)
+    run.round()
+    run.arrive()
+    run.round()
+    run.arrive()
+    run.keeper.poll(run.trainer)
+    run.keeper.flush()
+    run.end()
+    assert own.told == [
+        ("save", 0, False),
+        ("round", 1, None, 0.25),
+        ("round", 2, 0.01, 0.25),
+        ("say", "accuracy 0.020 of round 2 reaches the target 0.02: stopping"),
+        ("save", 2, True),
+        ("close",),
+    ]
+
+
 def test_loss_and_accuracy_step_by_step(tmp_path):
     logs, examiner, trainer = RoundLog(tmp_path, "cpu"), Examiner(), Trainer()
     trainer.algorithm.evaluate_every = 4  # steps, of which an asynchronous round has many
     clock = SimpleNamespace(now=0.0)
     curves = Curves(logs, 1000.0)
     reporter = Reporter(quiet=True, machine=False)
-    keeper = RoundKeeper(logs, reporter, {"rank": 0}, examiner, now=lambda: clock.now, curves=curves)
+    callbacks = [CurveFiles(curves), LogFiles(logs, keep=True), ProgressLines(reporter, 0)]
+    keeper = RoundKeeper(callbacks, {"rank": 0}, Clock(lambda: clock.now), Evaluations(examiner))
     for round_, step in ((1, 1), (2, 2), (3, 9), (4, 10)):
         clock.now += 1.5
         trainer.round, trainer.finished, trainer.replica.weights = round_, round_ == 4, float(round_)

@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 from .. import config
 from ..arguments import choose_algorithm
-from ..assembly import make_curves, make_limits, run_facts
+from ..assembly import make_callbacks, make_limits, run_facts
 from ..errors import ExpectedError
 from ..exchange.protocol.ledger import Ledger
 from ..progress import Reporter
 from ..roundlog import RoundLog
-from ..rounds import RoundKeeper
+from ..rounds import Clock, Evaluations, RoundKeeper
 from ..training import DivergedError, train
 from .cluster import ClusterModel
 from .collective import CollectiveSide
@@ -231,24 +231,22 @@ class Simulation:
         worker, options = sums.worker, self.options
         if worker.rank in self._keepers:
             return self._keepers[worker.rank]
-        examiner = None
+        evaluations = None
         if worker.rank == 0 and self.numerics.evaluates and not options.no_evaluation:
             examiner = SimulatedExaminer(self.engine, self.cluster.evaluation_time, self._examine)
-        if self.log_dir is None and examiner is None:
+            evaluations = Evaluations(examiner, options.eval_duration, options.target_accuracy)
+        if self.log_dir is None and evaluations is None:
             return None
-        logs: Any = NoLog()
+        logs = None
         if self.log_dir is not None:
             logs = RoundLog(self.log_dir / worker.host, worker.folder, options.overwrite)
+        reporter = Reporter(quiet=True, machine=False)
         keeper = RoundKeeper(
-            logs,
-            Reporter(quiet=True, machine=False),
+            make_callbacks(options, worker.rank, reporter, logs, evaluates=evaluations is not None),
             self._facts(worker, trainer),
-            examiner,
-            options.eval_duration,
-            options.target_accuracy,
-            lambda: self.now,
-            traffic=sums,
-            curves=make_curves(options, worker.rank, logs),
+            Clock(lambda: self.now),
+            evaluations,
+            sums,
         )
         self._keepers[worker.rank] = keeper
         return keeper
@@ -269,26 +267,3 @@ class Simulation:
             "started": 0.0,
             "simulated": True,
         }
-
-
-class NoLog:
-    """Takes the place of a `roundlog.RoundLog` where nothing is to be written."""
-
-    def run(self, facts: dict[str, Any]) -> None:
-        """Not written."""
-
-    def round(self, number: int, entry: dict[str, Any], keep: bool = False) -> None:
-        """Not written."""
-
-    def accuracy(self, number: int, accuracy: float) -> None:
-        """Not written."""
-
-    def text(self, name: str) -> str:
-        """Nothing is there."""
-        return ""
-
-    def write(self, name: str, text: str) -> None:
-        """Not written."""
-
-    def close(self) -> None:
-        """Nothing to close."""
