@@ -13,7 +13,7 @@ BLOCK = 65_536
 
 
 class Arrays(Protocol):
-    """Several arrays as one flat vector; see `replica.FlatArrays`."""
+    """Several arrays as one flat vector; see `flat_arrays.FlatArrays`."""
 
     size: int
 
