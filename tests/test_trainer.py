@@ -387,8 +387,8 @@ def test_what_must_agree_is_told_to_the_others():
             net.collect_params(), "sgd", algorithm="sync", world=world, agreement={"seed": 3}, limits=Limits(rounds=4)
         )
         trainer.start()
-        _, weights, _, limits, agreement = world.made.log[0]
-        assert (weights, limits) == (len(flat(net)), Limits(rounds=4))
+        _, sizes, limits, agreement = world.made.log[0]
+        assert (sizes["weights"], limits) == (len(flat(net)), Limits(rounds=4))
         told.append(agreement)
     assert told[0] == told[1]  # the names of the parameters may differ, not their shapes
     assert told[0] != told[2]
