@@ -16,30 +16,34 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import sparse
-from esync.simulate.exchange import SimulatedExchange
-from esync.simulate.pulling import Pull
 from results_file import write_figures
 
 from esync import config
 from esync.algorithms import ASGD
 from esync.exchange import STATISTICS, WEIGHTS, Specification
+from esync.exchange.codecs.base import WorkerCodec
+from esync.exchange.codecs.none import PlainDecoder, PlainEncoder
 from esync.exchange.codecs.shards import PieceKeys
 from esync.exchange.protocol import wire
+from esync.exchange.protocol.client import NO_KEY, ParameterServerExchange
+from esync.exchange.protocol.layout import Layout
 from esync.exchange.protocol.ledger import Limits
 from esync.launch import flags
 from esync.simulate.cluster import ClusterModel
 from esync.simulate.coordination import StateServerModel
 from esync.simulate.devices import DeviceModel
 from esync.simulate.network import Link
-from esync.simulate.servers import ServerModel, ServerNode, Sizes
+from esync.simulate.servers import ServerModel
 from esync.simulate.simulation import Simulation
+from esync.simulate.store import bytes_of
 from esync.simulate.timing import TimedIteration, TimedTrainer
 from esync.simulate.world import SimulatedWorld, WorkerModel
 
@@ -55,7 +59,7 @@ PUBLISHED = {
 }
 DGS, DGS_SECONDARY, ASGD_ = "DGS", "DGS, secondary 1 %", "ASGD"
 ROUNDS, LATENCY, JITTER = 60, 1e-4, 0.05
-RESNET = {WEIGHTS: 11_175_370, STATISTICS: 9_600}
+RESNET = {WEIGHTS: 11_175_370, STATISTICS: 0}  # what is measured has everything
 
 
 @dataclass(frozen=True)
@@ -90,23 +94,34 @@ class MeasuredServer(ServerModel):
         return self.seconds if size == self.payload and messages > 1 else super().cost(messages, size)
 
 
-class MeasuredPull(Pull):
-    """An answer as long as measured."""
+class MeasuredEncoder(PlainEncoder):
+    """Payloads as long as measured."""
 
-    _exchange: "MeasuredExchange"
+    def __init__(self, pieces: list[int], layout: Layout) -> None:
+        super().__init__(layout, 0)
+        self._pieces = pieces
 
-    def _cost(self, node: ServerNode) -> tuple[float, int]:
-        return self._exchange.answer
+    def sizes(self, server: int) -> list[int]:
+        """See `Encoder.sizes`."""
+        return self._pieces
 
 
-class MeasuredExchange(SimulatedExchange):
-    """One worker's exchange, with answers of another size than payloads."""
+class MeasuredDecoder(PlainDecoder):
+    """Answers as long as measured."""
 
-    answer: tuple[float, int]
+    def __init__(self, pieces: list[int], layout: Layout) -> None:
+        super().__init__(layout, 0)
+        self._pieces = pieces
 
-    def pull(self, vectors: Collection[str], wake: Any) -> Pull:
-        """See `SimulatedExchange.pull`."""
-        return MeasuredPull(self, self.channel, vectors, wake)
+    def answer_sizes(self, server: int) -> list[int]:
+        """See `Decoder.answer_sizes`."""
+        return self._pieces
+
+
+def pieces_of(size: int, messages: int) -> list[int]:
+    """Cut so many bytes into as many arrays: their values."""
+    values = round((size - messages * config.SIMULATE_MESSAGE_BYTES) / 4) - messages * wire.HEADER_ELEMENTS
+    return [0] * (messages - 1) + [values]
 
 
 class MeasuredNumerics:
@@ -116,20 +131,8 @@ class MeasuredNumerics:
     samples = 1
     wire: Mapping[str, int] | None = RESNET
 
-    def __init__(self, cost: Cost) -> None:
-        self._cost = cost
-
     def start(self, rank: int, world: SimulatedWorld) -> tuple[TimedTrainer, TimedIteration]:
         """See `simulate.simulation.Numerics`."""
-        answer = self._cost.received
-
-        def exchange(specification: Specification) -> SimulatedExchange:
-            made = MeasuredExchange(specification, world._side, world._worker.host, rank, world)
-            made.answer = float(answer[0]), answer[1]
-            world.connections.append(made)
-            return made
-
-        world.exchange = exchange  # type: ignore[method-assign]
         trainer = TimedTrainer(ASGD(), world, Limits(rounds=ROUNDS), world.simulated.step_time)
         return trainer, TimedIteration(1)
 
@@ -138,7 +141,9 @@ def simulated(workers: int, gigabits: float, cost: Cost) -> float:
     """Seconds of an iteration, exchange included."""
     options = flags.parse(["--mode=async", f"--rounds={ROUNDS}", "--no-evaluation"])
     message = 4.0 * wire.message_elements(workers) + config.SIMULATE_MESSAGE_BYTES
-    server = MeasuredServer("server", payload=cost.sent[0] + message, seconds=cost.server)
+    sent, received = pieces_of(*cost.sent), pieces_of(*cost.received)
+    payload = bytes_of((NO_KEY, wire.HEADER_ELEMENTS + values) for values in sent) + message
+    server = MeasuredServer("server", payload=payload, seconds=cost.server)
     link = Link(gigabits * 1e9 / 8 * config.SIMULATE_GOODPUT, LATENCY / 2)
     cluster = ClusterModel(
         workers=tuple(
@@ -150,8 +155,12 @@ def simulated(workers: int, gigabits: float, cost: Cost) -> float:
         link=lambda host: link,
         evaluation_time=0.0,
     )
-    simulation = Simulation(cluster, options, MeasuredNumerics(cost))
-    simulation.side.sizes = Sizes([{WEIGHTS: (float(cost.sent[0]), cost.sent[1])}], message)
+
+    def codec(specification: Specification, layout: Layout, slots: int, rank: int) -> WorkerCodec:
+        return WorkerCodec(MeasuredEncoder(sent, layout), MeasuredDecoder(received, layout))
+
+    simulation = Simulation(cluster, options, MeasuredNumerics())
+    simulation.side.exchange = partial(ParameterServerExchange, codec_of=codec)
     simulation.run()
     began = min(each.began for each in simulation.workers)
     return (max(each.ended for each in simulation.workers) - began) / ROUNDS
@@ -162,8 +171,6 @@ def measure(method: str, workers: int, sizes: list[int]) -> dict[str, Any]:
     if method == ASGD_:
         return dense(sizes)
     found = sparse.server(sizes, workers, sparse.RATIO if method == DGS_SECONDARY else 0.0)
-    from esync.exchange.protocol.layout import Layout
-
     keys = PieceKeys(Layout(RESNET, 1, config.BUCKET_ELEMENTS), workers)
     pieces = keys.pieces(-(-found["answer_bytes"] // 4))
     answer = sum(4 * (wire.HEADER_ELEMENTS + size) + config.SIMULATE_MESSAGE_BYTES for _, size in pieces)

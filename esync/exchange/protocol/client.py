@@ -7,7 +7,7 @@ size is all it takes.
 
 import logging
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any
@@ -24,7 +24,7 @@ from ..codecs.choice import codec_of
 from ..codecs.none import plain_codec
 from . import wire
 from .greeting import Greeting, Resumed
-from .layout import WEIGHTS
+from .layout import WEIGHTS, Layout
 from .ledger import Limits
 from .mailbox import Mailboxes
 from .resumption import Offers, Progress
@@ -45,6 +45,7 @@ class ParameterServerExchange(Exchange):
     Args:
         specification: which rule the servers run, and how.
         store: carries the messages.
+        codec_of: makes the codec of the weights from the specification, the layout, the number of workers and the rank.
 
     Attributes:
         specification: as given.
@@ -53,12 +54,18 @@ class ParameterServerExchange(Exchange):
         layout: how the model is cut (known after `join`).
     """
 
-    def __init__(self, specification: Specification, store: Store) -> None:
+    def __init__(
+        self,
+        specification: Specification,
+        store: Store,
+        codec_of: Callable[[Specification, Layout, int, int], WorkerCodec] = codec_of,
+    ) -> None:
         self.specification, self.store = specification, store
         self.rank, self.workers = store.rank, store.workers
         self.exchanges = self.sequence = 0
         self.replacement = False
         self.job, self.resume_at = 0, -1
+        self._codec_of = codec_of
         self._hidden: HiddenExchange | None = None
         self._over = self._closed = self._met = False
         self._spoke = -math.inf
@@ -99,7 +106,7 @@ class ParameterServerExchange(Exchange):
         )
         self.layout = greeting.layout()
         self._codecs = {name: plain_codec(self.layout, 0, name) for name in self.layout.sizes}
-        self._codecs[WEIGHTS] = codec_of(self.specification, self.layout, self.workers, self.rank)
+        self._codecs[WEIGHTS] = self._codec_of(self.specification, self.layout, self.workers, self.rank)
         self._mailboxes = Mailboxes(store, self.layout, STATE_VECTORS.get(self.specification.rule, 0), self.say_to)
         if self.specification.overlap:
             self._parcel = Parcel(sizes)
