@@ -7,7 +7,7 @@ have one shape; the rules are elementwise, so it does not matter how a model is 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -74,6 +74,7 @@ class Step:
             round, and one for every commit that is used at once. A checkpoint keeps it.
         workers: slots of workers.
         count: commits that go into this application of the rule: those of a round, or 1.
+        scalars: further ones by name, combined over those commits; NaN where nobody has said one.
         gradient_scale: how many times the mean gradient of a batch the gradient is: 1, or the batch size where it is
             the sum over the batch. Only the learning rate notices it.
     """
@@ -86,13 +87,23 @@ class Step:
     workers: int = 1
     gradient_scale: float = 1.0
     count: int = 1
+    scalars: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, message: Any, sent: Array = None, turn: int = 0, workers: int = 1, count: int = 1) -> "Step":
-        """As a commit (wire.MESSAGE) says them."""
+    def of(
+        cls,
+        message: Any,
+        sent: Array = None,
+        turn: int = 0,
+        workers: int = 1,
+        count: int = 1,
+        added: Iterable[str] = (),
+    ) -> "Step":
+        """As a commit (wire.MESSAGE) says them; `added` are the names of the further scalars."""
         rate, momentum = float(message["learning_rate"]), float(message["momentum"])
         decay, scale = float(message["weight_decay"]), float(message["gradient_scale"])
-        return cls(rate, momentum, decay, sent, turn, workers, scale, count)
+        scalars = {name: float(message[name]) for name in added}
+        return cls(rate, momentum, decay, sent, turn, workers, scale, count, scalars)
 
     def decayed(self, gradient: Array, weights: Array) -> Array:
         """The gradient with the weight decay, which is relative to the mean gradient."""

@@ -6,8 +6,9 @@ network. What is exchanged is flat float32 vectors with names, the weights (or g
 and what else an algorithm has; both sides see them piece by piece, so that no second copy of a model is needed.
 """
 
+import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -66,6 +67,7 @@ class Payload:
         pace: seconds of an iteration on this worker, where the others want to know; 0: they do not.
         gradient_scale: how many times the mean gradient of a batch the values are; see `rules.Step`.
         wanted: names of the vectors that come back; None: the weights and all that were sent.
+        scalars: further ones by name, as the specification has them.
     """
 
     vectors: Mapping[str, Source]
@@ -81,6 +83,7 @@ class Payload:
     pace: float = 0.0
     gradient_scale: float = 1.0
     wanted: Collection[str] | None = None
+    scalars: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def returned(self) -> frozenset[str]:
@@ -99,8 +102,9 @@ class Payload:
             "use": wire.ASIDE if self.aside else uses[self.together],
             "switch": uses[self.switch],
             "text": wire.encode_ranks(self.apart),
-            "pace": self.pace,
+            "pace": self.pace or math.nan,
             "gradient_scale": self.gradient_scale,
+            **self.scalars,
         }
 
 
@@ -124,6 +128,8 @@ class Result:
         samples_together: those of `samples` that were used in rounds of several workers; None where nobody counts them.
         apart: ranks that are there, but that rounds do not wait for (on some server at least).
         fastest: seconds of an iteration on the fastest worker that has said so; 0: none has.
+        scalars: what the specification's further scalars have become, over the round, or over all workers' latest where
+            payloads are used at once; those that somebody has said.
     """
 
     round: int
@@ -140,6 +146,7 @@ class Result:
     apart: tuple[int, ...] = ()
     fastest: float = 0.0
     samples_together: int | None = None
+    scalars: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def books(self) -> Books:

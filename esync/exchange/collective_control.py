@@ -7,6 +7,7 @@ clock of rank 0 is everybody's.
 
 import time
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +17,6 @@ from ..collectives.gathering import CONTROL
 from ..collectives.transport import Request, Transport
 from .base import ExchangeError, JobAbortedError
 from .protocol import wire
-
-#: A message, and the sender's clock in seconds.
-RECORD = np.dtype([("message", wire.MESSAGE), ("clock", "<f8"), ("note", "<f8")])
 
 
 @dataclass
@@ -40,13 +38,16 @@ class Control:
     Args:
         transport: to the others.
         nonce: names this process.
+        scalars: names of those that messages have beside the built-in ones.
 
     Attributes:
         failed: whether some worker has ended the run because it failed.
     """
 
-    def __init__(self, transport: Transport, nonce: int) -> None:
-        self._transport, self._nonce = transport, nonce
+    def __init__(self, transport: Transport, nonce: int, scalars: Collection[str] = ()) -> None:
+        self._transport, self._nonce, self._scalars = transport, nonce, scalars
+        # A message, and the sender's clock in seconds.
+        self._record = np.dtype([("message", wire.message_type(scalars)), ("clock", "<f8"), ("note", "<f8")])
         self._peers = [rank for rank in range(transport.size) if rank != transport.rank]
         self._sent: list[tuple[Request, np.ndarray]] = []
         self._heard: dict[int, deque[np.ndarray]] = {rank: deque() for rank in range(transport.size)}
@@ -59,9 +60,9 @@ class Control:
 
     def say(self, kind: int, sequence: int, note: float = 0.0, **fields: Any) -> None:
         """Tell everybody, this rank included."""
-        record = np.zeros((), RECORD)
+        record = np.zeros((), self._record)
         own = {"rank": self._transport.rank, "nonce": self._nonce, "sequence": sequence}
-        record["message"] = wire.message(kind, **own, **fields)
+        record["message"] = wire.message(kind, self._scalars, **own, **fields)
         record["clock"], record["note"] = self.clock(), note
         self._heard[self._transport.rank].append(record)
         packed = np.frombuffer(record.tobytes(), np.uint8)
@@ -77,7 +78,7 @@ class Control:
         for peer, (request, packed) in list(self._arriving.items()):
             if not request.done():
                 continue
-            record = np.frombuffer(packed.tobytes(), RECORD, count=1)[0]
+            record = np.frombuffer(packed.tobytes(), self._record, count=1)[0]
             kind = int(record["message"]["kind"])
             if kind == wire.LEAVE:
                 self._left.add(peer)
@@ -131,7 +132,7 @@ class Control:
         return not self._sent
 
     def _listen(self, peer: int) -> None:
-        packed = np.zeros(RECORD.itemsize, np.uint8)
+        packed = np.zeros(self._record.itemsize, np.uint8)
         self._arriving[peer] = self._transport.irecv(packed, peer, CONTROL), packed
 
 

@@ -24,7 +24,7 @@ class CommonModel:
     def __init__(self, layout: Layout, specification: Specification, workers: int) -> None:
         self.layout = layout
         self.values = np.zeros(sum(layout.sizes.values()), np.float32)
-        self._rules, self._workers = specification.rules(), workers
+        self._rules, self._workers, self._scalars = specification.rules(), workers, specification.scalars
         self._remembered = STATE_VECTORS.get(specification.rule, 0)
         self._states: dict[int, Any] = {}
         ends = np.cumsum(list(layout.sizes.values())).tolist()
@@ -50,7 +50,7 @@ class CommonModel:
             turn: rounds before this one; see `rules.Step`.
         """
         weights = self.part(self.values, bucket)
-        step = Step.of(message, turn=turn, workers=self._workers, count=self._workers)
+        step = Step.of(message, turn=turn, workers=self._workers, count=self._workers, added=self._scalars)
         rule = self._rules[bucket.vector]
         new, self._states[bucket.index] = rule(weights, mean, self._states.get(bucket.index), step)
         np.copyto(weights, new)
@@ -99,4 +99,5 @@ def standing(ledger: Ledger, wait: float, transfer: float, used: bool) -> Result
         elapsed=ledger.elapsed,
         members=tuple(range(ledger.slots)),
         step=ledger.step,
+        scalars=ledger.told_added,
     )

@@ -107,7 +107,9 @@ class PendingCollective:
             if not due:  # the run was over before
                 self._over = True
                 return None
-            self._terms = wire.round_terms([message for _, message in sorted(self._commits.messages.items())])
+            self._terms = exchange.ledger.scalars.terms(
+                [message for _, message in sorted(self._commits.messages.items())]
+            )
             exchange.engine.agree(self._commits.notes)
             self._travelling = time.perf_counter()
             self._fibres = Fibres(self._makers())

@@ -1,7 +1,7 @@
 """What the exchange by a collective shares with the handles of the exchanges under way."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ class CollectiveState:
         round_timeout: seconds to wait for the others in one exchange.
         hold: called before a payload is sent; a straggler on purpose waits in it.
         nonce: of this process.
+        scalars: names of those that messages have beside the built-in ones.
 
     Attributes:
         rank: of this worker.
@@ -40,13 +41,19 @@ class CollectiveState:
     model: CommonModel
 
     def __init__(
-        self, engine: Engine, watchdog: Watchdog, round_timeout: float, hold: Callable[[], None], nonce: int
+        self,
+        engine: Engine,
+        watchdog: Watchdog,
+        round_timeout: float,
+        hold: Callable[[], None],
+        nonce: int,
+        scalars: Collection[str],
     ) -> None:
         self.engine, self.watchdog, self.hold = engine, watchdog, hold
         self._round_timeout = round_timeout
         self.rank, self.workers = engine.transport.rank, engine.transport.size
         self.sequence = 0
-        self.control = Control(engine.transport, nonce)
+        self.control = Control(engine.transport, nonce, scalars)
         self.turn = threading.RLock()
         self._scratch: np.ndarray | None = None
         self._taken = self._counted = (0, 0)

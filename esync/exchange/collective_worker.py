@@ -68,7 +68,7 @@ class CollectiveExchange(CollectiveState, Exchange):
                 f"--collective {engine.name} has no server, which modes need that do not exchange together"
             )
         nonce = secrets.randbits(62) + 1
-        super().__init__(engine, watchdog, round_timeout, hold, nonce)
+        super().__init__(engine, watchdog, round_timeout, hold, nonce, specification.scalars)
         self._specification, self._start_timeout, self._nonce = specification, start_timeout, nonce
         self.replacement, self.exchanges = False, 0
         self.job, self.resume_at = 0, -1
@@ -98,7 +98,7 @@ class CollectiveExchange(CollectiveState, Exchange):
         )
         said = self._gather(json.dumps([greeting.encode(), time.monotonic()]), "the greeting of")
         greetings = {rank: Greeting.decode(json.loads(said[rank])[0]) for rank in range(self.workers)}
-        self.ledger = Ledger(self.workers, True, limits)
+        self.ledger = Ledger(self.workers, True, limits, added=self._specification.scalars)
         self._offset = json.loads(said[0])[1]
         for rank, each in greetings.items():
             if differences := greetings[0].differences(each):

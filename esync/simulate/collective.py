@@ -64,7 +64,7 @@ class CollectiveSide:
     def meet(self, rank: int, specification: Specification, sizes: Mapping[str, int], limits: Limits) -> None:
         """A worker introduces itself; the first one sets everything up."""
         if self.ledger is None:
-            self.ledger = Ledger(self.slots, True, limits)
+            self.ledger = Ledger(self.slots, True, limits, added=specification.scalars)
             self.layout = Layout(sizes, 1, bucket_bytes(self.slots) // 4)
             self.common = CommonModel(self.layout, specification, self.slots)
             self.weightings = weightings_of(sizes, specification.weighting)
@@ -101,7 +101,7 @@ class CollectiveSide:
         """Do what the ranks will do with the values, now: nobody sees it before his own messages have come."""
         if self.model is not None or self.ledger is None:
             return
-        terms = wire.round_terms([each.message for each in pending])
+        terms = self.ledger.scalars.terms([each.message for each in pending])
         samples = [int(each.message["samples"]) for each in pending]
         name, rooms = self._current(), Rooms()
         for bucket in self.layout.buckets:
@@ -204,7 +204,11 @@ class SimulatedCollective(Exchange):
         pending = PendingSum(self, model, payload, values, side.engine.now)
         side.engine.pass_time(self._straggler.delay(NETWORK, side.engine.now))
         side.engine.settle()
-        pending.commit(wire.message(wire.COMMIT, rank=self.rank, sequence=self.sequence, **payload.terms))
+        pending.commit(
+            wire.message(
+                wire.COMMIT, self._specification.scalars, rank=self.rank, sequence=self.sequence, **payload.terms
+            )
+        )
         return pending
 
     def heartbeat(self) -> None:

@@ -108,9 +108,14 @@ class ServerNode:
         return copy
 
 
-def message_bytes(slots: int) -> float:
-    """Bytes of a commit or another message, which is as large as the status."""
-    return 4.0 * wire.message_elements(slots) + config.SIMULATE_MESSAGE_BYTES
+def message_bytes(slots: int, scalars: Collection[str] = ()) -> float:
+    """Bytes of a commit or another message, which is as large as the status.
+
+    Args:
+        slots: number of workers.
+        scalars: names of those that messages have beside the built-in ones.
+    """
+    return 4.0 * wire.message_elements(slots, scalars) + config.SIMULATE_MESSAGE_BYTES
 
 
 @dataclass(frozen=True)

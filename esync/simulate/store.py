@@ -21,7 +21,7 @@ from ..exchange.protocol.status import Status
 from ..exchange.protocol.store import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH, CancelledError, Place, Store
 from ..straggle import NETWORK, Straggler
 from .engine import Engine
-from .servers import Push, ServerNode, modelled
+from .servers import Push, ServerNode, message_bytes, modelled
 from .serverside import ServerSide
 
 
@@ -96,6 +96,7 @@ class VirtualStore(Store):
 
     def greet(self, greeting: Greeting) -> None:
         """See `Store.greet`."""
+        self.side.message_bytes = message_bytes(self.workers, greeting.specification.scalars)
         self.command(greeting)
 
     def command(self, command: Greeting | Resumed) -> None:

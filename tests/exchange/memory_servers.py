@@ -70,16 +70,18 @@ class MemoryServers:
         joined: bool = True,
         weighting: str = "uniform",
         further: Mapping[str, tuple[Rule, np.ndarray]] | None = None,
+        scalars: Mapping[str, str] | None = None,
     ) -> None:
-        """`further` vectors: name → rule and values."""
+        """`further` vectors: name → rule and values; further `scalars`: name → how they are combined."""
+        self.scalars = scalars or {}
         self.workers, self.private, self.clock = workers, private, Clock()
         vectors = {WEIGHTS: weights, STATISTICS: statistics, **{name: at for name, (_, at) in (further or {}).items()}}
         rules = {WEIGHTS: rule, STATISTICS: replace_by_mean, **{name: at for name, (at, _) in (further or {}).items()}}
         self.layout = Layout({name: len(values) for name, values in vectors.items()}, servers, bucket_elements)
-        self.elements = wire.message_elements(workers)
+        self.elements = wire.message_elements(workers, self.scalars)
         self.nodes = []
         for _ in range(servers):
-            ledger = Ledger(workers, synchronous, limits or Limits())
+            ledger = Ledger(workers, synchronous, limits or Limits(), added=self.scalars)
             ends = PlainUplink(), PlainDownlink(private)
             server = ParameterServer(self.layout, ledger, *ends, rules, self.clock, HostMemory(), weighting)
             self.nodes.append(Node(server))
@@ -154,6 +156,7 @@ class MemoryServers:
         use: int = wire.AS_AGREED,
         switch: int = wire.AS_AGREED,
         text: bytes = b"",
+        **scalars: float,
     ) -> list[Push]:
         """The commit, for every server."""
         pushes = []
@@ -169,13 +172,14 @@ class MemoryServers:
                 "use": use,
                 "switch": switch,
                 "text": text,
+                **scalars,
             }
             pushes.append(self.message(shard, wire.COMMIT, rank, nonce, sequence=sequence, **fields))
         return pushes
 
     def message(self, shard: int, kind: int, rank: int, nonce: int | None = None, **fields: object) -> Push:
         """One message to one server."""
-        record = wire.message(kind, rank=rank, nonce=1000 + rank if nonce is None else nonce, **fields)
+        record = wire.message(kind, self.scalars, rank=rank, nonce=1000 + rank if nonce is None else nonce, **fields)
         return Push(shard, self.layout.status_key(shard), wire.pack(record, self.elements))
 
     def say(self, kind: int, rank: int, **fields: object) -> None:
@@ -208,7 +212,9 @@ class MemoryServers:
 
     def status(self, shard: int = 0) -> np.void:
         """What a pull of the status gives."""
-        return wire.unpack(self.nodes[shard].stored[self.layout.status_key(shard)], wire.status_type(self.workers))
+        return wire.unpack(
+            self.nodes[shard].stored[self.layout.status_key(shard)], wire.status_type(self.workers, self.scalars)
+        )
 
     def weights(self, channel: int = 0) -> np.ndarray:
         """What a pull of the weights gives."""

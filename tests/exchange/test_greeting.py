@@ -65,6 +65,7 @@ def test_workers_may_differ_in_who_they_are(greeting):
         ({"private": False}, ["private False instead of True"]),
         ({"weighting": "samples"}, ["weighting samples instead of uniform"]),
         ({"staleness": 3}, ["staleness 3 instead of inf"]),
+        ({"scalars": {"loss": "mean"}}, ["scalars {'loss': 'mean'} instead of {}"]),
         ({"vectors": {STATISTICS: "sgd"}}, ["rule of statistics sgd instead of mean"]),
         (
             {"sizes": {WEIGHTS: 100, STATISTICS: 10, "control": 100}, "vectors": {"control": "add_mean_update"}},

@@ -1,5 +1,7 @@
 """A server's books: members, rounds, commits and who waits for whom."""
 
+import math
+
 import pytest
 
 from esync.exchange.protocol import wire
@@ -186,7 +188,7 @@ def test_what_a_dead_worker_has_committed_counts_for_its_replacement():
 def test_the_fastest_is_the_fastest_member_that_has_told():
     ledger = make(3, synchronous=False)
     assert ledger.fastest == 0
-    for rank, pace in enumerate((0.5, 0.2, 0.0)):
+    for rank, pace in enumerate((0.5, 0.2, math.nan)):
         message = wire.message(wire.COMMIT, rank=rank, sequence=1, pace=pace)
         ledger.applied(ledger.commit(message, 1.0), 1.0)
     assert ledger.fastest == 0.2 == ledger.status()["fastest"]

@@ -33,6 +33,7 @@ from .memory_servers import MemoryServers
 from .test_collective_exchange import small_buckets  # noqa: F401 - a fixture
 
 CONTROL = "control"
+ONE = np.ones(1, np.float32)
 SIZES = {WEIGHTS: 23, STATISTICS: 5, CONTROL: 23}
 WITH_CONTROL = Specification("sgd", True, vectors={CONTROL: "add_mean_update"})
 
@@ -69,9 +70,10 @@ class Model:
         self.held[vector][start : start + values.size] = values
 
     def add(self, step: Any) -> None:
-        raise NotImplementedError
+        self.held[WEIGHTS][step[0]] += step[1]
 
-    put = add
+    def put(self, step: Any) -> None:
+        raise NotImplementedError
 
 
 def sources(held: Mapping[str, np.ndarray]) -> dict[str, Flat]:
@@ -322,3 +324,45 @@ def test_the_simulators_collective_does() -> None:
         return SimulatedCollective(WITH_CONTROL, sides[0], rank, Straggler((), lambda: engine.now))
 
     check(simulated(make), 2)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_where_weights_are_private_the_other_vectors_are_those_of_all(sparse: bool) -> None:
+    """Worker 1 is sent what worker 0 has changed, too: there is nothing of its own about them."""
+    engine = Time()
+    network = Network(engine, lambda host: Link(1e8, 1e-4), ["server"])
+    nodes = [ServerNode(engine, ServerModel("server"), shard) for shard in range(2)]
+    side = ServerSide(engine, network, nodes, 2, bucket_elements=4)
+    differences = {"tensors": [23], "secondary_ratio": 0.5, "dense_below": 0, "values": "float32"}
+    specification = Specification(
+        "difference" if sparse else "delay_compensated_sgd",
+        False,
+        differences if sparse else {},
+        private=True,
+        sparse=sparse,
+        vectors={CONTROL: "add_mean_update"},
+    )
+    models = [Model(values(rank)) for rank in range(2)]
+
+    def live(rank: int) -> None:
+        exchange = ParameterServerExchange(specification, VirtualStore(side, f"host-{rank}", rank, rank))
+        exchange.join(SIZES, Limits(), {})
+        exchange.begin(sources(values(rank)), models[rank])
+        engine.pass_time(1.0 + rank)
+        sent = values(10 + rank)
+        if sparse:
+            del sent[WEIGHTS]
+        step = (np.array([3]), ONE) if sparse else None
+        exchange.start(Payload(sources(sent), 1, 0.5, step=step), models[rank]).wait()
+        engine.pass_time(5.0)  # the statistics of a worker that has left no longer count
+        exchange.close()
+
+    for rank in range(2):
+        engine.spawn(f"worker {rank}", lambda rank=rank: live(rank))
+    engine.run()
+    begun, sent = values(0), [values(10), values(11)]
+    for model, count in zip(models, (1, 2), strict=True):
+        control = begun[CONTROL] + 0.5 * sum(each[CONTROL] for each in sent[:count])
+        np.testing.assert_allclose(model.held[CONTROL], control, rtol=1e-5, atol=1e-5)
+        latest = [each[STATISTICS] for each in (*sent[:count], begun, begun)[:2]]
+        np.testing.assert_allclose(model.held[STATISTICS], np.mean(latest, axis=0), rtol=1e-5, atol=1e-5)

@@ -108,9 +108,7 @@ class MXNetStore(Store):
         self._arrays: dict[int, tuple[Any, np.ndarray]] = {}  # key → MXNet's array, and a view of its memory
         self._known: set[int] = set()  # keys whose place the servers know
         self._greeted = self._cancelled = False
-        self._message_elements = wire.message_elements(self.workers)
-        self._status_type = wire.status_type(self.workers)
-        self._status_array = mx.nd.zeros((self._message_elements,), ctx=mx.cpu())
+        self._scalars: Collection[str] = ()
 
     def sizes(self, own: Mapping[str, int]) -> Mapping[str, int]:
         """See `Store.sizes`."""
@@ -145,6 +143,10 @@ class MXNetStore(Store):
         """See `Store.greet`; the first time sets up the keys of messages and of the status."""
         self.command(greeting)
         if not self._greeted:
+            self._scalars = greeting.specification.scalars
+            self._message_elements = wire.message_elements(self.workers, self._scalars)
+            self._status_type = wire.status_type(self.workers, self._scalars)
+            self._status_array = mx.nd.zeros((self._message_elements,), ctx=mx.cpu())
             # MXNet puts a key equal to the shard's number on that server, see `layout.Layout.status_key`.
             keys = list(range(self.servers))
             self.store.init(keys, [mx.nd.zeros((self._message_elements,)) for _ in keys])
@@ -192,7 +194,7 @@ class MXNetStore(Store):
                 self._known.add(key)
             self._push(key)
         if message is not None:
-            packed = wire.pack(wire.message(**message), self._message_elements)
+            packed = wire.pack(wire.message(scalars=self._scalars, **message), self._message_elements)
             with self._lock:
                 self.store.push(server, mx.nd.array(packed, dtype="float32"))
 

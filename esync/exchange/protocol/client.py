@@ -70,10 +70,9 @@ class ParameterServerExchange(Exchange):
         self._over = self._closed = self._met = False
         self._spoke = -math.inf
         self._fields: dict[str, Any] = {
-            **{name: b"" if name == "text" else 0 for name in wire.MESSAGE.names or ()},
+            **wire.blank_message(specification.scalars),
             "rank": store.rank,
             "nonce": store.nonce,
-            "gradient_scale": 1,
         }
 
     # --- beginning --------------------------------------------------------------------------------------------------
@@ -256,6 +255,7 @@ class ParameterServerExchange(Exchange):
             step=status.step,
             synchronous=status.synchronous,
             fastest=status.fastest,
+            scalars=status.scalars,
             samples_together=status.samples_together,
             apart=apart,
         )

@@ -5,14 +5,15 @@ all keep the same books.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from . import wire
-from .common_rates import disagreement
 from .resumption import Books
+from .scalars import Scalars
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class Ledger:
         staleness: commits that a worker may be ahead of the slowest member (stale synchronous parallel): one that was
             applied at once is acknowledged when its worker may go on.
         released: commits whose acknowledgement has had to wait for that.
+        added: name of each scalar that commits have beside the built-in ones → how it is combined; see `scalars`.
     """
 
     slots: int
@@ -74,6 +76,7 @@ class Ledger:
     notice: str = ""
     staleness: float = math.inf
     released: int = 0
+    added: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.limits.rounds < math.inf:
@@ -87,7 +90,9 @@ class Ledger:
         self.used = np.zeros(self.slots, bool)
         self.wait = np.zeros(self.slots)
         self.answer = np.zeros(self.slots, np.int64)
-        self.pace = np.zeros(self.slots)  # seconds of an iteration, where a worker says it
+        self.scalars = Scalars(self.added, self.slots)
+        self._round: list[int] | None = None  # ranks of the newest round, where it was one of several workers
+        self._told: dict[str, float] | None = None
         self.pending: dict[int, Pending] = {}
         self._held: set[int] = set()  # ranks whose pending commit is applied already
         self._now = 0.0
@@ -122,9 +127,24 @@ class Ledger:
 
     @property
     def fastest(self) -> float:
-        """Seconds of an iteration on the fastest member; 0 where none has told."""
-        told = self.pace[self.member & (self.pace > 0)]
-        return float(told.min()) if told.size else 0.0
+        """Seconds of an iteration on the fastest worker; 0 where none has told."""
+        pace = self.told["pace"]
+        return 0.0 if math.isnan(pace) else pace
+
+    @property
+    def told(self) -> dict[str, float]:
+        """What scalars have become: of the newest round, or where commits are used at once, of all members' latest.
+
+        NaN where nobody has said one. It stays as it is from the end of one round to that of the next.
+        """
+        if self._told is None:
+            self._told = self.scalars.combined(self._round or np.flatnonzero(self.member))
+        return self._told
+
+    @property
+    def told_added(self) -> dict[str, float]:
+        """The same of the added scalars that somebody has said."""
+        return {name: self.told[name] for name in self.added if not math.isnan(self.told[name])}
 
     @property
     def deserted(self) -> bool:
@@ -143,6 +163,7 @@ class Ledger:
         self.arrivals[rank] += self.nonce[rank] != nonce
         self.nonce[rank] = nonce
         self.member[rank] = True
+        self._told = None
         self._left.discard(rank)
         if rank == 0 and not self.job:
             self.job = nonce
@@ -168,12 +189,14 @@ class Ledger:
     def leave(self, rank: int) -> None:
         """A worker is done; the others' rounds no longer wait for it."""
         self.member[rank] = False
+        self._told = None
         self._left.add(rank)
         self._release(self._now)
 
     def drop(self, rank: int) -> None:
         """A worker is gone without a goodbye; the others' rounds no longer wait for it, but it may come back."""
         self.member[rank] = False
+        self._told = None
         self._release(self._now)
 
     def commit(self, message: Any, now: float) -> list[int]:
@@ -190,13 +213,13 @@ class Ledger:
         rank, together = int(message["rank"]), self.together(message)
         other = next(iter(self.pending.values()), None)
         self.pending[rank] = Pending(message, now)
-        self.pace[rank], self._now = message["pace"], now
+        self._now = now
         if self.finished or message["use"] == wire.ASIDE or (together and not self.member[rank]):
             self._acknowledge([rank], now, used=False)
             self._release(now)
             return []
         if together and self._compared and other is not None:
-            self.failure = disagreement(message, other.message, self.round + 1)
+            self.failure = self.scalars.disagreement(message, other.message, self.round + 1)
             if self.failure:
                 return []
         return self.due() if together else [rank]
@@ -235,6 +258,8 @@ class Ledger:
             self._at_once += len(ranks)
             self.step += len(ranks)
         self.round = self._together + self._at_once // self.slots
+        self.scalars.note(messages)
+        self._round, self._told = ranks if together else None, None
         for message in messages:
             if message["rank"] == leader or (not together and self.member[int(message["rank"])]):
                 self._follow(message)
@@ -265,7 +290,7 @@ class Ledger:
 
     def status(self) -> np.ndarray:
         """The record that the workers pull (wire.status_type)."""
-        record = np.zeros((), wire.status_type(self.slots))
+        record = np.zeros((), wire.status_type(self.slots, self.added))
         record["round"], record["version"], record["samples"] = self.round, self.version, self.samples
         record["samples_together"] = self.samples_together
         record["step"], record["elapsed"], record["fastest"] = self.step, self._elapsed, self.fastest
@@ -279,6 +304,8 @@ class Ledger:
         record["nonce"], record["arrivals"], record["member"] = self.nonce, self.arrivals, self.member
         record["apart"] = self.member & self.apart
         record["committed"][list(self.pending)] = 1
+        for name in self.added:
+            record["scalars"][name] = self.told[name]
         return record
 
     def _follow(self, message: Any) -> None:

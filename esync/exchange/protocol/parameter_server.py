@@ -97,6 +97,7 @@ class ParameterServer:
         self.layout = layout
         self.ledger = ledger
         self.uplink, self.downlink = uplink, downlink
+        self._message_type = wire.message_type(ledger.added)
         self.memory = memory if memory is not None else HostMemory()
         self._rules = rules
         # A payload is multiplied as it arrives, the sum divided once it is whole.
@@ -160,7 +161,7 @@ class ParameterServer:
         """
         if key < self.layout.servers:
             self._status = stored
-            self.receive(wire.unpack(received, wire.MESSAGE))
+            self.receive(wire.unpack(received, self._message_type))
             return
         if key < 2 * self.layout.servers:
             self._mailbox = stored
@@ -316,7 +317,7 @@ class ParameterServer:
             divisors = {name: divisor(weighting, samples) for name, weighting in self._weightings.items()}
             for index in total:
                 total[index] /= divisors[self.layout.buckets[index].vector]
-            self._update(total, wire.round_terms(list(messages.values())), ranks)
+            self._update(total, self.ledger.scalars.terms(list(messages.values())), ranks)
             self._sum.clear()
         else:
             for rank in ranks:
@@ -360,7 +361,7 @@ class ParameterServer:
         shelf, vector = self._shelves[index], self.layout.buckets[index].vector
         private = self.downlink.private and vector == WEIGHTS
         sent = self.memory.work_on(shelf.replies[ranks[0]][wire.HEADER_ELEMENTS :]) if private else None
-        step = Step.of(message, sent, self.ledger.step, self.ledger.slots, len(ranks))
+        step = Step.of(message, sent, self.ledger.step, self.ledger.slots, len(ranks), self.ledger.added)
         rule = self._rules[vector]
         if rule is replace_by_mean:
             value = self._mean_of_latest(shelf, value, message, self._weightings[vector])

@@ -27,7 +27,7 @@ def serve(greeting: Greeting, shard: int, clock: Callable[[], float], memory: Me
     # Time passes differently on every server: only the first one, which decides when the run ends, looks at it.
     limits = greeting.limits if shard == FIRST else replace(greeting.limits, seconds=math.inf)
     asked = greeting.specification
-    ledger = Ledger(greeting.slots, asked.synchronous, limits, staleness=asked.staleness)
+    ledger = Ledger(greeting.slots, asked.synchronous, limits, staleness=asked.staleness, added=asked.scalars)
     layout = greeting.layout()
     up, down = packings_of(asked, layout, greeting.slots)
     if not up.name == down.name == NONE:

@@ -9,7 +9,9 @@ from ... import config
 from ...compression import NONE
 from ...rules import MEAN, Rule, make_rule
 from ...weighting import check, unnormalized
+from . import wire
 from .layout import STATISTICS, WEIGHTS
+from .scalars import check_added
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Specification:
             all has arrived.
         vectors: name of each vector that is exchanged → name of its rule in rules.RULES, the weights first. Give only
             further ones: the weights, and the statistics, which are replaced by their mean, come by themselves.
+        scalars: name of each scalar that payloads have beside the built-in ones → how the servers combine those of a
+            round, in scalars.WAYS.
     """
 
     rule: str
@@ -50,9 +54,11 @@ class Specification:
     own: dict[str, Any] = field(default_factory=dict)
     overlap: bool = False
     vectors: Mapping[str, str] = field(default_factory=dict)
+    scalars: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         others = {name: rule for name, rule in self.vectors.items() if name != WEIGHTS}
+        check_added(self.scalars, wire.MESSAGE.names or ())
         object.__setattr__(self, "vectors", {WEIGHTS: self.rule, STATISTICS: MEAN, **others})
 
     def rules(self) -> dict[str, Rule]:

@@ -1,10 +1,12 @@
 """What a server's status says to one worker."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from . import wire
 from .ledger import Ledger
 
 
@@ -29,6 +31,7 @@ class Status:
     samples: int
     samples_together: int
     fastest: float
+    scalars: Mapping[str, float]
     elapsed: float
     job: int
     resume_at: int
@@ -61,6 +64,7 @@ class Status:
             samples=int(record["samples"]),
             samples_together=int(record["samples_together"]),
             fastest=float(record["fastest"]),
+            scalars=wire.scalars_of(record),
             elapsed=float(record["elapsed"]),
             job=int(record["job"]),
             resume_at=int(record["resume_at"]),
@@ -91,6 +95,7 @@ class Status:
             samples=ledger.samples,
             samples_together=ledger.samples_together,
             fastest=ledger.fastest,
+            scalars=ledger.told_added,
             elapsed=ledger.elapsed,
             job=ledger.job,
             resume_at=ledger.resume_at,

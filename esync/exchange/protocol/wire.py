@@ -5,13 +5,17 @@ arrays with a small header in front. Messages and the status are packed records 
 key store only ever copies them, so every bit pattern survives).
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from .scalars import BUILT_IN
+
 #: Changes whenever a worker and a server of different versions would misunderstand each other.
-PROTOCOL = 9
+PROTOCOL = 10
 
 #: float32 values that the header takes in front of every bucket.
 HEADER_ELEMENTS = 8
@@ -47,12 +51,8 @@ MESSAGE = np.dtype(
         ("rank", "<i4"),
         ("nonce", "<i8"),  # tells a replacement from the dead worker whose slot it took
         ("sequence", "<i8"),  # counts the exchanges of one slot, from 1
-        ("learning_rate", "<f8"),
-        ("momentum", "<f8"),
-        ("weight_decay", "<f8"),
-        ("gradient_scale", "<f8"),  # how many times the mean gradient of a batch this payload is
+        *((name, "<f8") for name in BUILT_IN),
         ("samples", "<i8"),  # that went into this payload
-        ("pace", "<f8"),  # seconds of an iteration on this worker; 0: it does not say
         ("buckets", "<i4"),  # of this payload on this server; FETCH: the index of the bucket
         ("place", "<i4"),  # FETCH: which of the vectors that the rule remembers, from 0
         ("use", "<i4"),  # how this commit is used: AS_AGREED, TOGETHER, AT_ONCE, ASIDE
@@ -61,9 +61,30 @@ MESSAGE = np.dtype(
     ]
 )
 
+#: What the built-in scalars are where a message does not say them, if not 0.
+_UNSAID = [(name, scalar.default) for name, scalar in BUILT_IN.items() if scalar.default != 0]
 
-def status_type(slots: int) -> np.dtype:
-    """The record that every server keeps for its workers to pull, with one entry per worker slot."""
+
+def message_type(scalars: Iterable[str] = ()) -> np.dtype:
+    """The record of a message with these scalars beside the built-in ones."""
+    return _message_type(tuple(scalars))
+
+
+@lru_cache
+def _message_type(scalars: tuple[str, ...]) -> np.dtype:
+    return np.dtype([*MESSAGE.descr, *((name, "<f8") for name in sorted(scalars))])
+
+
+def status_type(slots: int, scalars: Iterable[str] = ()) -> np.dtype:
+    """The record that every server keeps for its workers to pull, with one entry per worker slot.
+
+    The field "scalars", where there are any beside the built-in ones, has what those of all workers have become.
+    """
+    return _status_type(slots, tuple(scalars))
+
+
+@lru_cache
+def _status_type(slots: int, scalars: tuple[str, ...]) -> np.dtype:
     return np.dtype(
         [
             ("round", "<i8"),  # rounds completed (synchronous), or commits applied ÷ slots (asynchronous)
@@ -88,13 +109,23 @@ def status_type(slots: int) -> np.dtype:
             ("member", "<i4", (slots,)),  # 1: counted in the round under way
             ("apart", "<i4", (slots,)),  # 1: is there, but rounds do not wait for it
             ("committed", "<i4", (slots,)),  # 1: has committed in the round under way
+            *([("scalars", [(name, "<f8") for name in sorted(scalars)])] if scalars else []),
         ]
     )
 
 
-def message_elements(slots: int) -> int:
+def message_elements(slots: int, scalars: Iterable[str] = ()) -> int:
     """The float32 size of the key that carries messages one way and the status the other."""
-    return -(-max(MESSAGE.itemsize, status_type(slots).itemsize) // 4)
+    names = tuple(scalars)
+    return -(-max(message_type(names).itemsize, status_type(slots, names).itemsize) // 4)
+
+
+def scalars_of(status: Any) -> dict[str, float]:
+    """What a status (status_type) says of the scalars beside the built-in ones; those that somebody has said."""
+    if "scalars" not in status.dtype.names:
+        return {}
+    told = status["scalars"]
+    return {name: float(told[name]) for name in told.dtype.names if not math.isnan(told[name])}
 
 
 def pack(record: np.ndarray, elements: int) -> np.ndarray:
@@ -121,20 +152,29 @@ def stamp(bucket: np.ndarray, kind: int, rank: int, nonce: int, sequence: int, i
     header["sequence"], header["bucket"] = sequence, index
 
 
-def message(kind: int, **fields: Any) -> np.ndarray:
-    """A MESSAGE record; text may be a str of any length and is cut to what fits."""
-    record = np.zeros((), MESSAGE)
-    record["kind"], record["gradient_scale"] = kind, 1
+def blank_message(scalars: Iterable[str] = ()) -> dict[str, Any]:
+    """The fields of a message that says nothing, by name, for those who need not pack it."""
+    blank: dict[str, Any] = {name: b"" if name == "text" else 0 for name in MESSAGE.names or ()}
+    return {**blank, **dict(_UNSAID), **dict.fromkeys(scalars, math.nan)}
+
+
+def message(kind: int, scalars: Iterable[str] = (), **fields: Any) -> np.ndarray:
+    """A message (message_type); text may be a str of any length and is cut to what fits.
+
+    Args:
+        kind: of the message.
+        scalars: names of those that it has beside the built-in ones.
+        fields: what it says; of a scalar that is not among them, nothing.
+    """
+    record = np.zeros((), message_type(scalars))
+    record["kind"] = kind
+    for name, default in _UNSAID:
+        record[name] = default
+    for name in scalars:
+        record[name] = math.nan
     for name, value in fields.items():
         record[name] = encode_text(value) if isinstance(value, str) else value
     return record
-
-
-def round_terms(commits: Sequence[Any]) -> Any:
-    """The terms of a round: the first commit's, with the mean of all scales, as the mean of the gradients is taken."""
-    terms = commits[0].copy()
-    terms["gradient_scale"] = sum(float(each["gradient_scale"]) for each in commits) / len(commits)
-    return terms
 
 
 def encode_text(text: str) -> bytes:

@@ -1,0 +1,194 @@
+"""Scalars that an algorithm adds: how those of a round become one, on servers, in collectives and in the simulator."""
+
+import math
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from esync.collectives.engine import Engine
+from esync.collectives.memory import Hub
+from esync.exchange import STATISTICS, WEIGHTS, Payload, Result, Specification
+from esync.exchange.collective_worker import CollectiveExchange
+from esync.exchange.protocol import wire
+from esync.exchange.protocol.client import ParameterServerExchange
+from esync.exchange.protocol.ledger import Limits
+from esync.simulate.collective import CollectiveSide, SimulatedCollective
+from esync.simulate.engine import Engine as Time
+from esync.simulate.network import Link, Network
+from esync.simulate.servers import ServerModel, ServerNode
+from esync.simulate.serverside import ServerSide
+from esync.simulate.store import VirtualStore
+from esync.straggle import Straggler
+from esync.watchdog import Watchdog
+
+from .memory_servers import MemoryServers
+from .test_collective_exchange import small_buckets  # noqa: F401 - a fixture
+from .test_named_vectors import Flat, Model
+
+WAYS = {"temperature": "common", "loss": "mean", "norm": "sum", "least": "minimum", "most": "maximum"}
+ONE = np.float32([1])
+
+
+def told(cluster: MemoryServers) -> dict[str, float]:
+    """What the statuses of all servers say."""
+    found = [wire.scalars_of(cluster.status(shard)) for shard in range(cluster.layout.servers)]
+    assert all(each == found[0] for each in found)
+    return found[0]
+
+
+def says(value: float) -> dict[str, float]:
+    return {"temperature": 3.0, **{name: value for name in WAYS if name != "temperature"}}
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+def test_those_of_a_round_become_one_and_stay_until_the_next_has_ended(servers: int) -> None:
+    cluster = MemoryServers(3, np.zeros(8), servers=servers, scalars=WAYS)
+    assert told(cluster) == {}
+    for rank, value in ((2, 1.0), (0, -2.0), (1, 4.0)):
+        cluster.send(rank, 1, np.ones(8), **says(value))
+    expected = {"temperature": 3.0, "loss": 1.0, "norm": 3.0, "least": -2.0, "most": 4.0}
+    assert told(cluster) == expected
+    cluster.send(0, 2, np.ones(8), **says(100.0))  # a slow worker asks only now how the first round went
+    assert told(cluster) == expected
+    cluster.say(wire.LEAVE, 2)
+    cluster.send(1, 2, np.ones(8), **says(0.0))
+    assert told(cluster) == {"temperature": 3.0, "loss": 50.0, "norm": 100.0, "least": 0.0, "most": 100.0}
+
+
+def test_those_who_say_nothing_do_not_count() -> None:
+    cluster = MemoryServers(2, [0.0], scalars={"loss": "mean", "norm": "sum"})
+    cluster.send(0, 1, ONE, loss=4.0)
+    cluster.send(1, 1, ONE)
+    assert told(cluster) == {"loss": 4.0}
+    for rank in (0, 1):
+        cluster.send(rank, 2, ONE)
+    assert told(cluster) == {}  # not what was said a round ago
+
+
+def test_common_ones_must_be_the_same() -> None:
+    cluster = MemoryServers(2, [0.0], scalars={"cooling_rate": "common"})
+    for rank in (0, 1):
+        cluster.send(rank, 1, ONE)
+    assert not cluster.status()["aborted"]  # nobody has said it
+    cluster.send(0, 2, ONE, cooling_rate=0.5)
+    cluster.send(1, 2, ONE, cooling_rate=0.25)
+    said = bytes(cluster.status()["text"]).decode()
+    assert said.startswith("worker 1 committed cooling rate 0.25, but worker 0 0.5 to round 2")
+
+
+def test_where_commits_are_used_at_once_the_latest_of_all_members_count() -> None:
+    cluster = MemoryServers(3, [0.0], synchronous=False, scalars={"loss": "mean"})
+    cluster.send(0, 1, ONE, loss=2.0)
+    assert told(cluster) == {"loss": 2.0}
+    cluster.send(1, 1, ONE, loss=6.0)
+    assert told(cluster) == {"loss": 4.0}
+    cluster.send(0, 2, ONE, loss=4.0)
+    assert told(cluster) == {"loss": 5.0}
+    cluster.say(wire.LEAVE, 1)
+    assert told(cluster) == {"loss": 4.0}
+
+
+def test_a_rule_is_told_what_they_have_become() -> None:
+    seen = []
+
+    def note(weights: Any, value: Any, state: Any, step: Any) -> Any:
+        seen.append(dict(step.scalars))
+        return weights + value, state
+
+    cluster = MemoryServers(2, [0.0], rule=note, scalars={"loss": "mean", "norm": "sum"})
+    cluster.send(0, 1, ONE, loss=2.0, norm=1.0)
+    cluster.send(1, 1, ONE, loss=4.0, norm=5.0)
+    cluster.send(0, 2, ONE, loss=7.0, norm=8.0, use=wire.AT_ONCE)
+    assert seen == [{"loss": 3.0, "norm": 6.0}, {"loss": 7.0, "norm": 8.0}]
+
+
+def test_names_that_are_taken_and_unknown_ways_are_refused() -> None:
+    with pytest.raises(ValueError, match="a scalar cannot be named 'pace': messages have a field of that name"):
+        Specification("sgd", True, scalars={"pace": "mean"})
+    with pytest.raises(ValueError, match="'loss' is to be combined by 'median', but should be by one of common, mean"):
+        Specification("sgd", True, scalars={"loss": "median"})
+
+
+def test_without_further_ones_messages_are_as_large_as_ever() -> None:
+    assert wire.message_type() == wire.MESSAGE
+    assert wire.message_type(["b", "a"]) == wire.message_type(["a", "b"])
+    assert wire.message_type(["a"]).itemsize == wire.MESSAGE.itemsize + 8
+    assert math.isnan(float(wire.message(wire.COMMIT, ["a"])["a"]))
+
+
+# --- end to end -------------------------------------------------------------------------------------------------------
+
+ASKED = Specification("sgd", True, scalars={"loss": "mean", "most": "maximum"})
+
+
+def take_part(exchange: Any) -> list[Result]:
+    model = Model({WEIGHTS: np.zeros(5, np.float32), STATISTICS: np.zeros(0, np.float32)})
+    exchange.join({WEIGHTS: 5, STATISTICS: 0}, Limits(rounds=2), {})
+    results = [exchange.begin({WEIGHTS: Flat(np.zeros(5, np.float32))}, model)]
+    for number in (1, 2):
+        scalars = {"loss": 10.0 * number + exchange.rank, "most": float(exchange.rank)}
+        payload = Payload({WEIGHTS: Flat(np.ones(5, np.float32))}, 1, 0.5, scalars=scalars)
+        results.append(exchange.start(payload, model).wait())
+    exchange.close()
+    return results
+
+
+def check(outcomes: list[list[Result]]) -> None:
+    for results in outcomes:
+        assert [each.scalars for each in results] == [{}, {"loss": 11.0, "most": 2.0}, {"loss": 21.0, "most": 2.0}]
+
+
+def test_a_collective_combines_them() -> None:
+    hub, outcomes = Hub(3), [[]] * 3  # type: ignore[var-annotated]
+
+    def work(rank: int) -> None:
+        outcomes[rank] = take_part(CollectiveExchange(ASKED, Engine("ring", hub.transports[rank]), Watchdog(), 20, 20))
+
+    threads = [threading.Thread(target=work, args=[rank], daemon=True) for rank in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    check(outcomes)
+
+
+def simulated(make: Callable[[Time, Network, int], Any]) -> list[list[Result]]:
+    engine = Time()
+    network = Network(engine, lambda host: Link(1e8, 1e-4), ["server"])
+    outcomes: list[list[Result]] = [[]] * 3
+
+    def live(rank: int) -> None:
+        engine.pass_time(0.1 * rank)
+        outcomes[rank] = take_part(make(engine, network, rank))
+
+    for rank in range(3):
+        engine.spawn(f"worker {rank}", lambda rank=rank: live(rank))
+    engine.run()
+    return outcomes
+
+
+def test_the_simulators_servers_combine_them() -> None:
+    sides: list[ServerSide] = []
+
+    def make(engine: Time, network: Network, rank: int) -> ParameterServerExchange:
+        if not sides:
+            nodes = [ServerNode(engine, ServerModel("server"), shard) for shard in range(2)]
+            sides.append(ServerSide(engine, network, nodes, 3, bucket_elements=2))
+        return ParameterServerExchange(ASKED, VirtualStore(sides[0], f"host-{rank}", rank, rank))
+
+    check(simulated(make))
+
+
+def test_the_simulators_collective_combines_them() -> None:
+    sides: list[CollectiveSide] = []
+
+    def make(engine: Time, network: Network, rank: int) -> SimulatedCollective:
+        if not sides:
+            sides.append(CollectiveSide(engine, network, [f"host-{each}" for each in range(3)], "ring"))
+        return SimulatedCollective(ASKED, sides[0], rank, Straggler((), lambda: engine.now))
+
+    check(simulated(make))
