@@ -57,13 +57,14 @@ class Payload:
             are, is that of all workers' latest.
         samples: training samples that went into it.
         learning_rate: for the rule on the other side, as are momentum and weight_decay.
-        together: whether it is used with those of all workers (True) or at once (False); None: as the service says.
+        together: whether it is used with those of all workers (True) or at once (False); None: as the specification
+            says.
         switch: of the leader, the first of those that rounds wait for: whether the next ones are to be used together or
             at once; None: as before. It holds from the end of the round on, for all workers. Of a payload that is used
             at once, every worker may ask for the next ones to be used together.
         aside: it is not used, only acknowledged, because its worker is apart (see `Result.apart`).
         apart: of the leader: the ranks that rounds are not to wait for from the end of this one on; None: as before.
-        step: what is to be subtracted from the weights, where the service is sparse.
+        step: what is to be subtracted from the weights, where the specification is sparse.
         pace: seconds of an iteration on this worker, where the others want to know; 0: they do not.
         gradient_scale: how many times the mean gradient of a batch the values are; see `rules.Step`.
         wanted: names of the vectors that come back; None: the weights and all that were sent.

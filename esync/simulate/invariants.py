@@ -122,7 +122,7 @@ class Check:
     * payloads used together, and the next ones, too: all workers hold the same weights after the round;
     * a rule that adds what is sent: what was committed is what was applied, once;
     * a state server says when to exchange, steady devices: nobody waits longer than its bound;
-    * a service with a staleness: nobody goes on who is further ahead of the slowest than that.
+    * a specification with a staleness: nobody goes on who is further ahead of the slowest than that.
 
     Attributes:
         uncounted: why it cannot be told whether what was committed is what was applied; "" where it can.

@@ -168,3 +168,23 @@ def test_only_weights_have_channels_of_workers_of_their_own():
     asked = Specification("delay_compensated_sgd", False, private=True)
     assert [asked.channel(vector, 2) for vector in (WEIGHTS, STATISTICS)] == [3, 0]
     assert Specification("sgd", False).channel(WEIGHTS, 2) == 0
+
+
+@pytest.mark.parametrize(
+    ("part", "field", "value", "said"),
+    [
+        (None, "rank", "1", "rank is '1', but should be int"),
+        (None, "sizes", [5], ""),
+        (None, "sizes", {WEIGHTS: "5", STATISTICS: 0}, "sizes are .*, but should be whole numbers"),
+        (None, "specification", "sgd", "mapping"),
+        ("specification", "synchronous", 1, "synchronous is 1, but should be bool"),
+        ("specification", "vectors", ["control"], "items"),
+        ("specification", "colour", "blue", "colour"),
+        ("limits", "rounds", "7", "rounds is '7', but should be float"),
+    ],
+)
+def test_values_of_other_types_are_refused_at_the_border(greeting, part, field, value, said):
+    fields = asdict(greeting)
+    (fields[part] if part else fields)[field] = value
+    with pytest.raises(ValueError, match=f"not a greeting of a worker of this version: .*{said}"):
+        Greeting.decode(json.dumps(fields))

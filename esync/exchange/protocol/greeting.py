@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, get_origin, get_type_hints
 
 from ...version import __version__
 from . import wire
@@ -111,8 +111,13 @@ class Greeting:
             fields["limits"] = Limits(**fields["limits"])
             fields["offers"] = Offers.decode(fields["offers"])
             fields["specification"] = Specification(**fields["specification"])
-            return cls(**fields)
-        except (TypeError, KeyError, ValueError) as error:
+            greeting = cls(**fields)
+            for part in (greeting, greeting.specification, greeting.limits):
+                _check_types(part)
+            if not all(type(size) is int for size in greeting.sizes.values()):
+                raise TypeError(f"sizes are {greeting.sizes}, but should be whole numbers")
+            return greeting
+        except (AttributeError, TypeError, KeyError, ValueError) as error:
             raise ValueError(f"not a greeting of a worker of this version: {error}") from None
 
     def differences(self, other: "Greeting") -> list[str]:
@@ -151,6 +156,14 @@ def decode(text: str | bytes) -> Greeting | Resumed:
     """Read a command of a worker; ValueError where it is none."""
     resumed = json.loads(text).get("resumed")
     return Greeting.decode(text) if resumed is None else Resumed.of(resumed)
+
+
+def _check_types(record: Any) -> None:
+    """Raise TypeError where a field of a dataclass is not of the type that it is declared with."""
+    for name, hint in get_type_hints(type(record)).items():
+        kind, value = get_origin(hint) or hint, getattr(record, name)
+        if not isinstance(value, (int, float) if kind is float else kind):
+            raise TypeError(f"{name} is {value!r}, but should be {kind.__name__}")
 
 
 def _differences(mine: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
