@@ -1,4 +1,4 @@
-"""Flat vectors in host memory: of one array, of several NDArrays, and what is computed while one is read."""
+"""Several NDArrays as one flat vector in host memory, and what is computed while one is read."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -9,21 +9,6 @@ import numpy as np
 
 from .engine import mx
 from .memory import BLOCK, host_view, is_plain
-
-
-class Flat:
-    """A flat vector in host memory; see `exchange.Source`."""
-
-    def __init__(self, values: np.ndarray) -> None:
-        self.values, self.size = values, values.size
-
-    def read(self, start: int, stop: int, out: np.ndarray) -> None:
-        """See `exchange.Source`."""
-        out[:] = self.values[start:stop]
-
-    def write(self, start: int, values: np.ndarray) -> None:
-        """Replace the values from `start` on."""
-        self.values[start : start + values.size] = values
 
 
 class FlatArrays:

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from . import config
-from .exchange import STATISTICS, WEIGHTS
-from .flat_arrays import Flat, FlatArrays
+from .exchange import STATISTICS, WEIGHTS, Flat
+from .flat_arrays import FlatArrays
 from .sparse import Sparse
 
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from .engine import mx
 from .errors import AlgorithmResultError, ExpectedError
-from .exchange import STATISTICS, WEIGHTS, Source
-from .flat_arrays import Difference, Flat, FlatArrays, Scaled
+from .exchange import STATISTICS, WEIGHTS, Flat, Source
+from .flat_arrays import Difference, FlatArrays, Scaled
 from .landing import Landing
 from .modelview import Hook, ModelView
 from .sparse import Sparse

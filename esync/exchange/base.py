@@ -1,9 +1,9 @@
-"""The exchange of models and gradients between workers: one seam, several ways across it.
+"""What algorithms see of the exchange: payloads, results, where the model comes from and goes to, and the interface.
 
-An algorithm starts an exchange with a `Payload`, gets a handle, and asks or waits for the `Result`. Behind the seam is
-MXNet's distributed key store with this project's own protocol (`kvstore_worker`, `kvstore_server`), or a modelled
-network. What is exchanged is flat float32 vectors with names, the weights (or gradients, or updates), the statistics
-and what else an algorithm has; both sides see them piece by piece, so that no second copy of a model is needed.
+An algorithm starts an exchange with a `Payload`, gets a handle, and asks or waits for the `Result`. Behind the
+interface are parameter servers (`protocol.client`) or a collective (`collective_worker`). What is exchanged is flat
+float32 vectors with names, the weights (or gradients, or updates), the statistics and what else an algorithm has; both
+sides see them piece by piece, so that no second copy of a model is needed.
 """
 
 import math
@@ -30,6 +30,26 @@ class Source(Protocol):
     def read(self, start: int, stop: int, out: np.ndarray) -> None:
         """Write the values start to stop into `out` (float32, stop − start values)."""
         ...
+
+
+class Flat:
+    """A flat vector in one array; see `Source`.
+
+    Attributes:
+        values: float32.
+        size: number of them.
+    """
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values, self.size = values, values.size
+
+    def read(self, start: int, stop: int, out: np.ndarray) -> None:
+        """See `Source`."""
+        out[:] = self.values[start:stop]
+
+    def write(self, start: int, values: np.ndarray) -> None:
+        """Replace the values from `start` on."""
+        self.values[start : start + values.size] = values
 
 
 class Model(Protocol):
@@ -178,7 +198,7 @@ class SlotLostError(ExchangeError):
 
 
 class Exchange(Protocol):
-    """The seam.
+    """How one worker exchanges with the others.
 
     Attributes:
         rank: this worker's slot, from 0.

@@ -9,6 +9,7 @@ from .. import config
 from ..collectives.fibres import Fibre, Fibres, Pauses
 from ..handles import NotDoneError
 from ..weighting import divisor, factor
+from .background import BackgroundTask
 from .base import JobAbortedError, Model, Payload, Result
 from .collective_control import Commits
 from .collective_state import CollectiveState
@@ -147,3 +148,35 @@ class PendingCollective:
         if self._commits is None:
             return f"the commit of worker {', '.join(map(str, self._missing))}"
         return f"the sum over all workers ({self._exchange.engine.name})"
+
+
+class HiddenCollective(PendingCollective):
+    """The handle where the worker goes on meanwhile: done when the sum is there.
+
+    So `result` only has to put the model into place. A thread lets the values travel, and adds them up; it takes turns
+    with the main thread where both talk to the others.
+    """
+
+    def __init__(self, exchange: CollectiveState, payload: Payload, model: Model) -> None:
+        super().__init__(exchange, payload, model)
+        self._task = BackgroundTask(self.travel, super().cancel)
+
+    def done(self) -> bool:
+        """Look without waiting."""
+        return self._task.done()
+
+    def result(self) -> Result:
+        """Put the model into place, or raise what the exchange has failed with."""
+        if not self._task.done():
+            raise NotDoneError("the sum over all workers is not there yet")
+        self._task.wait()
+        return super().result()
+
+    def wait(self) -> Result:
+        """Wait for the thread."""
+        self._task.wait()
+        return super().result()
+
+    def cancel(self) -> None:
+        """This worker leaves: talk to nobody any more."""
+        self._task.cancel()

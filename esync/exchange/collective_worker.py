@@ -23,9 +23,8 @@ from ..collectives.gathering import gather_texts
 from ..compression import NONE
 from ..watchdog import Watchdog
 from .base import NO_OFFERS, Exchange, ExchangeError, JobAbortedError, Model, Payload, Result, Source
-from .collective_hidden import HiddenCollective
 from .collective_model import CommonModel
-from .collective_pending import PendingCollective
+from .collective_pending import HiddenCollective, PendingCollective
 from .collective_state import CollectiveState
 from .protocol import wire
 from .protocol.greeting import Greeting

@@ -18,7 +18,8 @@ from ..assembly import make_limits
 from ..compression import NONE
 from ..exchange import WEIGHTS, Model, Payload, Specification
 from ..exchange.protocol import wire
-from ..exchange.protocol.client import ParameterServerExchange, PendingExchange
+from ..exchange.protocol.client import ParameterServerExchange
+from ..exchange.protocol.pending import PendingExchange
 from ..exchange.protocol.store import Store
 from ..sparse import Sparse
 from ..weighting import UNIFORM

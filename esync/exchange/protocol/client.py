@@ -8,16 +8,15 @@ size is all it takes.
 import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 
 from ... import config
-from ...handles import NotDoneError
 from ...rules import STATE_VECTORS
-from ...sparse import Sparse
 from ..base import NO_OFFERS, Exchange, JobAbortedError, Model, Payload, Result, SlotLostError, Source
 from ..codecs.base import KeepsCommon, WorkerCodec
 from ..codecs.choice import codec_of
@@ -27,6 +26,7 @@ from .greeting import Greeting, Resumed
 from .layout import WEIGHTS, Layout
 from .ledger import Limits
 from .mailbox import Mailboxes
+from .pending import HiddenExchange, Parcel, PendingExchange
 from .resumption import Offers, Progress
 from .specification import Specification
 from .status import Status
@@ -145,7 +145,7 @@ class ParameterServerExchange(Exchange):
 
     # --- exchanging -------------------------------------------------------------------------------------------------
 
-    def start(self, payload: Payload, model: Model) -> "PendingExchange":
+    def start(self, payload: Payload, model: Model) -> PendingExchange:
         """Send the payload and its commit; see `Exchange.start`."""
         store = self.store
         begun = store.now()
@@ -160,10 +160,13 @@ class ParameterServerExchange(Exchange):
             sent[server] += store.carries_values
         for server in range(store.servers):
             self.say_to(server, wire.COMMIT, buckets=sent[server], **payload.terms)
-        if self.specification.overlap:
-            self._hidden = HiddenExchange(self, model, payload.returned, begun, self._parcel)
-            return self._hidden
-        return PendingExchange(self, model, payload.returned, begun)
+        if not self.specification.overlap:
+            finish = partial(self._finish, model, payload.returned, begun)
+            return PendingExchange(store, self.sequence, self.look, finish)
+        finish = partial(self._finish, self._parcel, payload.returned, begun)
+        deliver = partial(self._parcel.deliver, model, payload.returned)
+        self._hidden = HiddenExchange(store, self.sequence, self.look, finish, deliver)
+        return self._hidden
 
     def heartbeat(self) -> None:
         """See `Exchange.heartbeat`."""
@@ -260,13 +263,6 @@ class ParameterServerExchange(Exchange):
             apart=apart,
         )
 
-    def pull(self, model: Model, statuses: Sequence[Status], wanted: Collection[str]) -> None:
-        """Fetch the wanted vectors of this worker's model; the servers have used its payload."""
-        self.store.hold()
-        with self.store.waiting("the model from"):
-            codecs = {name: codec for name, codec in self._codecs.items() if name in wanted}
-            self._fetch(codecs, model, [status.answer for status in statuses])
-
     def say(self, kind: int, **fields: Any) -> None:
         """Send a message to all servers; before the greeting they know nobody."""
         if self._met:
@@ -279,6 +275,16 @@ class ParameterServerExchange(Exchange):
         self.store.send(server, (), self._message(kind, **fields))
 
     # --- helpers ----------------------------------------------------------------------------------------------------
+
+    def _finish(self, model: Model, wanted: Collection[str], begun: float, statuses: Sequence[Status]) -> Result:
+        """Fetch the wanted vectors from the servers, which have used the payload, and sum up how the exchange went."""
+        store = self.store
+        store.hold()
+        with store.waiting("the model from"):
+            codecs = {name: codec for name, codec in self._codecs.items() if name in wanted}
+            self._fetch(codecs, model, [status.answer for status in statuses])
+        wait = max(status.wait for status in statuses)
+        return self.report(statuses, wait, max(0.0, store.now() - begun - wait))
 
     def _message(self, kind: int, **fields: Any) -> dict[str, Any]:
         return {**self._fields, "kind": kind, "sequence": self.sequence, **fields}
@@ -367,7 +373,7 @@ class ParameterServerExchange(Exchange):
             return [(key, wire.HEADER_ELEMENTS + elements) for key, elements in codec.wanted(server, length)]
         return [(NO_KEY, wire.HEADER_ELEMENTS + elements) for elements in codec.answer_sizes(server)]
 
-    def _common(self, model: Model, received: "Parcel") -> dict[int, np.ndarray]:
+    def _common(self, model: Model, received: Parcel) -> dict[int, np.ndarray]:
         """Where the common weights are kept: index of a bucket → its values.
 
         Where the model has them already, so that no exchange has to copy them; in what was received where it has none,
@@ -382,128 +388,3 @@ class ParameterServerExchange(Exchange):
         if self._hidden is not None:
             self._hidden.cancel()
             self._hidden = None
-
-
-class PendingExchange:
-    """The handle of an exchange.
-
-    It is done when all servers have used the payload; `result` then fetches the model, which does not depend on any
-    other worker any more.
-    """
-
-    def __init__(self, exchange: ParameterServerExchange, model: Model, wanted: Collection[str], begun: float) -> None:
-        self._exchange, self._model, self._wanted = exchange, model, wanted
-        self._sequence, self._begun = exchange.sequence, begun
-        self._statuses: list[Status] | None = None
-        self._result: Result | None = None
-
-    def done(self) -> bool:
-        """Look once; raises JobAbortedError when the run has failed meanwhile."""
-        if self._statuses is None:
-            self._statuses = self._exchange.store.acknowledged(self._sequence, self._exchange.look)
-        return self._statuses is not None
-
-    def result(self) -> Result:
-        """Fetch the model into place."""
-        if self._result is None:
-            if not self.done():
-                raise NotDoneError("the servers have not used this payload yet")
-            self._finish()
-        assert self._result is not None
-        return self._result
-
-    def wait(self) -> Result:
-        """Wait for the other workers, then for the model."""
-        if self._result is None:
-            self._finish()
-        assert self._result is not None
-        return self._result
-
-    def _finish(self) -> None:
-        """Wait for the servers, fetch the model, and sum up how it went."""
-        exchange = self._exchange
-        store = exchange.store
-        if self._statuses is None:
-            self._statuses = store.await_acknowledged(self._sequence, exchange.look)
-        exchange.pull(self._model, self._statuses, self._wanted)
-        wait = max(status.wait for status in self._statuses)
-        self._result = exchange.report(self._statuses, wait, max(0.0, store.now() - self._begun - wait))
-
-
-class HiddenExchange(PendingExchange):
-    """The handle where the worker goes on meanwhile: done when the model has been received.
-
-    So `result` only has to put it into place.
-    """
-
-    def __init__(
-        self, exchange: ParameterServerExchange, model: Model, wanted: Collection[str], begun: float, parcel: "Parcel"
-    ) -> None:
-        super().__init__(exchange, parcel, wanted, begun)
-        self._parcel, self._target, self._delivered = parcel, model, False
-        self._task = exchange.store.spawn(self._finish)
-
-    def done(self) -> bool:
-        """Look without waiting."""
-        return self._task.done()
-
-    def result(self) -> Result:
-        """Put the model into place, or raise what the exchange has failed with."""
-        if not self._task.done():
-            raise NotDoneError("the model is not there yet")
-        return self.wait()
-
-    def wait(self) -> Result:
-        """Wait for the model."""
-        self._task.wait()
-        if not self._delivered:
-            self._delivered = True
-            self._parcel.deliver(self._target, self._wanted)
-        assert self._result is not None
-        return self._result
-
-    def cancel(self) -> None:
-        """This worker leaves: stop asking."""
-        self._task.cancel()
-
-
-class Parcel:
-    """A model that has been received and waits to be put into place; see `exchange.Model`.
-
-    Args:
-        sizes: name of each vector → number of its values.
-    """
-
-    def __init__(self, sizes: Mapping[str, int]) -> None:
-        self.vectors = {name: Flat(np.empty(size, np.float32)) for name, size in sizes.items()}
-
-    def write(self, vector: str, start: int, values: np.ndarray) -> None:
-        """Keep a copy."""
-        self.vectors[vector].values[start : start + values.size] = values
-
-    def add(self, step: Sparse) -> None:
-        """See `exchange.Model`."""
-        raise RuntimeError("sparse exchanges are not hidden")
-
-    put = add
-
-    def deliver(self, model: Model, wanted: Collection[str]) -> None:
-        """Put these vectors into place."""
-        for name in wanted:
-            if self.vectors[name].values.size:
-                model.write(name, 0, self.vectors[name].values)
-
-
-@dataclass(frozen=True)
-class Flat:
-    """A vector in memory; see `exchange.Source`.
-
-    Attributes:
-        values: float32.
-    """
-
-    values: np.ndarray
-
-    def read(self, start: int, stop: int, out: np.ndarray) -> None:
-        """See `exchange.Source`."""
-        out[:] = self.values[start:stop]
