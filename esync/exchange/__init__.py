@@ -2,7 +2,7 @@
 
 An algorithm sees `base`: it starts an exchange with a `Payload`, gets a handle, and asks or waits for the `Result`.
 `protocol` has what workers and parameter servers say to each other, `keystores` what carries it, `codecs` how weights
-are packed on the way. The `collective_*` modules do without a server.
+are packed on the way. The `collective_*` modules do without a server. docs/exchange.md follows one batch through all.
 """
 
 from .base import (

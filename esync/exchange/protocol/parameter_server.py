@@ -3,7 +3,7 @@
 How the weights of payloads and answers are packed is up to two parts, an uplink and a downlink codec (`codecs.base`).
 All other vectors travel as they are.
 
-Free of MXNet and of the network: `kvstore_server` feeds it from ps-lite, tests and the simulator feed it directly. One
+Free of MXNet and of the network: an `endpoint.Endpoint` feeds it with what a key store or the simulator delivers. One
 instance looks after the buckets of one server (a *shard* of the model) and sees every call from one thread.
 
 Memory, for a model of M bytes, p workers and S servers: M/S for the weights, up to p·M/S for
