@@ -11,5 +11,9 @@ class ExpectedError(Exception):
     transient = False
 
 
+class DeadlockError(ExpectedError):
+    """Nothing will ever happen again, but some tasks still wait; the message says which, and for what."""
+
+
 class AlgorithmResultError(ExpectedError):
     """A method of an algorithm has returned what cannot be used."""

@@ -17,14 +17,10 @@ from typing import Any, TypeVar, cast
 import greenlet  # type: ignore[import-untyped]
 import simpy
 
-from ..errors import ExpectedError
+from ..errors import DeadlockError
 from ..handles import Future
 
 T = TypeVar("T")
-
-
-class DeadlockError(ExpectedError):
-    """Nothing will ever happen again, but some tasks still wait; the message says which, and for what."""
 
 
 class CrashError(BaseException):

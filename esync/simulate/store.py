@@ -58,9 +58,13 @@ class VirtualStore(Store):
         self.tasks: list[VirtualTask] = []
         self._engine, self._straggler = side.engine, straggler
         self._rooms: dict[int, np.ndarray] = {}
+        self._elements: dict[int, int] = {}  # key → values of its array
         self._known: set[int] = set()
         self._queued: list[list[Place]] = [[] for _ in side.nodes]
         self._awaited: Awaited | None = None
+        self._cancelled = False
+        self._under_way = 0  # messages, each with what was sent before it
+        self._flushed: Callable[[Any], None] | None = None  # ends the wait for them
 
     def sizes(self, own: Mapping[str, int]) -> Mapping[str, int]:
         """See `Store.sizes`."""
@@ -82,7 +86,8 @@ class VirtualStore(Store):
             self._engine.pass_time(self._straggler.delay(NETWORK, self._engine.now))
 
     def spawn(self, work: Callable[[], None]) -> "VirtualTask":
-        """See `Store.spawn`."""
+        """See `Store.spawn`; there is one task at a time."""
+        self._cancelled = False
         task = VirtualTask(self._engine, f"an exchange of worker {self.rank}", work, self._cancel)
         self.tasks = [each for each in self.tasks if not each.task.done]
         self.tasks.append(task)
@@ -107,6 +112,8 @@ class VirtualStore(Store):
 
     def room(self, key: int, elements: int) -> np.ndarray:
         """See `Store.room`: a new array every time, for the one before may still be on its way."""
+        if (bound := self._elements.setdefault(key, elements)) != elements:
+            raise ValueError(f"key {key} is bound to {bound} values, not {elements}")
         array = self._rooms[key] = np.empty(elements, np.float32)
         array[: wire.HEADER_ELEMENTS] = 0
         return array
@@ -151,11 +158,16 @@ class VirtualStore(Store):
             self._engine.settle()
         total = bytes_of(queue) + side.message_bytes
         self.sent += total
+        self._under_way += 1
 
         def handle() -> None:
             node.take(pushes)
             node.endpoint.server.receive(message)
             side.changed(self.rank, node.time)
+            self._under_way -= 1
+            if self._flushed is not None and not self._under_way:
+                wake, self._flushed = self._flushed, None
+                side.engine.call_at(node.time, wake, None)
 
         def arrive() -> None:
             node.occupy(len(queue) + 1, total, handle)
@@ -179,7 +191,11 @@ class VirtualStore(Store):
         """See `Store.release`; rooms are given away with what is sent."""
 
     def flush(self) -> None:
-        """See `Store.flush`; what has been sent is on its way."""
+        """See `Store.flush`."""
+        self._engine.settle()
+        if self._under_way:
+            self._flushed = self._engine.waker(f"what worker {self.rank} has sent to arrive")
+            self._engine.pause()
 
     def statuses(self) -> list[Status]:
         """See `Store.statuses`; asking costs nothing."""
@@ -197,9 +213,11 @@ class VirtualStore(Store):
         engine, awaited = self._engine, self._of(sequence)
         if awaited.noticed == math.inf:
             # No server can have used what reaches it later than now, so the clock may stay ahead of the events.
+            if self._cancelled:
+                raise CancelledError
             awaited.wake = engine.waker(f"the commits of the others (worker {self.rank})")
             engine.pause()
-            if awaited.cancelled:
+            if self._cancelled:
                 raise CancelledError
         else:
             engine.pass_time(max(0.0, awaited.polled - engine.now))
@@ -265,11 +283,10 @@ class VirtualStore(Store):
 
     def _cancel(self) -> None:
         """End the wait for an acknowledgement."""
-        awaited = self._awaited
+        self._cancelled, awaited = True, self._awaited
         if awaited is not None and awaited.wake is not None and awaited.noticed == math.inf:
-            awaited.cancelled = True
-            self.side.waiting.pop(self.rank, None)
-            self._engine.call_at(self._engine.now, awaited.wake, None)
+            wake, awaited.wake = awaited.wake, None
+            self._engine.call_at(self._engine.now, wake, None)
 
 
 class Awaited:
@@ -284,14 +301,12 @@ class Awaited:
         polled: when the last poll reaches the servers.
         noticed: when the worker learns that all servers have dealt with its payload; infinite: they have not.
         wake: ends the worker's wait.
-        cancelled: nobody waits any more.
     """
 
     def __init__(self, store: VirtualStore, sequence: int, sent: float) -> None:
         self.sequence = sequence
         self.polled = self.noticed = math.inf
         self.wake: Callable[[Any], None] | None = None
-        self.cancelled = False
         self._store, self._sent = store, sent
 
     def look(self, time: float) -> bool:

@@ -1,7 +1,8 @@
 import pytest
 
+from esync.errors import DeadlockError
 from esync.handles import NotDoneError
-from esync.simulate.engine import CrashError, DeadlockError, Engine, Later
+from esync.simulate.engine import CrashError, Engine, Later
 
 
 def test_tasks_meet_in_virtual_time():

@@ -7,7 +7,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -25,11 +25,11 @@ from ...rendezvous.messages import SERVER
 from ...rendezvous.roster import worker_id
 from ...watchdog import Watchdog
 from ..background import BackgroundTask
-from ..protocol import wire
 from ..protocol.greeting import COMMAND, Greeting, Resumed
 from ..protocol.status import Status, awaited
-from ..protocol.store import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH, CancelledError, Place, Store, Wait
+from ..protocol.store import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH, CancelledError, Wait
 from .doorkeeper import Doorkeeper
+from .keyed import KeyedStore
 
 
 class SecondTrainerError(ExpectedError):
@@ -43,7 +43,7 @@ OWN_SCHEDULER = "run python -m esync.scheduler of this version there: MXNet's ow
 _stores: list["MXNetStore"] = []
 
 
-class MXNetStore(Store):
+class MXNetStore(KeyedStore):
     """MXNet's distributed key store, as the protocol sees it.
 
     ps-lite runs asynchronously here. Every key has one array of its own, from which it is sent and into which it is
@@ -77,6 +77,7 @@ class MXNetStore(Store):
         lease: float = math.inf,
         hold: Callable[[], None] = lambda: None,
     ) -> None:
+        super().__init__()
         _make_room(cluster)
         raise_file_limit()
         self.lease, self._hold = lease, hold
@@ -92,6 +93,7 @@ class MXNetStore(Store):
         with watchdog.waiting(f"the scheduler at {cluster.host}:{cluster.port}", start_timeout, OWN_SCHEDULER) as wait:
             members = directory.members(cluster.address, cluster.port, wait.check)
         self.workers: int = self.store.num_workers
+        self.first = self.store.rank == 0
         # A newcomer has a new rank in MXNet (see rendezvous.roster), which leads to the slot that it takes over; where
         # several workers have died, only who has started it knows which of them it stands for.
         slot = os.environ.get(SLOT_VARIABLE) if self.store.rank >= self.workers else None
@@ -106,9 +108,7 @@ class MXNetStore(Store):
         self._monitor.start()
         self._lock = threading.Lock()
         self._arrays: dict[int, tuple[Any, np.ndarray]] = {}  # key → MXNet's array, and a view of its memory
-        self._known: set[int] = set()  # keys whose place the servers know
-        self._greeted = self._cancelled = False
-        self._scalars: Collection[str] = ()
+        self._cancelled = False
 
     def sizes(self, own: Mapping[str, int]) -> Mapping[str, int]:
         """See `Store.sizes`."""
@@ -139,22 +139,6 @@ class MXNetStore(Store):
 
     # --- arrays and messages ----------------------------------------------------------------------------------------
 
-    def greet(self, greeting: Greeting) -> None:
-        """See `Store.greet`; the first time sets up the keys of messages and of the status."""
-        self.command(greeting)
-        if not self._greeted:
-            self._scalars = greeting.specification.scalars
-            self._message_elements = wire.message_elements(self.workers, self._scalars)
-            self._status_type = wire.status_type(self.workers, self._scalars)
-            self._status_array = mx.nd.zeros((self._message_elements,), ctx=mx.cpu())
-            # MXNet puts a key equal to the shard's number on that server, see `layout.Layout.status_key`.
-            keys = list(range(self.servers))
-            self.store.init(keys, [mx.nd.zeros((self._message_elements,)) for _ in keys])
-            self._greeted = True
-        for server in range(self.servers):  # shows it where its status is
-            self.send(server, (), {"kind": wire.NOTHING, "rank": self.rank, "nonce": self.nonce})
-        mx.nd.waitall()
-
     def command(self, command: Greeting | Resumed) -> None:
         """See `Store.command`."""
         self.store._send_command_to_servers(COMMAND, command.encode())
@@ -165,50 +149,14 @@ class MXNetStore(Store):
             array = mx.nd.zeros((elements,), ctx=mx.cpu())
             mx.nd.waitall()
             self._arrays[key] = array, host_view(array)
-        return self._arrays[key][1]
-
-    def share(self, places: Sequence[Sequence[Place]]) -> None:
-        """See `Store.share`; MXNet's init is a barrier, and takes the values of rank 0."""
-        keys = [key for part in places for key, _ in part]
-        self.store.init(keys, [self._arrays[key][0] for key in keys])
-        if self.store.rank == 0:
-            for key in keys:
-                self._push(key)  # shows the servers where the shared model is stored
-            mx.nd.waitall()
-        self._known.update(keys)
-
-    def open(self, places: Sequence[Sequence[Place]]) -> None:
-        """See `Store.open`."""
-        keys = [key for part in places for key, _ in part]
-        for _ in range(2):  # the first array of a key is kept without being looked at
-            for key in keys:
-                self._push(key)
-        mx.nd.waitall()
-        self._known.update(keys)
-
-    def send(self, server: int, places: Iterable[Place], message: Mapping[str, Any] | None = None) -> None:
-        """See `Store.send`."""
-        for key, _ in places:
-            if key not in self._known:
-                self._push(key)  # kept without being looked at
-                self._known.add(key)
-            self._push(key)
-        if message is not None:
-            packed = wire.pack(wire.message(scalars=self._scalars, **message), self._message_elements)
-            with self._lock:
-                self.store.push(server, mx.nd.array(packed, dtype="float32"))
-
-    def fetch(self, server: int, places: Sequence[Place]) -> Iterator[np.ndarray]:
-        """See `Store.fetch`."""
-        for key, elements in places:
-            array = self.room(key, elements)
-            if key not in self._known:
-                wire.stamp(array, wire.NOTHING, self.rank, self.nonce, 0, 0)
-                self.open([[(key, elements)]])  # the server puts what there is for this worker there
-        with self._lock:
-            for key, _ in places:
-                self.store.pull(key, self._arrays[key][0])
-        return self._received([key for key, _ in places])
+        array, view = self._arrays[key]
+        if view.size != elements:
+            raise ValueError(f"key {key} is bound to {view.size} values, not {elements}")
+        if key in self._doubled:
+            # The first of two arrays may have been enough for the servers: MXNet has yet to read the second one then.
+            mx.base.check_call(mx.base._LIB.MXNDArrayWaitToWrite(array.handle))
+            self._doubled.discard(key)
+        return view
 
     def release(self, keys: Collection[int]) -> None:
         """See `Store.release`."""
@@ -218,15 +166,6 @@ class MXNetStore(Store):
     def flush(self) -> None:
         """See `Store.flush`."""
         mx.nd.waitall()
-
-    def statuses(self) -> list[Status]:
-        """See `Store.statuses`."""
-        return [self._status(server) for server in range(self.servers)]
-
-    def acknowledged(self, sequence: int, look: Callable[[Status], None]) -> list[Status] | None:
-        """See `Store.acknowledged`."""
-        seen: list[Status] = []
-        return seen if self._look(sequence, look, seen) is None else None
 
     def await_acknowledged(self, sequence: int, look: Callable[[Status], None]) -> list[Status]:
         """See `Store.await_acknowledged`: polls with short pauses, growing while nothing happens."""
@@ -256,34 +195,30 @@ class MXNetStore(Store):
 
     # --- helpers ----------------------------------------------------------------------------------------------------
 
+    def _init(self, keys: Sequence[int]) -> None:
+        """See `KeyedStore._init`: a barrier, but for a newcomer in a running job."""
+        self.store.init(list(keys), [self._arrays[key][0] for key in keys])
+
     def _push(self, key: int) -> None:
-        """Send an array; does not wait. From any thread, as pulling: MXNet's key store is for one at a time."""
+        """See `KeyedStore._push`. From any thread, as all of these: MXNet's key store is for one at a time."""
         with self._lock:
             self.store.push(key, self._arrays[key][0])
 
-    def _received(self, keys: Sequence[int]) -> Iterator[np.ndarray]:
-        for key in keys:
-            array, view = self._arrays[key]
-            array.wait_to_read()
-            yield view
+    def _pull(self, key: int) -> None:
+        """See `KeyedStore._pull`."""
+        with self._lock:
+            self.store.pull(key, self._arrays[key][0])
 
-    def _look(self, sequence: int, look: Callable[[Status], None], seen: list[Status]) -> Status | None:
-        """Look at one server after the other: the status of the first that has not acknowledged; None: all have."""
-        while len(seen) < self.servers:
-            status = self._status(len(seen))
-            look(status)
-            if status.acknowledged < sequence:
-                return status
-            seen.append(status)
-        return None
+    def _pulled(self, key: int) -> np.ndarray:
+        """See `KeyedStore._pulled`."""
+        array, view = self._arrays[key]
+        array.wait_to_read()
+        return view
 
-    def _status(self, server: int) -> Status:
-        self.hold()
-        with self.waiting("the status of"):
-            with self._lock:
-                self.store.pull(server, self._status_array)
-            packed = self._status_array.asnumpy()
-        return Status.of_record(wire.unpack(packed, self._status_type), self.rank)
+    def _say(self, server: int, message: np.ndarray) -> None:
+        """See `KeyedStore._say`."""
+        with self._lock:
+            self.store.push(server, mx.nd.array(message, dtype="float32"))
 
     def _cancel(self) -> None:
         self._cancelled = True

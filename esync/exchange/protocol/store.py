@@ -115,6 +115,9 @@ class Store(Protocol):
         """Where the array of a key is put before it is sent: float32, the header included.
 
         Nothing of that key may be under way. It belongs to the caller until it is sent.
+
+        Raises:
+            ValueError: the key is bound to another number of elements.
         """
         ...
 

@@ -1,0 +1,145 @@
+"""What every key store has in common: how keys are set up, how arrays are sent and fetched, how a status is looked at.
+
+A key store, as ps-lite is one, keeps the first array of a key without looking at it, hands every later one to the
+key's server, and answers pulls with what is kept. Arrays of one key stay in order, and all others may overtake them.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..protocol import wire
+from ..protocol.greeting import Greeting
+from ..protocol.status import Status
+from ..protocol.store import Place, Store
+
+
+class KeyedStore(Store):
+    """A worker's store over a key store.
+
+    Attributes:
+        first: whether this process sets up the keys that all workers share.
+    """
+
+    first: bool
+
+    def __init__(self) -> None:
+        self._known: set[int] = set()  # keys whose place the servers know
+        self._doubled: set[int] = set()  # keys that were sent twice at once, to set them up
+        self._greeted = False
+        self._scalars: Collection[str] = ()
+
+    # --- what a key store does --------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _init(self, keys: Sequence[int]) -> None:
+        """Keep the arrays in the first process's rooms, and wait until all workers have come to this."""
+
+    @abstractmethod
+    def _push(self, key: int) -> None:
+        """Send the array in a key's room; does not wait."""
+
+    @abstractmethod
+    def _pull(self, key: int) -> None:
+        """Ask for a key's array; does not wait."""
+
+    @abstractmethod
+    def _pulled(self, key: int) -> np.ndarray:
+        """Wait for an array that was asked for; it is in the key's room."""
+
+    @abstractmethod
+    def _say(self, server: int, message: np.ndarray) -> None:
+        """Send a packed message, whose key is the number of the server; does not wait."""
+
+    # --- what the protocol asks for ---------------------------------------------------------------------------------
+
+    def greet(self, greeting: Greeting) -> None:
+        """See `Store.greet`; the first time sets up the keys of messages and of the status."""
+        self.command(greeting)
+        if not self._greeted:
+            self._scalars = greeting.specification.scalars
+            self._message_elements = wire.message_elements(self.workers, self._scalars)
+            self._status_type = wire.status_type(self.workers, self._scalars)
+            # MXNet puts a key equal to the shard's number on that server, see `layout.Layout.status_key`.
+            for server in range(self.servers):
+                self.room(server, self._message_elements)[:] = 0
+            self._init(range(self.servers))
+            self._greeted = True
+        for server in range(self.servers):  # shows it where its status is
+            self.send(server, (), {"kind": wire.NOTHING, "rank": self.rank, "nonce": self.nonce})
+        self.flush()
+
+    def share(self, places: Sequence[Sequence[Place]]) -> None:
+        """See `Store.share`."""
+        keys = _keys(places)
+        self._init(keys)
+        if self.first:
+            for key in keys:
+                self._push(key)  # shows the servers where the shared model is stored
+            self.flush()
+        self._known.update(keys)
+
+    def open(self, places: Sequence[Sequence[Place]]) -> None:
+        """See `Store.open`."""
+        keys = _keys(places)
+        for _ in range(2):  # the first array of a key is kept without being looked at
+            for key in keys:
+                self._push(key)
+        self.flush()
+        self._known.update(keys)
+
+    def send(self, server: int, places: Iterable[Place], message: Mapping[str, Any] | None = None) -> None:
+        """See `Store.send`."""
+        for key, _ in places:
+            if key not in self._known:
+                self._push(key)  # kept without being looked at, unless another worker has set it up
+                self._known.add(key)
+                self._doubled.add(key)
+            self._push(key)
+        if message is not None:
+            self._say(server, wire.pack(wire.message(scalars=self._scalars, **message), self._message_elements))
+
+    def fetch(self, server: int, places: Sequence[Place]) -> Iterator[np.ndarray]:
+        """See `Store.fetch`."""
+        for key, elements in places:
+            array = self.room(key, elements)
+            if key not in self._known:
+                wire.stamp(array, wire.NOTHING, self.rank, self.nonce, 0, 0)
+                self.open([[(key, elements)]])  # the server puts what there is for this worker there
+        for key, _ in places:
+            self._pull(key)
+        return map(self._pulled, [key for key, _ in places])
+
+    def statuses(self) -> list[Status]:
+        """See `Store.statuses`."""
+        return [self._status(server) for server in range(self.servers)]
+
+    def acknowledged(self, sequence: int, look: Callable[[Status], None]) -> list[Status] | None:
+        """See `Store.acknowledged`."""
+        seen: list[Status] = []
+        return seen if self._look(sequence, look, seen) is None else None
+
+    # --- helpers ----------------------------------------------------------------------------------------------------
+
+    def _look(self, sequence: int, look: Callable[[Status], None], seen: list[Status]) -> Status | None:
+        """Look at one server after the other: the status of the first that has not acknowledged; None: all have."""
+        while len(seen) < self.servers:
+            status = self._status(len(seen))
+            look(status)
+            if status.acknowledged < sequence:
+                return status
+            seen.append(status)
+        return None
+
+    def _status(self, server: int) -> Status:
+        self.hold()
+        with self.waiting("the status of"):
+            self._pull(server)
+            packed = self._pulled(server)
+        return Status.of_record(wire.unpack(packed, self._status_type), self.rank)
+
+
+def _keys(places: Sequence[Sequence[Place]]) -> list[int]:
+    return [key for part in places for key, _ in part]

@@ -1,0 +1,513 @@
+"""Parameter servers and workers in this process, under a scheduler that decides in what order things happen.
+
+Workers are greenlets that run ordinary blocking code. Whatever is under way belongs to the scheduler: arrays and
+messages on their way to servers, requests for arrays and their answers, commands, and tasks that can go on. It lets one
+of them happen after the other, in the order that a source of choices says. The same choices make the same history.
+
+What ps-lite guarantees holds in every order: what one worker sends and asks for under one key stays in order, and all
+else may overtake it; the first array of a key is kept without being looked at; every later one must be as large.
+
+Time only passes when nothing else can happen, so that no wait is longer than it must be.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import greenlet  # type: ignore[import-untyped]
+import numpy as np
+
+from ... import config
+from ...errors import DeadlockError
+from ...liveness.membership import Membership
+from ...liveness.peers import Peers
+from ..base import ExchangeError
+from ..protocol.endpoint import Endpoint
+from ..protocol.greeting import Greeting, Resumed, decode
+from ..protocol.parameter_server import ParameterServer
+from ..protocol.status import Status, awaited
+from ..protocol.store import CancelledError
+from .keyed import KeyedStore
+
+#: Given how many things can happen next, says which one does, from 0; `random.Random(seed).randrange`, for instance.
+Choose = Callable[[int], int]
+
+
+class KilledError(BaseException):
+    """Raised in the tasks of a worker that is killed. Like KeyboardInterrupt it is not an Exception."""
+
+
+class MemoryCluster:
+    """The servers, the workers, and what is under way between them.
+
+    Args:
+        workers: number of slots.
+        choose: says what happens next.
+        servers: number of servers.
+        bucket_elements: the most values in one array.
+        lease: seconds of silence after which the servers go on without a worker; infinite: they wait.
+        patience: seconds after which a worker gives up waiting; infinite: never, so that who waits in vain is found.
+        most: things that may happen before the run counts as one that never ends.
+
+    Attributes:
+        nodes: the servers.
+        now: seconds.
+        history: what has happened, in words.
+        stopped: servers that neither take nor answer anything.
+    """
+
+    def __init__(
+        self,
+        workers: int,
+        choose: Choose,
+        servers: int = 1,
+        *,
+        bucket_elements: int = config.BUCKET_ELEMENTS,
+        lease: float = math.inf,
+        patience: float = math.inf,
+        most: int = 100_000,
+    ) -> None:
+        self.workers, self.bucket_elements, self.lease, self.patience = workers, bucket_elements, lease, patience
+        self.nodes = [Node(shard, lambda: self.now) for shard in range(servers)]
+        self.now = 0.0
+        self.history: list[str] = []
+        self.stopped: set[int] = set()
+        self.arrivals = 0  # of arrays and commands at servers
+        self.holders: dict[int, int] = {}  # slot → nonce of its present process
+        self.met: dict[int, set[int]] = {}  # key → slots that have come to set it up
+        self._choose, self._most = choose, most
+        self._tasks: list[Task] = []
+        self._running: Task | None = None
+        self._planned: dict[int, list[Callable[[], object]]] = {}
+        self._queues: dict[tuple[int, int], deque[Flight]] = {}  # nonce, key → in this order
+        self._processes = 0
+        self.hub = greenlet.getcurrent()  # who has made the cluster runs it
+
+    # --- what a test says -------------------------------------------------------------------------------------------
+
+    def start(self, rank: int, work: Callable[["MemoryStore"], object]) -> "MemoryStore":
+        """Start a worker process, or another one in the place of a dead one.
+
+        Args:
+            rank: its slot.
+            work: what it does, given its store.
+        """
+        self._processes += 1
+        store = MemoryStore(self, rank, nonce=self._processes)
+        self.holders[rank] = store.nonce
+        name = f"worker {rank}" + f" (process {store.nonce})" * (self._processes > self.workers)
+        self.spawn(name, store.nonce, lambda: work(store), fatal=True)
+        return store
+
+    def kill(self, rank: int) -> None:
+        """End a worker process as kill -9 does: of what it has sent, some arrives. Between two choices only."""
+        nonce = self.holders[rank]
+        for task in self._tasks:
+            if task.owner == nonce:
+                self._switch(task, KilledError())
+        for place, queue in list(self._queues.items()):
+            if place[0] == nonce:
+                arriving = self._choose(len(queue) + 1)
+                self._queues[place] = deque(list(queue)[:arriving])
+                if not arriving:
+                    del self._queues[place]
+        self.history.append(f"worker {rank} is killed")
+
+    def at(self, choice: int, call: Callable[[], object]) -> None:
+        """Have something done before that choice, counted from 0; not at all where the run is over by then."""
+        self._planned.setdefault(choice, []).append(call)
+
+    def run(self) -> None:
+        """Let everything happen, until nothing is under way and all tasks have ended.
+
+        Raises:
+            DeadlockError: tasks wait for what will never come.
+            Exception: what a worker or a server has failed with.
+        """
+        try:
+            for choice in range(self._most):
+                for call in self._planned.pop(choice, ()):
+                    call()
+                if not self._next():
+                    return
+            raise DeadlockError(f"no end after {self._most} choices: {self._waiting()}")
+        finally:
+            for task in self._tasks:
+                self._switch(task, KilledError())
+
+    # --- what stores and tasks use ----------------------------------------------------------------------------------
+
+    @property
+    def task(self) -> "Task":
+        """The task that runs."""
+        if self._running is None:
+            raise RuntimeError("only a task can wait; this was called from outside MemoryCluster.run")
+        return self._running
+
+    def spawn(self, name: str, owner: int, work: Callable[[], object], fatal: bool = False) -> "Task":
+        """Start a task of a process; where its errors are `fatal`, `run` raises them."""
+        task = Task(self, name, owner, work, fatal)
+        self._tasks.append(task)
+        return task
+
+    def wait(self, ready: Callable[[], bool], wakes: float = math.inf) -> None:
+        """Let others go on until it is so, or until it is that time, for the task that runs.
+
+        Raises:
+            ExchangeError: some wait of this task (`MemoryStore.waiting`) has lasted too long.
+        """
+        task = self.task
+        if not ready():
+            task.ready = ready
+            task.wakes = min([wakes, *(wait.until for wait in task.waits)])
+            self.hub.switch()
+            if not ready():
+                for wait in task.waits:
+                    wait.check()
+
+    def put(self, owner: int, key: int, flight: "Flight") -> None:
+        """Something leaves a process, after what it has sent under this key."""
+        if self.task.killed:
+            return
+        self._queues.setdefault((owner, key), deque()).append(flight)
+
+    def under_way(self, owner: int, key: int | None = None) -> bool:
+        """Whether something of a process is on its way, under this key or any."""
+        return any(owner == nonce and key in (None, place) for nonce, place in self._queues)
+
+    # --- helpers ----------------------------------------------------------------------------------------------------
+
+    def _next(self) -> bool:
+        """Let one thing happen; whether there was any."""
+        tasks = [task for task in self._tasks if not task.over and (task.ready() or self.now >= task.wakes)]
+        heads = [place for place, queue in self._queues.items() if queue[0].server not in self.stopped]
+        if not tasks and not heads:
+            return self._pass_time()
+        choice = self._choose(len(tasks) + len(heads))
+        if choice < len(tasks):
+            task = tasks[choice]
+            self.history.append(f"{task.name} goes on")
+            self._switch(task)
+            if task.fatal and task.over and task.error is not None:
+                raise task.error
+            return True
+        place = heads[choice - len(tasks)]
+        flight = self._queues[place][0]
+        self.history.append(flight.what)
+        flight.steps.pop(0)()
+        if not flight.steps:
+            self._queues[place].popleft()
+            if not self._queues[place]:
+                del self._queues[place]
+        return True
+
+    def _pass_time(self) -> bool:
+        alive = [task for task in self._tasks if not task.over]
+        if not alive:
+            return False
+        earliest = min(task.wakes for task in alive)
+        if earliest == math.inf:
+            raise DeadlockError(f"deadlock at {self.now:.3f} s: {self._waiting()}")
+        self.now = earliest
+        return True
+
+    def _waiting(self) -> str:
+        waits = ((task.name, [wait.what for wait in task.waits]) for task in self._tasks if not task.over)
+        return "; ".join(f"{name} waits for {', '.join(what) or 'its own work'}" for name, what in waits)
+
+    def _switch(self, task: "Task", error: KilledError | None = None) -> None:
+        if task.over:
+            return
+        self._running = task
+        try:
+            if error is None:
+                task.resume()
+            else:
+                task.kill(error)
+        finally:
+            self._running = None
+
+
+@dataclass(eq=False)
+class Flight:
+    """Something between a worker and a server.
+
+    Attributes:
+        server: which one.
+        what: in words.
+        steps: what happens, one after the other; between them, other things may.
+    """
+
+    server: int
+    what: str
+    steps: list[Callable[[], None]]
+
+
+class Node:
+    """One server, and what it keeps for each key.
+
+    Args:
+        shard: its number.
+        clock: seconds.
+
+    Attributes:
+        endpoint: its end of the protocol.
+        stored: key → what pulls are answered with.
+    """
+
+    def __init__(self, shard: int, clock: Callable[[], float]) -> None:
+        def membership(server: ParameterServer, lease: float) -> Membership:
+            return Membership(server, lease, clock, Peers(lambda among: set()))  # there are no connections
+
+        self.endpoint = Endpoint(shard, clock, membership=membership)
+        self.stored: dict[int, np.ndarray] = {}
+
+    def push(self, key: int, values: np.ndarray, init: bool = False) -> None:
+        """An array arrives; one that sets a key up (`init`) is ignored where there is one already."""
+        if key not in self.stored:
+            self.stored[key] = values.copy()
+        elif not init:
+            stored = self.stored[key]
+            if stored.size != values.size:
+                raise ValueError(f"key {key} is bound to {stored.size} values, and {values.size} have come")
+            received = values.copy()
+            self.endpoint.push(key, received, stored)
+            received.fill(np.nan)  # its memory belongs to the request, which is over
+
+
+class Task:
+    """A thread of a worker process; see `protocol.store.Task`.
+
+    Attributes:
+        name: in messages.
+        owner: nonce of the process.
+        fatal: its errors end the run.
+        waits: what it waits for, the innermost last.
+        ready: tells whether it can go on.
+        wakes: when it goes on in any case.
+        cancelled: nobody is interested in what it waits for.
+        killed: its process was killed.
+        over: it has ended.
+        error: what it has failed with.
+    """
+
+    def __init__(self, cluster: MemoryCluster, name: str, owner: int, work: Callable[[], object], fatal: bool) -> None:
+        self.name, self.owner, self.fatal = name, owner, fatal
+        self.waits: list[MemoryWait] = []
+        self.ready: Callable[[], bool] = lambda: True
+        self.wakes = math.inf
+        self.cancelled = self.killed = self.over = False
+        self.error: Exception | None = None
+        self._cluster, self._work = cluster, work
+        self._greenlet = greenlet.greenlet(self._run, parent=cluster.hub)
+
+    def resume(self) -> None:
+        """Let it go on until it waits again."""
+        self._greenlet.switch()
+
+    def kill(self, error: KilledError) -> None:
+        """Raise an error in it, again and again where it waits once more."""
+        self.killed = True
+        if not self._greenlet:  # it has not begun
+            self.over = True
+        while not self.over:
+            self._greenlet.throw(error)
+
+    def done(self) -> bool:
+        """See `Task.done`."""
+        return self.over
+
+    def wait(self) -> None:
+        """See `Task.wait`."""
+        self._cluster.wait(lambda: self.over)
+        if self.error is not None:
+            raise self.error
+
+    def cancel(self) -> None:
+        """See `Task.cancel`."""
+        self.cancelled = True
+        self._cluster.wait(lambda: self.over)
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except KilledError:
+            pass
+        except Exception as error:
+            self.error = error
+        self.over = True
+
+
+class MemoryWait:
+    """A wait of a task; see `protocol.store.Wait`."""
+
+    def __init__(self, cluster: MemoryCluster, what: str) -> None:
+        self.what = what
+        self.until = cluster.now + cluster.patience
+        self._cluster = cluster
+
+    def __enter__(self) -> "MemoryWait":
+        self._cluster.task.waits.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cluster.task.waits.remove(self)
+
+    def check(self) -> None:
+        """See `Wait.check`."""
+        if self._cluster.now >= self.until:
+            raise ExchangeError(f"gave up after {self._cluster.patience:g} s of waiting for {self.what}")
+
+
+class MemoryStore(KeyedStore):
+    """One worker process's store over the servers in memory.
+
+    Args:
+        cluster: the servers, and what is under way.
+        rank: its slot.
+        nonce: its own number.
+    """
+
+    carries_values = True
+    address = ""
+
+    def __init__(self, cluster: MemoryCluster, rank: int, nonce: int) -> None:
+        super().__init__()
+        self.rank, self.nonce = rank, nonce
+        self.workers, self.servers = cluster.workers, len(cluster.nodes)
+        self.bucket_elements, self.lease = cluster.bucket_elements, cluster.lease
+        self.first = rank == 0
+        self._cluster = cluster
+        self._rooms: dict[int, np.ndarray] = {}
+
+    def sizes(self, own: Mapping[str, int]) -> Mapping[str, int]:
+        """See `Store.sizes`."""
+        return own
+
+    # --- time, and what goes on beside ------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        """See `Store.now`."""
+        return self._cluster.now
+
+    def sleep(self, seconds: float) -> None:
+        """See `Store.sleep`."""
+        until = self._cluster.now + seconds
+        self._cluster.wait(lambda: self._cluster.now >= until, until)
+
+    def hold(self) -> None:
+        """See `Store.hold`; the scheduler does so anyway."""
+
+    def spawn(self, work: Callable[[], None]) -> Task:
+        """See `Store.spawn`."""
+        return self._cluster.spawn(f"{self._cluster.task.name}, beside", self.nonce, work)
+
+    def waiting(self, what: str, hint: str = "") -> MemoryWait:
+        """See `Store.waiting`."""
+        return MemoryWait(self._cluster, f"{what} the parameter server(s)")
+
+    # --- arrays and messages ----------------------------------------------------------------------------------------
+
+    def command(self, command: Greeting | Resumed) -> None:
+        """See `Store.command`."""
+        text = command.encode()
+        for server in range(self.servers):
+            self._put(-1 - server, server, "a command", lambda node: node.endpoint.command(decode(text)))
+        self._cluster.wait(lambda: not any(self._under_way(-1 - server) for server in range(self.servers)))
+
+    def room(self, key: int, elements: int) -> np.ndarray:
+        """See `Store.room`."""
+        room = self._rooms.setdefault(key, np.zeros(elements, np.float32))
+        if room.size != elements:
+            raise ValueError(f"key {key} is bound to {room.size} values, not {elements}")
+        return room
+
+    def release(self, keys: Collection[int]) -> None:
+        """See `Store.release`."""
+        for key in keys:
+            self._rooms.pop(key, None)
+
+    def flush(self) -> None:
+        """See `Store.flush`."""
+        self._cluster.wait(lambda: not self._cluster.under_way(self.nonce))
+
+    def await_acknowledged(self, sequence: int, look: Callable[[Status], None]) -> list[Status]:
+        """See `Store.await_acknowledged`: looks again whenever something has reached a server."""
+        cluster, seen = self._cluster, list[Status]()
+        task = cluster.task
+        with self.waiting("the other workers' commits at") as wait:
+            while True:
+                arrivals = cluster.arrivals
+                if (status := self._look(sequence, look, seen)) is None:
+                    return seen
+                wait.what = awaited(status)
+                # With a lease, who waits has to be heard now and then.
+                until = cluster.now + min(self.lease / 4, config.HEARTBEAT_EVERY) if self.lease < math.inf else math.inf
+                cluster.wait(lambda before=arrivals: task.cancelled or cluster.arrivals != before, until)  # type: ignore[misc]
+                if task.cancelled:
+                    raise CancelledError
+
+    def close(self, message: Mapping[str, object]) -> None:
+        """See `Store.close`."""
+        if self._greeted:
+            for server in range(self.servers):
+                self.send(server, (), message)
+
+    # --- the key store ----------------------------------------------------------------------------------------------
+
+    def _init(self, keys: Sequence[int]) -> None:
+        """See `KeyedStore._init`; rank 0's arrays are ignored where there are some already."""
+        if self.first:
+            for key in keys:
+                self._send(key, self._rooms[key], init=True)
+            self.flush()
+        met = self._cluster.met.setdefault(keys[0], set())
+        met.add(self.rank)
+        with self.waiting("the other workers to come to"):
+            self._cluster.wait(lambda: len(met) == self.workers)
+
+    def _push(self, key: int) -> None:
+        """See `KeyedStore._push`."""
+        self._send(key, self._rooms[key])
+
+    def _say(self, server: int, message: np.ndarray) -> None:
+        """See `KeyedStore._say`."""
+        self._send(server, message)
+
+    def _pull(self, key: int) -> None:
+        """See `KeyedStore._pull`: what is stored when the request arrives comes later."""
+        room, answer = self._rooms[key], np.empty_like(self._rooms[key])
+        self._put(
+            key,
+            key % self.servers,
+            f"a pull of key {key}",
+            lambda node: np.copyto(answer, node.stored[key]),
+            lambda _: np.copyto(room, answer),
+        )
+
+    def _pulled(self, key: int) -> np.ndarray:
+        """See `KeyedStore._pulled`."""
+        self._cluster.wait(lambda: not self._under_way(key))
+        return self._rooms[key]
+
+    def _send(self, key: int, array: np.ndarray, init: bool = False) -> None:
+        sent = array.copy()  # it has left: the room is the caller's again
+        self._put(key, key % self.servers, f"an array of key {key}", lambda node: node.push(key, sent, init))
+
+    def _put(self, key: int, server: int, what: str, *steps: Callable[["Node"], object]) -> None:
+        """Put something on its way that happens at a server; the last step of two is that the answer arrives."""
+        cluster, node = self._cluster, self._cluster.nodes[server]
+
+        def arrive(step: Callable[["Node"], object]) -> None:
+            step(node)
+            cluster.arrivals += len(steps) == 1  # a pull changes nothing
+
+        cluster.put(
+            self.nonce,
+            key,
+            Flight(server, f"{what} of worker {self.rank}", [lambda step=step: arrive(step) for step in steps]),  # type: ignore[misc]
+        )
+
+    def _under_way(self, key: int) -> bool:
+        return self._cluster.under_way(self.nonce, key)

@@ -1,0 +1,214 @@
+"""The scheduler of the store in memory: its orders, its clock, and what it says about who waits in vain."""
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from esync.errors import DeadlockError
+from esync.exchange import ExchangeError
+from esync.exchange.keystores.memory import MemoryCluster, MemoryStore
+from esync.exchange.protocol import wire
+from esync.exchange.protocol.store import Store
+
+from .store_checks import BUCKET, Worker, assert_same, train
+from .vectors import Held, values
+
+#: What the scheduler is to choose, as hypothesis shrinks it: always the first once the list is over.
+orders = st.lists(st.integers(0, 20), max_size=400)
+
+
+def chosen(order: list[int]) -> MemoryCluster:
+    """A cluster whose order of events is drawn."""
+    rest = iter(order)
+    return MemoryCluster(3, lambda options: next(rest, 0) % options, 2, bucket_elements=BUCKET)
+
+
+def history(seed: int) -> list[str]:
+    cluster = MemoryCluster(3, random.Random(seed).randrange, 2, bucket_elements=BUCKET)
+    for rank in range(3):
+        cluster.start(rank, lambda store: train("sgd", store))
+    cluster.run()
+    return cluster.history
+
+
+def test_the_same_choices_make_the_same_history() -> None:
+    assert history(1) == history(1)
+    assert history(1) != history(2)
+
+
+@settings(max_examples=25, deadline=None)
+@given(orders)
+def test_a_round_comes_to_the_same_bits_in_any_order(order: list[int]) -> None:
+    cluster, held = chosen(order), dict[int, Held]()
+    for rank in range(3):
+        cluster.start(rank, lambda store: held.setdefault(store.rank, train("sgd", store)))
+    cluster.run()
+    expected = dict[int, Held]()
+    other = chosen([])
+    for rank in range(3):
+        other.start(rank, lambda store: expected.setdefault(store.rank, train("sgd", store)))
+    other.run()
+    for rank in range(3):
+        assert_same(held[rank].vectors, expected[0].vectors)
+
+
+def greeted(store: Store) -> Worker:
+    worker = Worker(store)
+    store.greet(worker.greeting)
+    return worker
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_arrays_of_one_key_stay_in_order_and_others_overtake_them(chance: random.Random) -> None:
+    cluster = MemoryCluster(1, chance.randrange, 1)
+
+    def work(store: MemoryStore) -> None:
+        greeted(store)
+        for number in range(3):
+            for key in (100, 101):
+                store.room(key, 9)[8] = number
+                store.send(0, [(key, 9)])
+        store.flush()
+
+    cluster.start(0, work)
+    arrived: list[tuple[int, float]] = []
+    push = cluster.nodes[0].push
+
+    def note(key: int, array: np.ndarray, init: bool = False) -> None:
+        if key >= 100:
+            arrived.append((key, float(array[8])))
+        push(key, array, init)
+
+    cluster.nodes[0].push = note  # type: ignore[method-assign, assignment]
+    cluster.run()
+    for key in (100, 101):
+        assert [number for each, number in arrived if each == key] == [0, 0, 1, 2]  # the first one sets it up
+
+
+def test_every_order_of_two_keys_is_possible() -> None:
+    def order(seed: int) -> tuple[str, ...]:
+        cluster = MemoryCluster(1, random.Random(seed).randrange, 1)
+
+        def work(store: MemoryStore) -> None:
+            greeted(store)
+            for key in (100, 101):
+                store.room(key, 9)
+                store.send(0, [(key, 9)])
+            store.send(0, (), {"kind": wire.NOTHING})
+
+        cluster.start(0, work)
+        cluster.run()
+        return tuple(each.split()[4] for each in cluster.history if each.startswith("an array"))[-5:]
+
+    assert len({order(seed) for seed in range(300)}) == 5 * 4 * 3 // 2  # 100, 100, 101, 101 and the message
+
+
+def test_the_first_array_of_a_key_is_kept_a_second_init_is_ignored_and_its_size_is_bound() -> None:
+    cluster = MemoryCluster(1, lambda options: 0, 1)
+
+    def work(store: MemoryStore) -> None:
+        worker = greeted(store)
+        for seed in (1, 2):
+            worker.fill(values(seed), wire.NOTHING)
+            store._init([key for part in worker.plan for key, _ in part])
+        assert_same(worker.fetched(), values(1))
+        key, elements = worker.plan[0][0]
+        store.release([key])
+        store.room(key, elements + 1)
+        store.send(0, [(key, elements + 1)])
+        store.flush()
+
+    cluster.start(0, work)
+    with pytest.raises(ValueError, match=r"key \d+ is bound to 12 values, and 13 have come"):
+        cluster.run()
+
+
+def test_who_waits_for_what_is_said_where_nothing_can_happen_any_more() -> None:
+    cluster = MemoryCluster(2, random.Random(3).randrange, 1, bucket_elements=BUCKET)
+    cluster.start(0, lambda store: train("sgd", store))
+    with pytest.raises(DeadlockError, match=r"worker 0 waits for .*the other workers to come"):
+        cluster.run()
+
+
+def test_a_pull_that_never_returns_is_given_up_by_name() -> None:
+    cluster = MemoryCluster(1, random.Random(3).randrange, 2, patience=600)
+
+    def work(store: MemoryStore) -> None:
+        greeted(store)
+        cluster.stopped.add(1)
+        with pytest.raises(ExchangeError, match=r"after 600 s of waiting for the status of the parameter server\(s\)"):
+            store.statuses()
+
+    cluster.start(0, work)
+    cluster.run()
+    assert cluster.now >= 600
+
+
+def test_a_server_that_stops_in_a_run_is_given_up_by_all_workers() -> None:
+    cluster, errors = MemoryCluster(3, random.Random(3).randrange, 2, bucket_elements=BUCKET, patience=600), list[str]()
+
+    def work(store: MemoryStore) -> None:
+        with pytest.raises(ExchangeError) as error:
+            train("sgd", store)
+        errors.append(str(error.value))
+
+    for rank in range(3):
+        cluster.start(rank, work)
+    cluster.at(200, lambda: cluster.stopped.add(1))
+    cluster.run()
+    assert len(errors) == 3
+    assert all(error.startswith("gave up after 600 s of waiting for ") for error in errors)
+
+
+def test_what_goes_on_for_ever_is_noticed() -> None:
+    cluster = MemoryCluster(1, lambda options: 0, 1, most=500)
+
+    def work(store: MemoryStore) -> None:
+        while True:
+            store.sleep(0.01)
+
+    cluster.start(0, work)
+    with pytest.raises(DeadlockError, match="no end after 500 choices: worker 0"):
+        cluster.run()
+
+
+def test_of_what_a_killed_worker_has_sent_some_arrives_in_order() -> None:
+    def kept(seed: int) -> tuple[float, float]:
+        cluster = MemoryCluster(1, random.Random(seed).randrange, 1)
+        store = cluster.start(0, lambda store: work(store))
+
+        def work(store: MemoryStore) -> None:
+            greeted(store)
+            for key in (100, 101):
+                store.room(key, 9)
+                store.open([[(key, 9)]])
+            for number in (1, 2):
+                for key in (100, 101):
+                    store.room(key, 9)[8] = number
+                    store.send(0, [(key, 9)])
+            cluster.at(len(cluster.history), lambda: cluster.kill(0))
+            try:
+                store.flush()
+            finally:
+                store.room(100, 9)[8] = 3
+                store.send(0, [(100, 9)])  # a dead process sends nothing
+
+        arrived = {100: 0.0, 101: 0.0}
+        push = cluster.nodes[0].push
+
+        def note(key: int, array: np.ndarray, init: bool = False) -> None:
+            if key in arrived:
+                assert array[8] in (arrived[key], arrived[key] + 1)
+                arrived[key] = float(array[8])
+            push(key, array, init)
+
+        cluster.nodes[0].push = note  # type: ignore[method-assign, assignment]
+        cluster.run()
+        assert store.nonce == cluster.holders[0]
+        return arrived[100], arrived[101]
+
+    assert {kept(seed) for seed in range(200)} == {(one, two) for one in (0, 1, 2) for two in (0, 1, 2)}

@@ -1,0 +1,51 @@
+"""A small model for exchanges in tests: its sizes, values from a seed, and where results are put."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from esync.exchange import STATISTICS, WEIGHTS
+from esync.sparse import Sparse
+
+TENSORS = [17, 6]
+SIZES = {WEIGHTS: sum(TENSORS), STATISTICS: 4}
+
+
+class Vector:
+    """A flat vector as a source; see `exchange.Source`."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+
+    def read(self, start: int, stop: int, out: np.ndarray) -> None:
+        out[:] = self.values[start:stop]
+
+
+class Held:
+    """What a worker holds; see `exchange.Model`."""
+
+    def __init__(self, sizes: Mapping[str, int] = SIZES) -> None:
+        self.vectors = {name: np.zeros(size, np.float32) for name, size in sizes.items()}
+
+    @property
+    def weights(self) -> np.ndarray:
+        return self.vectors[WEIGHTS]
+
+    def write(self, vector: str, start: int, values: np.ndarray) -> None:
+        self.vectors[vector][start : start + values.size] = values
+
+    def add(self, step: Sparse) -> None:
+        self.weights[step[0]] += step[1]
+
+    def put(self, step: Sparse) -> None:
+        self.weights[step[0]] = step[1]
+
+
+def values(*seed: int) -> dict[str, np.ndarray]:
+    """Values of every vector."""
+    rng = np.random.default_rng(seed)
+    return {name: rng.standard_normal(size).astype(np.float32) for name, size in SIZES.items()}
+
+
+def sources(vectors: Mapping[str, np.ndarray]) -> dict[str, Vector]:
+    return {name: Vector(each) for name, each in vectors.items()}
