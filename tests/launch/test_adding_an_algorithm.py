@@ -15,6 +15,7 @@ import pytest
 from launching import Launch
 
 from tests.documented import PAGE, example
+from tests.scripted_world import World
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -151,7 +152,9 @@ def test_it_is_a_mode_under_all_its_names(folder: Path) -> None:
 def test_the_service_is_asked_for() -> None:
     names: dict[str, Any] = {}
     exec(example("service"), names)
-    assert names["Bounded"]().service().staleness == 8
+    world = World()
+    world.start(names["Bounded"]())
+    assert world.made.specification.staleness == 8
 
 
 def test_the_messages_are_those_of_the_code() -> None:
