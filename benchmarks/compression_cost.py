@@ -81,7 +81,7 @@ def packed(cluster: Cluster) -> Callable[[], None]:
                 return own[key][wire.HEADER_ELEMENTS :]
 
             with cluster.counted("payload"):
-                pushes = list(worker.codec.write(Flat(update), room))
+                pushes = list(worker.codec.encoder.write(Flat(update), room))
             for shard, key, place in pushes:
                 if key not in cluster.servers.stored:
                     worker._open(shard, key, own[key].size)
@@ -91,9 +91,9 @@ def packed(cluster: Cluster) -> Callable[[], None]:
         for worker in crowd:
             status = cluster.servers.status()
             assert status["acknowledged"][worker.rank] == worker.sequence, status["text"]
-            wanted = worker.codec.wanted(0, int(status["answer"][worker.rank]))
+            wanted = worker.codec.decoder.wanted(0, int(status["answer"][worker.rank]))
             with cluster.counted("answer"):
-                worker.codec.read(0, [cluster.servers.stored[key] for key, _ in wanted], 0, worker)  # type: ignore[arg-type]
+                worker.codec.decoder.read(0, [cluster.servers.stored[key] for key, _ in wanted], 0, worker)  # type: ignore[arg-type]
 
     return exchange
 

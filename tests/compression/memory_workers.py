@@ -98,7 +98,7 @@ class MemoryWorker:
         common = {bucket.index: self.held[bucket.start : bucket.stop].copy() for bucket in layout.buckets}
         steps = [int(cluster.status(shard)["step"]) for shard in range(layout.servers)]
         self.codec = codec_of(cluster.specification, layout, cluster.workers, rank)
-        self.codec.begin(common, steps)
+        self.codec.decoder.begin(common, steps)
 
     def say(self, kind: int, shard: int, **fields: object) -> None:
         record = wire.message(kind, rank=self.rank, nonce=self.nonce, sequence=self.sequence, **fields)
@@ -118,7 +118,7 @@ class MemoryWorker:
 
         pushed = [0] * self.cluster.layout.servers
         everywhere = range(self.cluster.layout.servers) if servers is None else servers
-        for shard, key, place in self.codec.write(Flat(update), room):
+        for shard, key, place in self.codec.encoder.write(Flat(update), room):
             if shard in everywhere:
                 self._open(shard, key, rooms[key].size)
                 wire.stamp(rooms[key], wire.PAYLOAD, self.rank, self.nonce, self.sequence, place)
@@ -134,10 +134,10 @@ class MemoryWorker:
             assert status["acknowledged"][self.rank] == self.sequence, status["text"]
             length = int(status["answer"][self.rank])
             arrays = []
-            for key, size in self.codec.wanted(shard, length):
+            for key, size in self.codec.decoder.wanted(shard, length):
                 self._open(shard, key, wire.HEADER_ELEMENTS + size)
                 arrays.append(self.cluster.stored[key].copy())
-            self.codec.read(shard, arrays, length, self)  # type: ignore[arg-type]
+            self.codec.decoder.read(shard, arrays, length, self)  # type: ignore[arg-type]
 
     def _open(self, shard: int, key: int, size: int) -> None:
         for _ in range(2):

@@ -162,8 +162,8 @@ def test_a_malformed_payload_ends_the_run_and_changes_nothing(kind: str) -> None
     cluster = MemoryServers(kind, 1, [9, 2000], np.ones(2009, np.float32), bucket_elements=3000)
     (worker,) = [MemoryWorker(cluster, 0)]
     worker.send(np.ones(2009), servers=[])
-    for shard, key, place in worker.codec.write(Zero(), lambda key, size: np.zeros(size, np.float32)):
-        size = dict(worker.codec.wanted(shard, 0)).get(key, 64)
+    for shard, key, place in worker.codec.encoder.write(Zero(), lambda key, size: np.zeros(size, np.float32)):
+        size = dict(worker.codec.decoder.wanted(shard, 0)).get(key, 64)
         array = np.full(wire.HEADER_ELEMENTS + size, np.nan, np.float32)
         worker._open(shard, key, array.size)
         wire.stamp(array, wire.PAYLOAD, 0, worker.nonce, worker.sequence, place)

@@ -114,7 +114,7 @@ class Worker:
         self.codec = WorkerCodec(up.encoder(rank), down.decoder(rank))
         buckets = [bucket for bucket in cluster.layout.buckets if bucket.vector == WEIGHTS]
         common = {bucket.index: self.weights[bucket.start : bucket.stop].copy() for bucket in buckets}
-        self.codec.begin(common, [server.ledger.step for server in cluster.servers])
+        self.codec.decoder.begin(common, [server.ledger.step for server in cluster.servers])
 
     def send(self, update: np.ndarray | Sparse, statistics: float) -> None:
         """Push a payload and its commits."""
@@ -132,7 +132,7 @@ class Worker:
             cluster.push(server, key, rooms[key])
             pushed[server] += 1
 
-        for packed in self.codec.write(update if isinstance(update, tuple) else Vector(update), room):
+        for packed in self.codec.encoder.write(update if isinstance(update, tuple) else Vector(update), room):
             push(*packed)
         for bucket in cluster.layout.buckets:
             if bucket.vector == STATISTICS:
@@ -151,11 +151,11 @@ class Worker:
             assert status["acknowledged"][self.rank] == self.sequence, status["text"]
             length = int(status["answer"][self.rank])
             arrays = []
-            for key, elements in self.codec.wanted(server, length):
+            for key, elements in self.codec.decoder.wanted(server, length):
                 self.cluster.open(server, key, elements)
                 self.announce(server, key, elements)
                 arrays.append(self.cluster.stored[key].copy())
-            self.codec.read(server, arrays, length, self)
+            self.codec.decoder.read(server, arrays, length, self)
 
     def announce(self, server: int, key: int, elements: int) -> None:
         """As a worker does before it pulls a key for the first time."""

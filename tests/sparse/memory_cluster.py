@@ -141,7 +141,7 @@ class MemoryWorker:
             return rooms[key][wire.HEADER_ELEMENTS :]
 
         pieces: list[list[Piece]] = [[] for _ in self.cluster.servers]
-        for shard, key, place in self.codec.write(step, room):
+        for shard, key, place in self.codec.encoder.write(step, room):
             wire.stamp(rooms[key], wire.PAYLOAD, self.rank, self.nonce, self.sequence, place)
             pieces[shard].append((key, rooms[key]))
         return pieces
@@ -158,9 +158,9 @@ class MemoryWorker:
         status = self.cluster.status(shard)
         assert status["acknowledged"][self.rank] == self.sequence
         length = int(status["answer"][self.rank])
-        wanted = self.codec.wanted(shard, length)
+        wanted = self.codec.decoder.wanted(shard, length)
         arrays = [self.cluster.stored[self._open(key, wire.HEADER_ELEMENTS + size, shard)] for key, size in wanted]
-        self.codec.read(shard, arrays, length, self)  # type: ignore[arg-type]
+        self.codec.decoder.read(shard, arrays, length, self)  # type: ignore[arg-type]
 
     def add(self, step: Sparse) -> None:
         """See `exchange.Model`."""

@@ -7,7 +7,6 @@ such as the statistics, always travel as they are.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -274,9 +273,8 @@ class Packing(ABC):
         """The end of a server on the way down."""
 
 
-@dataclass(frozen=True)
-class WorkerCodec:
-    """How the weights of one worker's messages are packed and unpacked.
+class WorkerCodec(NamedTuple):
+    """Both ends of one vector's codec on a worker.
 
     Attributes:
         encoder: of its payloads.
@@ -285,35 +283,6 @@ class WorkerCodec:
 
     encoder: Encoder
     decoder: Decoder
-
-    @property
-    def keeps_common(self) -> bool:
-        """See `Decoder`."""
-        return self.decoder.keeps_common
-
-    def begin(self, common: Common, steps: Sequence[int]) -> None:
-        """See `Decoder.begin`."""
-        self.decoder.begin(common, steps)
-
-    def write(self, values: Source | Sparse, room: Room) -> Iterator[Packed]:
-        """See `Encoder.write`."""
-        return self.encoder.write(values, room)
-
-    def wanted(self, server: int, length: int) -> list[tuple[int, int]]:
-        """See `Decoder.wanted`."""
-        return self.decoder.wanted(server, length)
-
-    def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: Model) -> None:
-        """See `Decoder.read`."""
-        self.decoder.read(server, arrays, length, model)
-
-    def sizes(self, server: int) -> list[int]:
-        """See `Encoder.sizes`."""
-        return self.encoder.sizes(server)
-
-    def answer_sizes(self, server: int) -> list[int]:
-        """See `Decoder.answer_sizes`."""
-        return self.decoder.answer_sizes(server)
 
 
 def a_vector(values: Source | Sparse, codec: str) -> Source:

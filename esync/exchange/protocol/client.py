@@ -125,7 +125,7 @@ class ParameterServerExchange(Exchange):
         store, specification = self.store, self.specification
         common = {name: plain_codec(self.layout, 0, name) for name in self.layout.sizes}
         # What this worker holds now, also where the model cannot hold it to the last bit.
-        keeps = specification.private or self._codecs[WEIGHTS].keeps_common
+        keeps = specification.private or self._codecs[WEIGHTS].decoder.keeps_common
         received = Parcel(self.layout.sizes) if store.carries_values and keeps else None
         with store.waiting("the model from"):
             store.share(self._by_server(self._write(common, vectors, wire.NOTHING)))
@@ -138,9 +138,9 @@ class ParameterServerExchange(Exchange):
             if keeps or specification.sparse:  # from now on the weights travel through other keys
                 store.release([self.layout.key(bucket) for bucket in self.layout.of(WEIGHTS)])
         statuses = self._statuses()
-        if received is not None and self._codecs[WEIGHTS].keeps_common:
+        if received is not None and self._codecs[WEIGHTS].decoder.keeps_common:
             # No round can end without this worker, so these are the steps that its model belongs to.
-            self._codecs[WEIGHTS].begin(self._common(model, received), [status.step for status in statuses])
+            self._codecs[WEIGHTS].decoder.begin(self._common(model, received), [status.step for status in statuses])
         return self.report(sorted(statuses, key=lambda status: status.round), 0.0, 0.0)
 
     # --- exchanging -------------------------------------------------------------------------------------------------
@@ -334,13 +334,13 @@ class ParameterServerExchange(Exchange):
 
         for name, codec in codecs.items():
             if name in vectors and store.carries_values:
-                for server, key, place in codec.write(vectors[name], room):
+                for server, key, place in codec.encoder.write(vectors[name], room):
                     array = rooms.pop(key)
                     wire.stamp(array, kind, self.rank, store.nonce, self.sequence, place)
                     yield server, (key, array.size)
             elif name in vectors:
                 for server in range(store.servers):
-                    for elements in codec.sizes(server):
+                    for elements in codec.encoder.sizes(server):
                         yield server, (NO_KEY, wire.HEADER_ELEMENTS + elements)
 
     def _by_server(self, places: Iterable[tuple[int, Place]]) -> list[list[Place]]:
@@ -364,14 +364,14 @@ class ParameterServerExchange(Exchange):
         for server, (places, arrays) in enumerate(under_way):
             if store.carries_values:
                 for codec, part in zip(codecs.values(), places, strict=True):
-                    codec.read(server, islice(arrays, len(part)), lengths[server], model)
+                    codec.decoder.read(server, islice(arrays, len(part)), lengths[server], model)
             for _ in arrays:
                 pass  # only sizes come
 
     def _places(self, codec: WorkerCodec, server: int, length: int) -> list[Place]:
         if self.store.carries_values:
-            return [(key, wire.HEADER_ELEMENTS + elements) for key, elements in codec.wanted(server, length)]
-        return [(NO_KEY, wire.HEADER_ELEMENTS + elements) for elements in codec.answer_sizes(server)]
+            return [(key, wire.HEADER_ELEMENTS + elements) for key, elements in codec.decoder.wanted(server, length)]
+        return [(NO_KEY, wire.HEADER_ELEMENTS + elements) for elements in codec.decoder.answer_sizes(server)]
 
     def _common(self, model: Model, received: Parcel) -> dict[int, np.ndarray]:
         """Where the common weights are kept: index of a bucket → its values.
