@@ -102,7 +102,7 @@ SEVERAL = "[several](modes.md#optimizers-on-the-servers), on the servers"
 def optimizer(algorithm: type[Algorithm]) -> str:
     """Say where the optimizer runs, and which it may be."""
     if algorithm.sends != "gradients":
-        return "any, on the workers"
+        return "plain SGD, on the workers" if algorithm.plain_sgd else "any, on the workers"
     if algorithm.optimizer_chooses_rule:
         return SEVERAL
     return "SGD, on the workers" if algorithm.float32_only else "SGD, on the servers"
@@ -195,6 +195,7 @@ def precision(page: Path) -> str:
         SEVERAL: "allowed; `multi_precision` adds nothing and is refused",
         "SGD, on the servers": "allowed; `multi_precision` adds nothing and is refused",
         "any, on the workers": "allowed, best with `multi_precision`",
+        "plain SGD, on the workers": "allowed, best with `multi_precision`",
         "SGD, on the workers": "refused by name: both sides add the same numbers to the weights",
     }
     rows = {place: [name for name, each in built_in().items() if optimizer(each) == place] for place in words}
@@ -339,7 +340,14 @@ def model(page: Path) -> str:
                 continue
             rows.append([f"`model.{name}`", prose((inspect.getdoc(each) or "").partition("\n")[0], page)])
     rows += [[f"`model.{name}`", prose(text, page)] for name, text in described(ModelView, "Attributes")]
-    rows.append(["`model.blocks()`", prose((inspect.getdoc(ModelView.blocks) or "").partition("\n")[0], page)])
+    methods = {
+        "blocks()": ModelView.blocks,
+        "common(name)": ModelView.common,
+        "contribution(name)": ModelView.contribution,
+        "of(array)": ModelView.of,
+    }
+    for call, method in methods.items():
+        rows.append([f"`model.{call}`", prose((inspect.getdoc(method) or "").partition("\n")[0], page)])
     return table(["", "meaning"], rows)
 
 

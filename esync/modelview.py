@@ -34,6 +34,8 @@ class ViewedReplica(Protocol):
     gradients: Any
     statistics: Any
     anchor: np.ndarray | None
+    further: dict[str, Any]
+    contributions: dict[str, Any]
 
 
 class _Source:
@@ -71,6 +73,17 @@ class _Source:
                 "or take model.weights"
             )
         return self._replica.anchor
+
+    def further(self, name: str, contribution: bool) -> np.ndarray:
+        """The replica's own: common values of a further vector, or what this worker contributes to them."""
+        vectors = self._replica.contributions if contribution else self._replica.further
+        if name not in vectors:
+            raise RuntimeError(
+                f"there is no vector {name!r}: an algorithm declares further vectors by `vectors`; "
+                f"this one has {', '.join(sorted(vectors)) or 'none'}"
+            )
+        values: np.ndarray = vectors[name].values
+        return values
 
 
 class Block:
@@ -134,6 +147,33 @@ class Block:
             self._anchor = self._read_anchor()
             self._anchor.flags.writeable = False
         return self._anchor
+
+    def common(self, name: str) -> np.ndarray:
+        """Return the common values of a further vector that the last exchange, or the start, has brought; read-only.
+
+        See `Algorithm.vectors`.
+
+        Raises:
+            RuntimeError: the algorithm has not declared that vector.
+        """
+        values = self.of(self._source.further(name, contribution=False))
+        values.flags.writeable = False
+        return values
+
+    def contribution(self, name: str) -> np.ndarray:
+        """Return what this worker contributes to a further vector in its exchanges, to be changed in place.
+
+        It stays until it is changed again, and begins with zeros. Write it in `before_exchange`, as
+        `block.contribution("control")[:] = …`.
+
+        Raises:
+            RuntimeError: the algorithm has not declared that vector.
+        """
+        return self.of(self._source.further(name, contribution=True))
+
+    def of(self, values: np.ndarray) -> np.ndarray:
+        """Return the part of a flat array, as long as all weights, that belongs to this block; no copy."""
+        return values[self._start : self._stop]
 
     def write_back(self) -> None:
         """Write what differs from the model."""

@@ -4,7 +4,7 @@ On a CPU the parameters' own memory is read and written without a copy in betwee
 format than float32, they pass through host memory.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,7 +28,8 @@ class Replica:
 
     Args:
         parameters: initialized Gluon parameters, of one device, whose shapes are known.
-        local_step: does a local optimizer step; called with the batch size.
+        local_step: does a local optimizer step; called with the batch size. It returns the learning rate that has
+            multiplied the mean gradient; 0 where the step was left out.
         master: the float32 copy of a parameter that the local optimizer works on, see `masters`; None: there is none.
         scale: what the gradients that backward leaves are to be multiplied by, besides 1/(batch size), to be those of
             the mean loss.
@@ -36,8 +37,8 @@ class Replica:
     Attributes:
         weights: the trained values, grad_req other than "null"; their float32 copies where there are any.
         statistics: the values that are not trained: batch norm's statistics, frozen layers.
-        further: name of each further vector that an algorithm exchanges → its common values; the algorithm puts them
-            here before it joins the others.
+        further: name of each further vector that an algorithm exchanges → its common values, see `add_vectors`.
+        contributions: the same names → what this worker sends for them.
         anchor: the weights of the last exchange (None unless `keep_anchor` was called).
         mean_statistics: of all workers, as they came last, where they are kept beside this worker's own (see
             `keep_statistics`); else None.
@@ -46,7 +47,7 @@ class Replica:
     def __init__(
         self,
         parameters: Sequence[Any],
-        local_step: Callable[[int], None],
+        local_step: Callable[[int], float],
         master: Callable[[Any], Any] = lambda parameter: None,
         scale: Callable[[], float] = lambda: 1.0,
     ) -> None:
@@ -61,6 +62,7 @@ class Replica:
         self.gradients = FlatArrays(lambda: [p.grad() for p in self._trained])
         self.statistics = FlatArrays(lambda: [p.data() for p in untrained])
         self.further: dict[str, Flat] = {}
+        self.contributions: dict[str, Flat] = {}
         self.anchor: np.ndarray | None = None
         self.mean_statistics: Flat | None = None
         self.local_step = local_step
@@ -79,6 +81,12 @@ class Replica:
     def keep_anchor(self) -> None:
         """From now on keep a copy of the weights as they are written, for `update`."""
         self.anchor = np.zeros(self.weights.size, np.float32)
+
+    def add_vectors(self, names: Iterable[str]) -> None:
+        """From now on keep further vectors, each as long as the weights, which begin with zeros."""
+        for name in names:
+            self.further[name] = Flat(np.zeros(self.weights.size, np.float32))
+            self.contributions[name] = Flat(np.zeros(self.weights.size, np.float32))
 
     @property
     def common(self) -> tuple[Source, Source]:

@@ -314,6 +314,16 @@ def add_mean_update(weights: Array, update: Array, state: None, step: Step) -> t
     return weights + step.learning_rate * update, state
 
 
+@declare("add_participants_share")
+def add_participants_share(vector: Array, change: Array, state: None, step: Step) -> tuple[Array, None]:
+    """SCAFFOLD's control variate (Karimireddy et al., ICML 2020, Algorithm 1, line 17): c ← c + |S|/N · mean(Δc).
+
+    |S| workers of N have taken part, and the mean is theirs: an absent one counts with a change of 0. There is no
+    learning rate.
+    """
+    return vector + (step.count / step.workers) * change, state
+
+
 @declare("outer_nesterov", state_vectors=1)
 def outer_nesterov(weights: Array, update: Array, velocity: Array | None, step: Step) -> tuple[Array, Array | None]:
     """Nesterov's momentum on the mean update (DiLoCo, arXiv 2311.08105; SlowMo, ICLR 2020, has the plain kind).

@@ -198,9 +198,14 @@ class Trainer(Standing, GluonTrainer):
         Raises:
             JobAbortedError: another worker has ended the run because it failed.
             OverflowError: gradients overflow however small the loss scale is.
-            ValueError: `ignore_stale_grad` would leave a parameter out that the algorithm's step moves all the same;
+            ValueError: `ignore_stale_grad` could leave a parameter out that the algorithm's step moves all the same;
                 or a rate that the servers would step with is NaN or infinite.
         """
+        if ignore_stale_grad and self.algorithm.plain_sgd:
+            raise ValueError(
+                f"algorithm {self.algorithm.name!r} moves parameters without a gradient, too, so that none can be left "
+                "out of a step: leave ignore_stale_grad out, or set grad_req of such parameters to 'null'"
+            )
         self._ignore_stale_grad = ignore_stale_grad
         if self._on_trial:
             self._local_step(batch_size)
@@ -294,8 +299,13 @@ class Trainer(Standing, GluonTrainer):
 
     # --- helpers ----------------------------------------------------------------------------------------------------
 
-    def _local_step(self, batch_size: int) -> None:
+    def _local_step(self, batch_size: int) -> float:
+        """Take a step of the local optimizer; see `Replica`."""
+        optimizer = self._optimizer
+        before = optimizer.num_update
         super().step(batch_size, self._ignore_stale_grad)
+        # After an overflow automatic mixed precision leaves the step out, and the optimizer counts none.
+        return float(optimizer.learning_rate) * self.gradient_scale if optimizer.num_update > before else 0.0
 
     @property
     def _exchanges_weights(self) -> bool:
@@ -396,6 +406,8 @@ class Trainer(Standing, GluonTrainer):
             )
         if not algorithm.has_momentum and getattr(self._optimizer, "momentum", None):
             raise ValueError(f"algorithm {algorithm.name!r} has no momentum: leave it out of the optimizer's options")
+        if algorithm.plain_sgd:
+            self._check_plain_sgd()
         if self._exchanges_weights and isinstance(self._optimizer, STATE_IS_THE_MODEL):
             raise ValueError(
                 f"algorithm {algorithm.name!r} exchanges weights, but the optimizer {type(self._optimizer).__name__!r} "
@@ -407,6 +419,24 @@ class Trainer(Standing, GluonTrainer):
                 raise ValueError(
                     f"algorithm {algorithm.name!r} needs float32 weights, but parameter {parameter.name} is "
                     f"{np.dtype(parameter.dtype)}"
+                )
+
+    def _check_plain_sgd(self) -> None:
+        """Refuse local steps from which the gradients cannot be worked out by dividing by the learning rate."""
+        name, optimizer = self.algorithm.name, self._optimizer
+        instead = "or use 'local-sgd', 'fedprox' or 'esync', which take any optimizer"
+        if not isinstance(optimizer, mx.optimizer.SGD):
+            raise ValueError(
+                f"algorithm {name!r} takes plain SGD steps on the workers, but the optimizer is "
+                f"{type(optimizer).__name__!r}: use 'sgd', {instead}"
+            )
+        if optimizer.clip_gradient is not None:
+            raise ValueError(f"algorithm {name!r} takes plain SGD steps: leave clip_gradient out, {instead}")
+        for parameter in self._params:
+            if parameter.lr_mult != 1:
+                raise ValueError(
+                    f"algorithm {name!r} takes plain SGD steps with one learning rate for all parameters, but "
+                    f"{parameter.name} has lr_mult {parameter.lr_mult}: leave it out, {instead}"
                 )
 
     def _choose_rule(self, options: dict[str, Any]) -> None:

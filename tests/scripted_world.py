@@ -1,6 +1,6 @@
 """A world for one worker, through the real seams: other workers, state server and clock are scripted."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +44,7 @@ class Replica:
         self.weights, self.statistics = Array([0, 0]), Array([5])
         self.gradients = [0.0, 0.0]
         self.further: dict[str, Array] = {}
+        self.contributions: dict[str, Array] = {}
         self.anchor: np.ndarray | None = None
         self.own_statistics: list[bool] = []
         self.is_open = False
@@ -56,6 +57,9 @@ class Replica:
     def close(self) -> None:
         assert self.is_open
         self.is_open = False
+
+    def add_vectors(self, names: Iterable[str]) -> None:
+        assert not set(names)
 
     def keep_anchor(self) -> None:
         self.anchor = self.weights.values.copy()
@@ -73,10 +77,11 @@ class Replica:
         assert self.anchor is not None
         return Array(self.weights.values - self.anchor)
 
-    def local_step(self, batch_size: int) -> None:
+    def local_step(self, batch_size: int) -> float:
         assert not self.is_open
         self.steps.append(batch_size)
         self.weights.values = self.weights.values + np.float32(self.gradients)
+        return 1.0
 
     def write(self, vector: str, start: int, values: np.ndarray) -> None:
         assert self.is_open

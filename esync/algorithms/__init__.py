@@ -22,6 +22,7 @@ whoever writes a class.
 from .esync import ESync
 from .local_sgd import LocalSGD
 from .fedprox import FedProx
+from .scaffold import SCAFFOLD
 from .diloco import DiLoCo
 from .dylu import DyLU
 from .ssgd import SSGD
@@ -48,6 +49,7 @@ __all__ = [
     "ASGD",
     "DCASGD",
     "DGS",
+    "SCAFFOLD",
     "SSGD",
     "SSP",
     "Algorithm",

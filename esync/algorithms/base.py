@@ -6,7 +6,7 @@ The same object therefore runs on a real cluster and on a modelled one.
 
 from abc import ABC, abstractmethod
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
@@ -42,6 +42,7 @@ class ReplicaOfModel(Model, Protocol):
     weights: Any
     statistics: Any
     further: dict[str, Any]
+    contributions: dict[str, Any]
 
     def open(self) -> None:
         """Wait for the device, then give access to the values until `close`."""
@@ -51,6 +52,9 @@ class ReplicaOfModel(Model, Protocol):
 
     def keep_anchor(self) -> None:
         """From now on remember the weights of the last exchange."""
+
+    def add_vectors(self, names: Iterable[str]) -> None:
+        """From now on keep further vectors, each as long as the weights, which begin with zeros."""
 
     def expect_landings(self) -> None:
         """From now on this worker goes on during exchanges."""
@@ -70,8 +74,13 @@ class ReplicaOfModel(Model, Protocol):
     def update(self) -> Source:
         """How far the weights have moved since the last exchange."""
 
-    def local_step(self, batch_size: int) -> None:
-        """One step of the local optimizer."""
+    def local_step(self, batch_size: int) -> float:
+        """Take one step of the local optimizer.
+
+        Returns:
+            The learning rate that has multiplied the mean gradient of the batch; 0 where the step was left out.
+        """
+        ...
 
     def call_hook(self, hook: Hook, batch_size: int | None = None, fixed_weights: bool = False) -> None:
         """Call a hook with a view of the model, which has a gradient where there is a batch; take over its changes.
@@ -211,11 +220,15 @@ class Algorithm(ABC):
         options: with their values.
         sends: what the exchanges carry: the "gradients" of batches, with which the servers do SGD; "updates", the
             differences that a local optimizer has made to the weights; or "nothing".
+        vectors: name of each further vector that is exchanged beside the weights → name of its rule in rules.RULES.
+            Each is as long as the weights and begins with zeros; see `before_exchange`.
         own_rates: whether the optimizer's learning rate, momentum and weight decay are each worker's own and may
             differ, because they act on what this worker alone has computed; else all workers must have the same.
         optimizer_chooses_rule: whether the servers take the steps of the user's optimizer (`Surroundings.rule`, one of
             several); else where gradients are sent, the optimizer is SGD.
         has_momentum: whether the method can use one.
+        plain_sgd: whether local steps have to be those of plain SGD, because the method reckons with them: no momentum,
+            no clipping, one learning rate for all parameters.
         needs_gradients: whether the messages depend on the values of gradients, so that a simulation without gradients
             is none.
         float32_only: whether the weights have to be float32, because both sides add the same numbers to them.
@@ -234,6 +247,8 @@ class Algorithm(ABC):
         local_iterations: local iterations of the round under way, or of the one that the last step has ended.
         exchanged: whether the last step ended in an exchange.
         abandoned: whether the last step left its gradients unused, because an exchange was due or they had overflowed.
+        learning_rates: of the local steps since the last exchange, added up, as they have multiplied the mean
+            gradients; a step that was left out after an overflow counts 0.
         result: how the last exchange went.
         left_out: ranks that the last exchange did without, though they are there.
 
@@ -254,6 +269,8 @@ class Algorithm(ABC):
     own_rates: ClassVar[bool] = True
     optimizer_chooses_rule: ClassVar[bool] = False
     has_momentum: ClassVar[bool] = True
+    plain_sgd: ClassVar[bool] = False
+    vectors: ClassVar[Mapping[str, str]] = {}
     needs_gradients: ClassVar[bool] = False
     float32_only: ClassVar[bool] = False
     elastic: ClassVar[bool] = False
@@ -277,6 +294,7 @@ class Algorithm(ABC):
         self.local_iterations = 0
         self.exchanged = False
         self.abandoned = False
+        self.learning_rates = 0.0
         self.result: Result | None = None
         self.exchange: Exchange | None = None
 
@@ -359,6 +377,7 @@ class Algorithm(ABC):
         self.replica = surroundings.replica
         self.device = surroundings.world.device
         self.recorder = surroundings.world.recorder
+        self.replica.add_vectors(self.vectors)
 
     @abstractmethod
     def step(self, batch_size: int) -> None:
@@ -381,6 +400,17 @@ class Algorithm(ABC):
 
         Args:
             model: this worker's weights, the mean gradient of the batch, and more; valid during the call.
+        """
+
+    def before_exchange(self, model: ModelView) -> None:  # noqa: B027
+        """Write what this worker contributes to the further vectors of an exchange; does nothing by default.
+
+        Called when an exchange is due, before anything is sent. Weights that are changed here count as progress of this
+        worker, where it sends updates. It is not called by the simulator without numerics.
+
+        Args:
+            model: as in `before_local_step`, without a gradient. `model.common(name)` are the common values of a vector
+                that is named in `vectors`, and `model.contribution(name)` is what is sent for it.
         """
 
     def after_exchange(self, model: ModelView) -> None:  # noqa: B027
@@ -433,8 +463,13 @@ class Algorithm(ABC):
         """Let the local optimizer use the gradients; the seconds that the device needed for the iteration."""
         self._prepare_gradient(batch_size)
         with self.recorder.phase(LOCAL_UPDATE):
-            self.replica.local_step(batch_size)
+            self.learning_rates += self.replica.local_step(batch_size)
         return self._end_iteration()
+
+    def _contribute(self) -> None:
+        """Let `before_exchange` see the model, where the algorithm has one; the replica is closed."""
+        if type(self).before_exchange is not Algorithm.before_exchange:
+            self.replica.call_hook(self.before_exchange, fixed_weights=self.float32_only)
 
     def _end_iteration(self) -> float:
         """Wait for the device; return the seconds that it needed for the iteration."""
@@ -461,7 +496,7 @@ class Algorithm(ABC):
     def _join(self, specification: Specification) -> Exchange:
         """Connect to the other workers."""
         surroundings, replica = self.surroundings, self.replica
-        specification = replace(specification, own=surroundings.own)
+        specification = replace(specification, own=surroundings.own, vectors=self.vectors)
         if self.compression:
             tensors = list(replica.weights.sizes)
             specification = replace(specification, compression=str(self.compression), tensors=tensors)
@@ -502,6 +537,7 @@ class Algorithm(ABC):
         evaluates and exports, is sent the mean beside its own.
         """
         replica = self.replica
+        vectors = {**vectors, **self._contributions()}
         if not self.synchronous and self.statistics != "mean":
             return {"vectors": vectors}
         leads = self.exchange is not None and self.exchange.rank == 0
@@ -510,8 +546,13 @@ class Algorithm(ABC):
         wanted = None if self.synchronous or leads else {WEIGHTS, *vectors}
         return {"vectors": {**vectors, STATISTICS: replica.statistics}, "wanted": wanted}
 
+    def _contributions(self) -> dict[str, Source]:
+        """What this worker sends for each further vector."""
+        return {name: self.replica.contributions[name] for name in self.vectors}
+
     def _count(self, result: Result) -> None:
         """An exchange is over, and the replica is closed."""
+        self.learning_rates = 0.0
         self.result = result
         self.round = result.round if self.synchronous else self.round + result.used
         self.exchanged = result.used

@@ -66,6 +66,7 @@ class DyLU(Algorithm):
             return
         with self.recorder.phase(self.exchange_phase):
             replica, pace = self.replica, self._seconds / self._done
+            self._contribute()
             replica.open()
             payload = Payload(
                 samples=self._samples,

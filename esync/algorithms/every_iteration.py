@@ -42,6 +42,7 @@ class EveryIteration(Algorithm):
         seconds = self._end_iteration()
         with self.recorder.phase(self.exchange_phase):
             replica = self.replica
+            self._contribute()
             replica.open()
             result = self.exchange.start(self._payload(batch_size), replica).wait()
             replica.close()

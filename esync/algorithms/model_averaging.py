@@ -188,8 +188,9 @@ class ModelAveraging(Algorithm):
             raise RuntimeError("the algorithm has not been started")
         options, replica = self.options, self.replica
         with self.recorder.phase(self.exchange_phase):
+            self._contribute()
             replica.open()
-            vectors = {WEIGHTS: replica.update(), STATISTICS: replica.statistics}
+            vectors = {WEIGHTS: replica.update(), STATISTICS: replica.statistics, **self._contributions()}
             payload = Payload(vectors, self._samples, options.global_lr, options.outer_momentum)
             landing = replica.depart() if self._run_ahead else None
             exchange = self.exchange.start(payload, replica if landing is None else landing)

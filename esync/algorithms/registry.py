@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeVar, get_args
 
+from ..exchange import STATISTICS, WEIGHTS
+from ..rules import RULES
 from .base import Algorithm, Sends
 from .options import OptionInfo, Options
 from .style import Style, spare_style
@@ -113,6 +115,12 @@ def _check_class(algorithm: type[Algorithm]) -> None:
         raise ValueError(
             f"{algorithm.__qualname__}.sends is {algorithm.sends!r}, but should be one of {', '.join(get_args(Sends))}"
         )
+    for vector, rule in algorithm.vectors.items():
+        if vector in (WEIGHTS, STATISTICS) or rule not in RULES:
+            raise ValueError(
+                f"{algorithm.__qualname__}.vectors has {vector!r}: {rule!r}, but should have names other than "
+                f"{WEIGHTS!r} and {STATISTICS!r}, each with one of the rules {', '.join(RULES)}"
+            )
     parameters = inspect.signature(algorithm.__init__).parameters.values()
     if not any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters):
         raise TypeError(

@@ -94,6 +94,7 @@ class SparseAsync(Algorithm):
         hyper = self.surroundings.hyper()
         with self.recorder.phase(self.exchange_phase):
             replica = self.replica
+            self._contribute()
             replica.open()
             step = self._compress(hyper, batch_size)
             rate = hyper.learning_rate

@@ -97,7 +97,7 @@ def build_parser(
         for group in GROUPS:
             group.add_to(parser)
     if algorithm is not None:
-        names_of_all = {action.dest for action in parser._actions}
+        names_of_all = {action.dest for action in parser._actions if not isinstance(action, mode.FlagOfOtherModes)}
         hidden = [each.name for each in options_of(algorithm) if not each.flags and not each.shared]
         for name in names_of_all.intersection(hidden):  # run.json tells both by their names
             parser.error(

@@ -89,7 +89,7 @@ def add_to(parser: ArgumentParser, algorithm: type[Algorithm] | None) -> None:
                 parser.add_argument(
                     *other.flags,
                     dest=other.dest,
-                    action=_OfOtherModes,
+                    action=FlagOfOtherModes,
                     default=argparse.SUPPRESS,
                     nargs="*",
                     help=argparse.SUPPRESS,
@@ -125,7 +125,7 @@ def _remark(dest: str, users: Sequence[str]) -> str:
     return "; ".join(filter(None, [modes, *texts]))
 
 
-class _OfOtherModes(argparse.Action):
+class FlagOfOtherModes(argparse.Action):
     """A flag that makes no sense in this mode."""
 
     def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, flag: str | None = None) -> None:

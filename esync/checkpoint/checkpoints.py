@@ -19,14 +19,18 @@ from ..engine import mx
 from ..exchange import Result
 from ..exchange.protocol.resumption import Books, Offer, Offers, Progress
 from ..files import expanded
+from ..rules import STATE_VECTORS
 from ..version import __version__
 from .contents import (
     MODEL_FILE,
     SERVER_FILE,
+    VECTORS_FILE,
     CheckpointedTrainer,
+    further_vectors,
     load_arrays,
     load_model,
     load_state,
+    load_vectors,
     save_arrays,
     save_model,
 )
@@ -173,9 +177,16 @@ class Checkpoints:
         """Take care of this trainer from now on; `agreement` is what a checkpoint must have in common with it.
 
         Raises:
-            CheckpointError: its algorithm's state could be written but not restored, or the other way round.
+            CheckpointError: its algorithm's state could be written but not restored, or the other way round; or the
+                rule of one of its further vectors remembers something, which is kept for the weights' rule only.
         """
         kind = type(trainer.algorithm)
+        for name, rule in kind.vectors.items():
+            if STATE_VECTORS[rule]:
+                raise CheckpointError(
+                    f"algorithm {trainer.algorithm.name!r} keeps no checkpoints: the rule {rule!r} of its vector "
+                    f"{name!r} remembers something on the servers, which only the weights' rule has kept"
+                )
         if (kind.state is Algorithm.state) != (kind.restore is Algorithm.restore):
             raise CheckpointError(
                 f"algorithm {trainer.algorithm.name!r} has only one of the methods state and restore: a run can go on "
@@ -233,6 +244,7 @@ class Checkpoints:
         if rank != 0:
             return Progress(int(part.facts["exchanges"]))
         load_model(part, self._trainer)
+        load_vectors(part, self._trainer)
         return Progress(int(part.facts["exchanges"]), Books(**part.facts["books"]), load_state(part))
 
     def take_over(self, resume_at: int) -> bool:
@@ -312,6 +324,8 @@ class Checkpoints:
         """What rank 0 adds: model, servers' state, and whose parts are needed; False where the job has moved on."""
         trainer, exchange = self._trainer, self._trainer.algorithm.exchange
         writers[MODEL_FILE] = lambda path: save_model(path, trainer)
+        if further := further_vectors(trainer):
+            writers[VECTORS_FILE] = lambda path: save_arrays(path, further)
         facts["needs"] = [0]
         if exchange is None:
             return True

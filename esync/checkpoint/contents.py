@@ -10,16 +10,19 @@ import numpy as np
 from ..algorithms.base import Algorithm
 from ..engine import mx
 from ..masters import follow
+from .errors import CheckpointError
 from .store import Part
 
 MODEL_FILE = "model.params"
 SERVER_FILE = "server.npz"
+VECTORS_FILE = "vectors.npz"
 
 
 class CheckpointedTrainer(Protocol):
     """What checkpoints read and write of a trainer; `esync.Trainer` has it."""
 
     algorithm: Algorithm
+    replica: Any
     gradient_scale: float
     _params: list[Any]
     _optimizer: Any
@@ -76,6 +79,28 @@ def save_model(path: Path, trainer: CheckpointedTrainer) -> None:
     """As Gluon saves parameters, by their full names; of asynchronous workers with the mean of their statistics."""
     with trainer.mean_statistics():
         mx.nd.save(str(path), {parameter.name: parameter.data() for parameter in trainer._params})
+
+
+def further_vectors(trainer: CheckpointedTrainer) -> dict[str, np.ndarray]:
+    """Return the common values of all vectors that are exchanged beside the model's own."""
+    return {name: vector.values for name, vector in trainer.replica.further.items()}
+
+
+def load_vectors(part: Part, trainer: CheckpointedTrainer) -> None:
+    """Put those of a checkpoint into the replica.
+
+    Raises:
+        CheckpointError: it lacks one, or has one of another length.
+    """
+    saved = load_arrays(part, VECTORS_FILE)
+    for name, vector in trainer.replica.further.items():
+        if name not in saved or saved[name].size != vector.size:
+            there = f"with {saved[name].size} values" if name in saved else "missing"
+            raise CheckpointError(
+                f"{part.folder} does not fit: the vector {name!r} of algorithm {trainer.algorithm.name!r} is {there}, "
+                f"but should have {vector.size}; begin anew with --overwrite"
+            )
+        vector.write(0, saved[name])
 
 
 def load_model(part: Part, trainer: CheckpointedTrainer) -> None:

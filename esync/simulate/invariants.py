@@ -63,9 +63,10 @@ class CountingReplica(TimedReplica):
         self._rank = rank
         self._steps = 0
 
-    def local_step(self, batch_size: int) -> None:
+    def local_step(self, batch_size: int) -> float:
         """One more for the next update."""
         self._steps += 1
+        return 0.0
 
     def gradient(self, factor: float) -> Any:
         """A step against it moves the counter by one."""

@@ -7,7 +7,7 @@ at other times or look at every iteration: those go one iteration at a time.
 import math
 from typing import Any, Protocol
 
-from ..algorithms import Algorithm, DiLoCo, DyLU, ESync, FedProx, LocalSGD
+from ..algorithms import SCAFFOLD, Algorithm, DiLoCo, DyLU, ESync, FedProx, LocalSGD
 from ..algorithms.model_averaging import ModelAveraging
 
 
@@ -70,6 +70,7 @@ class DyLULeaps:
 KNOWN: dict[type[Algorithm], Any] = {
     LocalSGD: AveragingLeaps,
     FedProx: AveragingLeaps,
+    SCAFFOLD: AveragingLeaps,
     DiLoCo: AveragingLeaps,
     ESync: ESyncLeaps,
     DyLU: DyLULeaps,

@@ -5,6 +5,7 @@ large as the network that it stands for. The algorithms' hooks (`Algorithm.befor
 called, and what they cost is not modelled.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,7 @@ class TimedReplica:
     def __init__(self) -> None:
         self.weights, self.statistics = _Vector(STAND_IN), _Vector(0)
         self.further: dict[str, Any] = {}
+        self.contributions: dict[str, Any] = {}
         self.size = STAND_IN
         self.iterations = 0  # see `landing.Landing`
 
@@ -74,6 +76,11 @@ class TimedReplica:
 
     def keep_anchor(self) -> None:
         """Nothing to remember."""
+
+    def add_vectors(self, names: Iterable[str]) -> None:
+        """One value of each, like the weights."""
+        for name in names:
+            self.further[name] = self.contributions[name] = _Vector(STAND_IN)
 
     def keep_statistics(self, own: bool) -> None:
         """Nothing is kept."""
@@ -104,8 +111,9 @@ class TimedReplica:
         """The weight itself."""
         return self.weights
 
-    def local_step(self, batch_size: int) -> None:
+    def local_step(self, batch_size: int) -> float:
         """Nothing is learnt."""
+        return 0.0
 
     def call_hook(self, hook: Hook, batch_size: int | None = None, fixed_weights: bool = False) -> None:
         """Nothing is computed that a hook could see: it is not called."""

@@ -17,6 +17,11 @@ ROUNDS, KILLED = 10, 8  # checkpoints after rounds 3, 6 and 9
 MODES: dict[str, tuple[int, int, dict[str, Any]]] = {  # workers, servers, plan
     "esync": (1, 1, {"algorithm": "esync", "options": {"local_iterations": 3, "outer_momentum": 0.5}}),
     "fedprox": (2, 1, {"algorithm": "fedprox", "options": {"local_iterations": 2, "prox_mu": 1.0}}),
+    "scaffold": (
+        2,
+        1,
+        {"algorithm": "scaffold", "options": {"local_iterations": 2}, "settings": {"learning_rate": 0.05}},
+    ),
     "an algorithm with a state": (2, 1, {"algorithm": REMEMBERING, "options": {"local_iterations": 2}}),
     "sync, several workers and servers": (2, 2, {"algorithm": "sync"}),
     "sync with Adam": (2, 2, {"algorithm": "sync", "optimizer": "adam", "settings": {"learning_rate": 0.01}}),

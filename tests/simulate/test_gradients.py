@@ -141,6 +141,15 @@ def test_fedprox_stays_nearer_to_the_common_model_than_local_sgd(collective):
     assert moved[0] > moved[1] > 1.2 * moved[2] > 0
 
 
+def test_scaffold_is_the_same_over_servers_and_collectives():
+    words = ("--mode=scaffold", "--local-iterations=3", "--local-lr=0.005", "--partition=class")
+    servers, ring = (trained(cluster(0.1, 0.2), *words, f"--collective={way}") for way in ("ps", "ring"))
+    for weights in (servers[1], *ring):
+        np.testing.assert_array_equal(weights, servers[0])
+    local = trained(cluster(0.1, 0.2), "--mode=local-sgd", *words[1:])
+    assert np.abs(local[0] - servers[0]).max() > 1e-4
+
+
 def test_with_overlap_all_workers_end_with_the_common_model():
     one = trained(cluster(0.1, 0.25), "--mode=esync", "--local-iterations=2", "--overlap")
     np.testing.assert_array_equal(one[0], one[1])

@@ -197,6 +197,24 @@ def test_options_of_averaging_are_simulated_round_by_round(mode, word):
     assert scope.covers(cluster(0.1, 0.2), options(f"--mode={mode}", word))
 
 
+def test_further_vectors_go_over_the_wire_as_they_do_event_by_event():
+    """SCAFFOLD sends a second vector as long as the weights."""
+    modelled = cluster(0.1, 0.25, link=Link(1e6, 1e-3), servers=2)
+    scaffold, local = (
+        options(f"--mode={mode}", "--network=lenet", "--local-iterations=3") for mode in ("scaffold", "local-sgd")
+    )
+    assert scope.covers(modelled, scaffold)
+    quick = result(roundwise(modelled, scaffold), "test")
+    single = Simulation(modelled, scaffold, Timing(scaffold, 60_000))
+    single.run()
+    assert not differences(quick, result(single, "test"))
+    sent = [
+        sum(each["bytes_sent"] for each in result(roundwise(modelled, each), "test")["devices"])
+        for each in (scaffold, local)
+    ]
+    assert 1.9 * sent[1] < sent[0] < 2.1 * sent[1]
+
+
 @pytest.mark.parametrize("words", [["--epsilon=0.3"], ["--slowest-iterations=2"], ["--mode=sync"]])
 def test_what_else_is_simulated_round_by_round(words):
     assert scope.covers(cluster(0.1, 0.2), options(*words))

@@ -74,7 +74,7 @@ def test_iterations_in_one_go_are_as_those_one_by_one(monkeypatch):
         assert [each["iterations"] for each in out["devices"]] == [each["iterations"] for each in single["devices"]]
 
 
-@pytest.mark.parametrize("name", ["local-sgd", "fedprox", "diloco", "dylu"])
+@pytest.mark.parametrize("name", ["local-sgd", "fedprox", "scaffold", "diloco", "dylu"])
 def test_local_iterations_in_one_go_are_as_those_one_by_one(monkeypatch, name):
     def run():
         steps.clear()

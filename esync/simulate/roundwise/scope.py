@@ -2,7 +2,7 @@
 
 import argparse
 
-from ...algorithms import SSGD, Algorithm, DiLoCo, ESync, FedProx, LocalSGD
+from ...algorithms import SCAFFOLD, SSGD, Algorithm, DiLoCo, ESync, FedProx, LocalSGD
 from ...algorithms.registry import all_flags, flags_of
 from ...launch import flags
 from ..cluster import ClusterModel
@@ -15,6 +15,7 @@ ALGORITHMS: dict[type[Algorithm], frozenset[str]] = {
     LocalSGD: _AVERAGING,
     DiLoCo: _AVERAGING,
     FedProx: _AVERAGING | {"prox_mu"},
+    SCAFFOLD: _AVERAGING,
     ESync: _AVERAGING | {"epsilon", "slowest_iterations"},
 }
 #: Flags of all modes that this simulation takes into account, and those that change no times. One that is not among

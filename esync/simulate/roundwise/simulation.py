@@ -13,7 +13,7 @@ from ...assembly import make_limits
 from ...exchange.protocol.layout import Layout
 from ...exchange.protocol.ledger import Ledger
 from ..cluster import ClusterModel
-from ..servers import Sizes
+from ..servers import Sizes, modelled
 from ..timing import SIZES
 from .asking import Asking
 from .exchange import Arrival, Exchanges
@@ -63,7 +63,9 @@ class RoundwiseSimulation:
         self._watch = watch
         link = lru_cache(maxsize=None)(cluster.link)
         slots, servers = len(cluster.workers), len(cluster.servers)
-        self._sizes = Sizes.of(Layout(SIZES[options.network], servers, config.BUCKET_ELEMENTS), slots)
+        network = SIZES[options.network]
+        sizes = modelled(network, dict.fromkeys([*network, *options.algorithm.vectors], 0))
+        self._sizes = Sizes.of(Layout(sizes, servers, config.BUCKET_ELEMENTS), slots)
         self._exchanges = Exchanges(cluster, self._sizes, link)
         self.state_server = Asking(cluster.state_server, leases)
         latency = self._exchanges.network.latency

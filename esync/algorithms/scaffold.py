@@ -1,0 +1,98 @@
+"""SCAFFOLD (Karimireddy et al., ICML 2020): local SGD whose workers correct each other's drift by control variates."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from ..modelview import ModelView
+from .base import Surroundings
+from .local_sgd import LocalSGD
+from .options import option
+from .registry import register
+from .style import Style
+
+#: The name of the control variate among the vectors that are exchanged.
+CONTROL = "control"
+
+
+@register("scaffold", label="SCAFFOLD", style=Style("#661100", (0, (7, 2, 2, 2)), "^"))
+class SCAFFOLD(LocalSGD):
+    """Local SGD with control variates (Algorithm 1, option II).
+
+    Worker i keeps c_i, an estimate of the gradient of its own data, and all have c, the mean of these. Every local step
+    is y ← y − η·(g − c_i + c): the part of the gradient that this worker's data alone has is replaced by what the data
+    of all have in common. After K steps from the common weights x,
+
+        c_i⁺ = c_i − c + (x − y) / (K·η),
+
+    which is the mean of the K gradients g, and x ← x + ε·mean(y − x), c ← c + |S|/N·mean(c_i⁺ − c_i), where S are the
+    workers of N that have taken part. Where rates differ from step to step, the sum of those that were really used
+    stands for K·η. Rates, c and c_i are relative to the mean gradient of a batch, whatever the learning rate
+    multiplies. Weight decay is part of the loss that is minimized: its gradient is in g and c_i like any other. A local
+    optimizer with momentum, or another one than SGD, is refused, because (x − y) / (K·η) would be no gradient then.
+
+    With one local iteration on every worker and equal rates, c_i⁺ is the last gradient of worker i, the corrections
+    cancel out in the mean, and x ← x − ε·η·mean(g): this is synchronous SGD with the learning rate ε·η, at twice the
+    bytes. It takes several local iterations, or workers of unequal numbers of them, for control variates to matter.
+
+    The corrections only cancel out as long as c is the mean of all c_i. In a round of all N workers, the mean of
+    c_i⁺ − c_i is that of c_i⁺ less c. So as long as nobody is missing, each worker sends c_i⁺ − c instead: afterwards
+    c is the mean of all c_i, whatever has happened before. A replacement gets c from the servers and begins with the
+    c_i of its slot's checkpoint, or with c where there is none, which is a correction of 0; its first round makes c
+    right. While workers are missing, those that are there send c_i⁺ − c_i.
+    """
+
+    class Options(LocalSGD.Options):
+        """Those of local SGD, but for what the mean of control variates cannot be combined with.
+
+        Every worker counts the same in it, and it comes with the weights that it belongs to.
+        """
+
+        weighting: Literal["uniform"] = option(
+            "uniform", flag=None, help="there is no other: control variates cancel out in the plain mean only"
+        )
+        overlap: Literal[False] = option(
+            False, flag=None, help="there is none: c comes with the weights that it belongs to"
+        )
+        run_ahead: int = option(1, ge=1, flag=None, help="there is no overlap")
+
+    options: Options
+    has_momentum = False
+    plain_sgd = True
+    vectors: ClassVar[Mapping[str, str]] = {CONTROL: "add_participants_share"}
+
+    def start(self, surroundings: Surroundings) -> None:
+        """Connect, and begin with the common model; c is 0 at the start of a run."""
+        super().start(surroundings)
+        self.control: np.ndarray = self.replica.further[CONTROL].values.copy()
+
+    def before_local_step(self, model: ModelView) -> None:
+        """Correct the gradient."""
+        for block in model.blocks():
+            block.gradient += block.common(CONTROL) - block.of(self.control)
+
+    def before_exchange(self, model: ModelView) -> None:
+        """Renew this worker's control variate, and send by how much."""
+        for block in model.blocks():
+            own, common, sent = block.of(self.control), block.common(CONTROL), block.contribution(CONTROL)
+            np.negative(common if self._everyone_there else own, out=sent)
+            if self.learning_rates:  # else every step was left out after an overflow
+                own += (block.anchor - block.weights) / np.float32(self.learning_rates) - common
+            sent += own
+
+    @property
+    def _everyone_there(self) -> bool:
+        """Whether all workers have had a part in the rounds, as of the last exchange."""
+        result, exchange = self.result, self.exchange
+        return result is not None and exchange is not None and len(result.members) == exchange.workers
+
+    def state(self) -> dict[str, Any]:
+        """Return this worker's control variate; the servers have the common one."""
+        return {CONTROL: self.control}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on with a checkpoint's."""
+        if state[CONTROL].shape != self.control.shape:
+            raise ValueError(f"its control variate has {state[CONTROL].size} values instead of {self.control.size}")
+        self.control = state[CONTROL]

@@ -1,0 +1,67 @@
+"""SCAFFOLD on real clusters, against a calculation that writes everything but the gradients out."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from .harness import Cluster
+from .test_equivalences import RATE, TOLERANCE, WORKERS, Gradient, batches, train
+
+OPTIMIZER = {"learning_rate": RATE}
+
+
+def calculated(control: bool = True) -> np.ndarray:
+    """Two rounds of two local iterations; `control`: else without control variates, as local SGD."""
+    gradient = Gradient()
+    common, c = gradient.initial, np.zeros_like(gradient.initial)
+    own = [c] * WORKERS
+    for first in (0, 2):
+        ends, fresh = [], []
+        for rank in range(WORKERS):
+            weights, mean = common, np.zeros_like(common)
+            for iteration in (first, first + 1):
+                step = gradient(weights, batches(rank)[iteration])
+                mean = mean + step / 2
+                weights = weights - np.float32(RATE) * (step + (c - own[rank] if control else 0))
+            ends.append(weights)
+            fresh.append(mean)  # what c_i − c + (x − y)/(K·η) is
+        common = common + sum(end - common for end in ends) / np.float32(WORKERS)
+        c, own = np.mean(fresh, 0), fresh
+    return common
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+def test_two_rounds_are_what_a_calculation_gives(tmp_path: Path, servers: int) -> None:
+    weights = train(
+        tmp_path, servers, algorithm="scaffold", options={"local_iterations": 2}, optimizer=OPTIMIZER
+    )  # fmt: skip
+    expected = calculated()
+    for each in weights:
+        np.testing.assert_array_equal(each, weights[0])
+    np.testing.assert_allclose(weights[0], expected, rtol=1e-3, atol=1e-5)  # (x − y)/(K·η) magnifies rounding
+    assert np.abs(expected - calculated(control=False)).max() > 1e-4
+
+
+def test_with_one_local_iteration_it_is_synchronous_sgd(tmp_path: Path) -> None:
+    ours = train(
+        tmp_path / "ours", algorithm="scaffold", options={"local_iterations": 1}, optimizer=OPTIMIZER
+    )  # fmt: skip
+    theirs = train(tmp_path / "theirs", algorithm="sync", optimizer=OPTIMIZER)
+    np.testing.assert_allclose(ours[0], theirs[0], **TOLERANCE)
+
+
+def test_the_worker_program_runs_it_on_data_split_by_class(tmp_path: Path) -> None:
+    flags = "-m scaffold -c 1 -n lenet -b 8 --rounds 3 --local-iterations 2 --partition class --no-evaluation"
+    with Cluster(tmp_path, 2) as cluster:
+        for rank in range(2):
+            words = ["-m", "esync.worker", *flags.split(), "--no-export", "-ld", str(tmp_path / f"logs-{rank}")]
+            cluster.start_worker(rank, words)
+        cluster.finish()
+    for rank in range(2):
+        facts = json.loads(next(tmp_path.glob(f"logs-{rank}/**/run.json")).read_text())
+        assert facts["finished"]
+        assert facts["algorithm"]["name"] == "scaffold"
+        logged = json.loads(next(tmp_path.glob(f"logs-{rank}/**/iter-3.txt")).read_text())
+        assert 2 * facts["model_bytes"] <= logged["bytes_sent"] <= 2.1 * facts["model_bytes"] + 10_000
