@@ -22,8 +22,9 @@ from results_file import write_figures
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from esync import config
+from esync.exchange import Flat
 from esync.exchange.protocol import wire
-from tests.compression.memory_workers import Flat, MemoryServers, MemoryWorker
+from tests.compression.memory_workers import MemoryServers, MemoryWorker
 
 KINDS, WORKERS, ROUNDS, WARM_UP = ("none", "fp16"), 2, 7, 1
 

@@ -4,23 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from esync.exchange import STATISTICS, WEIGHTS, Specification
+from esync.exchange import STATISTICS, WEIGHTS, Flat, Specification
 from esync.exchange.codecs.choice import codec_of
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.greeting import Greeting
 from esync.exchange.protocol.ledger import Limits
 from esync.exchange.protocol.parameter_server import ParameterServer
 from esync.exchange.protocol.serving import serve
-
-
-class Flat:
-    """A flat vector as a source."""
-
-    def __init__(self, values: np.ndarray) -> None:
-        self.values = np.float32(values)
-
-    def read(self, start: int, stop: int, out: np.ndarray) -> None:
-        out[:] = self.values[start:stop]
 
 
 class MemoryServers:
@@ -118,7 +108,7 @@ class MemoryWorker:
 
         pushed = [0] * self.cluster.layout.servers
         everywhere = range(self.cluster.layout.servers) if servers is None else servers
-        for shard, key, place in self.codec.encoder.write(Flat(update), room):
+        for shard, key, place in self.codec.encoder.write(Flat(np.float32(update)), room):
             if shard in everywhere:
                 self._open(shard, key, rooms[key].size)
                 wire.stamp(rooms[key], wire.PAYLOAD, self.rank, self.nonce, self.sequence, place)

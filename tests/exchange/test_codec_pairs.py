@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from esync.compression import Compression
-from esync.exchange import STATISTICS, WEIGHTS
+from esync.exchange import STATISTICS, WEIGHTS, Flat
 from esync.exchange.codecs.base import WorkerCodec
 from esync.exchange.codecs.choice import Way, pair
 from esync.exchange.protocol import wire
@@ -29,16 +29,6 @@ WAYS: dict[str, Way] = {
 }
 VECTORS = ["none", "fp16", "2bit", "topk"]
 SPARSE = [name for name in WAYS if name not in VECTORS]
-
-
-class Vector:
-    """A flat vector as a source."""
-
-    def __init__(self, values: np.ndarray) -> None:
-        self.values = values
-
-    def read(self, start: int, stop: int, out: np.ndarray) -> None:
-        out[:] = self.values[start:stop]
 
 
 class Cluster:
@@ -132,7 +122,7 @@ class Worker:
             cluster.push(server, key, rooms[key])
             pushed[server] += 1
 
-        for packed in self.codec.encoder.write(update if isinstance(update, tuple) else Vector(update), room):
+        for packed in self.codec.encoder.write(update if isinstance(update, tuple) else Flat(update), room):
             push(*packed)
         for bucket in cluster.layout.buckets:
             if bucket.vector == STATISTICS:
@@ -300,7 +290,7 @@ def test_sizes_are_told_without_values(name: str) -> None:
         rooms[key] = elements
         return np.empty(elements, np.float32)
 
-    for packed in encoder.write(Vector(np.random.default_rng(1).standard_normal(5000).astype(np.float32)), room):
+    for packed in encoder.write(Flat(np.random.default_rng(1).standard_normal(5000).astype(np.float32)), room):
         written[packed.shard].append(rooms[packed.key])
     for server in range(2):
         if name == "topk":

@@ -31,6 +31,7 @@ from esync.watchdog import Watchdog
 
 from .memory_servers import MemoryServers
 from .test_collective_exchange import small_buckets  # noqa: F401 - a fixture
+from .vectors import sources
 
 CONTROL = "control"
 ONE = np.ones(1, np.float32)
@@ -46,16 +47,6 @@ def values(seed: int) -> dict[str, np.ndarray]:
 
 def mean(vectors: list[dict[str, np.ndarray]], name: str) -> np.ndarray:
     return np.mean([each[name] for each in vectors], axis=0)
-
-
-class Flat:
-    """A source."""
-
-    def __init__(self, held: np.ndarray) -> None:
-        self.held = held
-
-    def read(self, start: int, stop: int, out: np.ndarray) -> None:
-        out[:] = self.held[start:stop]
 
 
 class Model:
@@ -74,10 +65,6 @@ class Model:
 
     def put(self, step: Any) -> None:
         raise NotImplementedError
-
-
-def sources(held: Mapping[str, np.ndarray]) -> dict[str, Flat]:
-    return {name: Flat(each) for name, each in held.items()}
 
 
 # --- on servers -------------------------------------------------------------------------------------------------------

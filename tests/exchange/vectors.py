@@ -4,21 +4,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from esync.exchange import STATISTICS, WEIGHTS
+from esync.exchange import STATISTICS, WEIGHTS, Flat
 from esync.sparse import Sparse
 
 TENSORS = [17, 6]
 SIZES = {WEIGHTS: sum(TENSORS), STATISTICS: 4}
-
-
-class Vector:
-    """A flat vector as a source; see `exchange.Source`."""
-
-    def __init__(self, values: np.ndarray) -> None:
-        self.values = values
-
-    def read(self, start: int, stop: int, out: np.ndarray) -> None:
-        out[:] = self.values[start:stop]
 
 
 class Held:
@@ -47,5 +37,5 @@ def values(*seed: int) -> dict[str, np.ndarray]:
     return {name: rng.standard_normal(size).astype(np.float32) for name, size in SIZES.items()}
 
 
-def sources(vectors: Mapping[str, np.ndarray]) -> dict[str, Vector]:
-    return {name: Vector(each) for name, each in vectors.items()}
+def sources(vectors: Mapping[str, np.ndarray]) -> dict[str, Flat]:
+    return {name: Flat(each) for name, each in vectors.items()}
