@@ -38,6 +38,10 @@ class KeyedStore(Store):
         """Keep the arrays in the first process's rooms, and wait until all workers have come to this."""
 
     @abstractmethod
+    def _meet(self) -> None:
+        """Wait until all workers have come to this; returns at once for a newcomer in a running job."""
+
+    @abstractmethod
     def _push(self, key: int) -> None:
         """Send the array in a key's room; does not wait."""
 
@@ -79,6 +83,7 @@ class KeyedStore(Store):
             for key in keys:
                 self._push(key)  # shows the servers where the shared model is stored
             self.flush()
+        self._meet()  # what the others send may need the shared model, in whatever keys it comes
         self._known.update(keys)
 
     def open(self, places: Sequence[Sequence[Place]]) -> None:

@@ -11,7 +11,7 @@ Time only passes when nothing else can happen, so that no wait is longer than it
 """
 
 import math
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -75,7 +75,7 @@ class MemoryCluster:
         self.stopped: set[int] = set()
         self.arrivals = 0  # of arrays and commands at servers
         self.holders: dict[int, int] = {}  # slot → nonce of its present process
-        self.met: dict[int, set[int]] = {}  # key → slots that have come to set it up
+        self.met: dict[int, set[int]] = defaultdict(set)  # number of a barrier → slots that have come to it
         self._choose, self._most = choose, most
         self._tasks: list[Task] = []
         self._running: Task | None = None
@@ -380,6 +380,7 @@ class MemoryStore(KeyedStore):
         self.first = rank == 0
         self._cluster = cluster
         self._rooms: dict[int, np.ndarray] = {}
+        self._meetings = 0
 
     def sizes(self, own: Mapping[str, int]) -> Mapping[str, int]:
         """See `Store.sizes`."""
@@ -462,7 +463,12 @@ class MemoryStore(KeyedStore):
             for key in keys:
                 self._send(key, self._rooms[key], init=True)
             self.flush()
-        met = self._cluster.met.setdefault(keys[0], set())
+        self._meet()
+
+    def _meet(self) -> None:
+        """See `KeyedStore._meet`."""
+        met = self._cluster.met[self._meetings]
+        self._meetings += 1
         met.add(self.rank)
         with self.waiting("the other workers to come to"):
             self._cluster.wait(lambda: len(met) == self.workers)

@@ -199,6 +199,11 @@ class MXNetStore(KeyedStore):
         """See `KeyedStore._init`: a barrier, but for a newcomer in a running job."""
         self.store.init(list(keys), [self._arrays[key][0] for key in keys])
 
+    def _meet(self) -> None:
+        """See `KeyedStore._meet`."""
+        if self.store.rank < self.workers:
+            self.store._barrier()
+
     def _push(self, key: int) -> None:
         """See `KeyedStore._push`. From any thread, as all of these: MXNet's key store is for one at a time."""
         with self._lock:
