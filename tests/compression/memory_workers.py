@@ -7,10 +7,10 @@ import numpy as np
 from esync.exchange import STATISTICS, WEIGHTS, Flat, Specification
 from esync.exchange.codecs.choice import codec_of
 from esync.exchange.protocol import wire
+from esync.exchange.protocol.endpoint import serve
 from esync.exchange.protocol.greeting import Greeting
 from esync.exchange.protocol.ledger import Limits
 from esync.exchange.protocol.parameter_server import ParameterServer
-from esync.exchange.protocol.serving import serve
 
 
 class MemoryServers:

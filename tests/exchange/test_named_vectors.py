@@ -14,11 +14,11 @@ from esync.exchange.codecs.none import PlainDownlink, PlainUplink
 from esync.exchange.collective_worker import CollectiveExchange
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.client import ParameterServerExchange
+from esync.exchange.protocol.endpoint import serve
 from esync.exchange.protocol.greeting import Greeting
 from esync.exchange.protocol.layout import Layout
 from esync.exchange.protocol.ledger import Ledger, Limits
 from esync.exchange.protocol.parameter_server import ParameterServer
-from esync.exchange.protocol.serving import serve
 from esync.rules import add_mean_update, outer_nesterov, sgd
 from esync.simulate.collective import CollectiveSide, SimulatedCollective
 from esync.simulate.engine import Engine as Time

@@ -9,10 +9,10 @@ from esync.exchange.codecs.choice import codec_of
 from esync.exchange.codecs.shards import Shard
 from esync.exchange.codecs.sparse_difference import DifferenceDownlink
 from esync.exchange.protocol import wire
+from esync.exchange.protocol.endpoint import serve
 from esync.exchange.protocol.greeting import Greeting
 from esync.exchange.protocol.ledger import Limits
 from esync.exchange.protocol.parameter_server import ParameterServer
-from esync.exchange.protocol.serving import serve
 from esync.sparse import Differences, Sparse, bounds_of
 from esync.sparse.marks import list_marked, no_marks
 

@@ -3,16 +3,22 @@
 import logging
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 
+from ...compression import NONE
+from ..codecs.choice import packings_of
 from .greeting import Greeting, Resumed
 from .inbox import Memory
+from .ledger import Ledger
 from .parameter_server import ParameterServer
-from .serving import serve
 
 log = logging.getLogger(__name__)
+
+#: The server that decides when the run ends: the one that holds key 0.
+FIRST = 0
 
 
 class Membership(Protocol):
@@ -89,3 +95,24 @@ class Endpoint:
             log.warning("%s", notice)
         ledger.notice = next(filter(None, self._notices.values()), "")  # there is room for one
         log.debug("worker %d of %d is here", greeting.rank, greeting.slots)
+
+
+def serve(greeting: Greeting, shard: int, clock: Callable[[], float], memory: Memory | None = None) -> ParameterServer:
+    """Make the parameter server that the first worker's greeting asks for.
+
+    Args:
+        greeting: of the first worker.
+        shard: number of this server.
+        clock: seconds, monotonic.
+        memory: where it works; None: host memory. Sparse and packed messages are always worked on in host memory.
+    """
+    # Time passes differently on every server: only the first one, which decides when the run ends, looks at it.
+    limits = greeting.limits if shard == FIRST else replace(greeting.limits, seconds=math.inf)
+    asked = greeting.specification
+    ledger = Ledger(greeting.slots, asked.synchronous, limits, staleness=asked.staleness, added=asked.scalars)
+    layout = greeting.layout()
+    up, down = packings_of(asked, layout, greeting.slots)
+    if not up.name == down.name == NONE:
+        memory = None
+    uplink, downlink = up.uplink(shard), down.downlink(shard)
+    return ParameterServer(layout, ledger, uplink, downlink, asked.rules(), clock, memory, asked.weighting)
