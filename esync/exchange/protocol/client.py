@@ -109,6 +109,7 @@ class ParameterServerExchange(Exchange):
         self._mailboxes = Mailboxes(store, self.layout, STATE_VECTORS.get(self.specification.rule, 0), self.say_to)
         if self.specification.overlap:
             self._parcel = Parcel(sizes)
+        self._sized: dict[tuple[frozenset[str], bool], list[list[Place]]] = {}
         statuses = self._greet(greeting)
         if notice := statuses[0].notice:
             log.warning("%s", notice)
@@ -128,8 +129,13 @@ class ParameterServerExchange(Exchange):
         keeps = specification.private or self._codecs[WEIGHTS].decoder.keeps_common
         received = Parcel(self.layout.sizes) if store.carries_values and keeps else None
         with store.waiting("the model from"):
-            store.share(self._by_server(self._write(common, vectors, wire.NOTHING)))
-            self._fetch(common, received or model, [0] * store.servers)
+            if store.carries_values:
+                store.share(self._by_server(self._write(common, vectors, wire.NOTHING)))
+                self._fetch(common, received or model, [0] * store.servers)
+            else:
+                places = [_sizes_of(common.values(), server, answers=True) for server in range(store.servers)]
+                store.share(places)
+                self._fetch_sizes(places)
             if received is not None:
                 received.deliver(model, self.layout.sizes)
                 if specification.private:
@@ -155,9 +161,13 @@ class ParameterServerExchange(Exchange):
         vectors: dict[str, Any] = dict(payload.vectors)
         if payload.step is not None:
             vectors[WEIGHTS] = payload.step
-        for server, place in self._write(self._codecs, vectors, wire.PAYLOAD):
-            store.send(server, (place,))
-            sent[server] += store.carries_values
+        if store.carries_values:
+            for server, place in self._write(self._codecs, vectors, wire.PAYLOAD):
+                store.send(server, (place,))
+                sent[server] += 1
+        else:
+            for server, places in enumerate(self._sizes(vectors, answers=False)):
+                store.send(server, places)
         for server in range(store.servers):
             self.say_to(server, wire.COMMIT, buckets=sent[server], **payload.terms)
         if not self.specification.overlap:
@@ -281,8 +291,11 @@ class ParameterServerExchange(Exchange):
         store = self.store
         store.hold()
         with store.waiting("the model from"):
-            codecs = {name: codec for name, codec in self._codecs.items() if name in wanted}
-            self._fetch(codecs, model, [status.answer for status in statuses])
+            if self.store.carries_values:
+                codecs = {name: codec for name, codec in self._codecs.items() if name in wanted}
+                self._fetch(codecs, model, [status.answer for status in statuses])
+            else:
+                self._fetch_sizes(self._sizes(wanted, answers=True))
         wait = max(status.wait for status in statuses)
         return self.report(statuses, wait, max(0.0, store.now() - begun - wait))
 
@@ -333,15 +346,11 @@ class ParameterServerExchange(Exchange):
             return rooms[key][wire.HEADER_ELEMENTS :]
 
         for name, codec in codecs.items():
-            if name in vectors and store.carries_values:
+            if name in vectors:
                 for server, key, place in codec.encoder.write(vectors[name], room):
                     array = rooms.pop(key)
                     wire.stamp(array, kind, self.rank, store.nonce, self.sequence, place)
                     yield server, (key, array.size)
-            elif name in vectors:
-                for server in range(store.servers):
-                    for elements in codec.encoder.sizes(server):
-                        yield server, (NO_KEY, wire.HEADER_ELEMENTS + elements)
 
     def _by_server(self, places: Iterable[tuple[int, Place]]) -> list[list[Place]]:
         by_server: list[list[Place]] = [[] for _ in range(self.store.servers)]
@@ -359,19 +368,25 @@ class ParameterServerExchange(Exchange):
         """
         store, under_way = self.store, []
         for server, length in enumerate(lengths):
-            places = [self._places(codec, server, length) for codec in codecs.values()]
+            places = [_with_headers(codec.decoder.wanted(server, length)) for codec in codecs.values()]
             under_way.append((places, iter(store.fetch(server, list(chain.from_iterable(places))))))
         for server, (places, arrays) in enumerate(under_way):
-            if store.carries_values:
-                for codec, part in zip(codecs.values(), places, strict=True):
-                    codec.decoder.read(server, islice(arrays, len(part)), lengths[server], model)
-            for _ in arrays:
-                pass  # only sizes come
+            for codec, part in zip(codecs.values(), places, strict=True):
+                codec.decoder.read(server, islice(arrays, len(part)), lengths[server], model)
 
-    def _places(self, codec: WorkerCodec, server: int, length: int) -> list[Place]:
-        if self.store.carries_values:
-            return [(key, wire.HEADER_ELEMENTS + elements) for key, elements in codec.decoder.wanted(server, length)]
-        return [(NO_KEY, wire.HEADER_ELEMENTS + elements) for elements in codec.decoder.answer_sizes(server)]
+    def _fetch_sizes(self, places: Sequence[Sequence[Place]]) -> None:
+        """Wait as long as fetching arrays of these sizes takes; server → places."""
+        for arrays in [self.store.fetch(server, part) for server, part in enumerate(places)]:
+            for _ in arrays:
+                pass
+
+    def _sizes(self, names: Collection[str], answers: bool) -> Sequence[Sequence[Place]]:
+        """Tell how large the arrays of these vectors are that have no values, in payloads or in answers; by server."""
+        key = frozenset(names), answers
+        if key not in self._sized:
+            codecs = [codec for name, codec in self._codecs.items() if name in names]
+            self._sized[key] = [_sizes_of(codecs, server, answers) for server in range(self.store.servers)]
+        return self._sized[key]
 
     def _common(self, model: Model, received: Parcel) -> dict[int, np.ndarray]:
         """Where the common weights are kept: index of a bucket → its values.
@@ -388,3 +403,13 @@ class ParameterServerExchange(Exchange):
         if self._hidden is not None:
             self._hidden.cancel()
             self._hidden = None
+
+
+def _with_headers(arrays: Iterable[Place]) -> list[Place]:
+    return [(key, wire.HEADER_ELEMENTS + elements) for key, elements in arrays]
+
+
+def _sizes_of(codecs: Iterable[WorkerCodec], server: int, answers: bool) -> list[Place]:
+    """Places of the arrays that these codecs send to a server, or get from it."""
+    sizes = (codec.decoder.answer_sizes(server) if answers else codec.encoder.sizes(server) for codec in codecs)
+    return _with_headers((NO_KEY, elements) for part in sizes for elements in part)

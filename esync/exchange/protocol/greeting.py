@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from typing import Any, get_origin, get_type_hints
 
 from ...version import __version__
@@ -97,7 +98,7 @@ class Greeting:
 
     def layout(self) -> Layout:
         """How this worker's model is cut into buckets."""
-        return Layout(self.sizes, self.servers, self.bucket_elements)
+        return _layout(tuple(self.sizes.items()), self.servers, self.bucket_elements)
 
     def encode(self) -> str:
         """As JSON text."""
@@ -150,6 +151,11 @@ class Greeting:
         return {
             name.replace("_", " "): value for name, value in {**sizes, **terms, **specification, **agreement}.items()
         }
+
+
+@lru_cache(maxsize=16)  # the workers of a simulation share it
+def _layout(sizes: tuple[tuple[str, int], ...], servers: int, bucket_elements: int) -> Layout:
+    return Layout(dict(sizes), servers, bucket_elements)
 
 
 def decode(text: str | bytes) -> Greeting | Resumed:
