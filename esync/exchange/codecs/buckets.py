@@ -21,12 +21,12 @@ import numpy as np
 
 from ...compression import BucketCodec, Compression, codec_of, compile_loops
 from ...sparse import Sparse, bounds_of
-from ..base import Model, SlotLostError, Source
+from ..base import Model, Source
 from ..protocol import wire
 from ..protocol.layout import WEIGHTS, Bucket, Layout
 from .base import Common, Decoder, Downlink, Encoder, Packed, Packing, Room, Total, Updated, Uplink, a_vector
 from .none import sizes_of
-from .outbox import Outbox
+from .outbox import Outbox, step_of
 from .shards import Shard
 
 
@@ -141,11 +141,8 @@ class BucketDecoder(Decoder):
     def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: Model) -> None:
         """See `Decoder.read`."""
         for (bucket, codec), array in zip(self._packing.by_server[server].values(), arrays, strict=True):
-            step, at = int(wire.header_of(array)["sequence"]), self._steps[bucket.index]
-            if step not in (at, at + 1):
-                raise SlotLostError(
-                    f"the servers are at step {step}, where this worker expects {at + 1}: start it again"
-                )
+            at = self._steps[bucket.index]
+            step = step_of(array, at)
             common = self._common[bucket.index]
             if step > at:
                 codec.add(array[wire.HEADER_ELEMENTS :], common)

@@ -1,10 +1,27 @@
-"""The arrays of packed answers: from where workers pull them, or aside until a worker has shown where that is."""
+"""The arrays of packed answers: from where workers pull them, or aside until a worker has shown where that is.
+
+An answer to all workers has in its headers the step that it leads to: how often the weights have changed on that
+server. A worker that was held up, and left out meanwhile, may find the answer of a later round there.
+"""
 
 from collections.abc import Callable
 
 import numpy as np
 
+from ..base import SlotLostError
 from ..protocol import wire
+
+
+def step_of(array: np.ndarray, at: int) -> int:
+    """Return the step that an array of an answer leads to, where the weights are at step `at`: that one or the next.
+
+    Raises:
+        SlotLostError: it leads to another one.
+    """
+    step = int(wire.header_of(array)["sequence"])
+    if step not in (at, at + 1):
+        raise SlotLostError(f"the servers are at step {step}, where this worker expects {at + 1}: start it again")
+    return step
 
 
 class Outbox:

@@ -23,7 +23,7 @@ from ..protocol import wire
 from ..protocol.layout import WEIGHTS, Layout
 from .base import Common, Decoder, Downlink, Encoder, Packed, Packing, Room, Total, Updated, Uplink, a_vector
 from .none import sizes_of
-from .outbox import Outbox
+from .outbox import Outbox, step_of
 from .shards import PieceKeys, Shard, united
 from .sparse_messages import SparseMessages
 
@@ -115,10 +115,11 @@ class TopKDecoder(Decoder):
     def __init__(self, packing: TopKPacking) -> None:
         self._packing = packing
         self._common: Common = {}
+        self._steps: list[int] = []  # that the common weights are at; of each server
 
     def begin(self, common: Common, steps: Sequence[int]) -> None:
         """See `Decoder.begin`."""
-        self._common = common
+        self._common, self._steps = common, list(steps)
 
     def wanted(self, server: int, length: int) -> list[tuple[int, int]]:
         """See `Decoder.wanted`."""
@@ -126,7 +127,10 @@ class TopKDecoder(Decoder):
 
     def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: Model) -> None:
         """See `Decoder.read`."""
-        pieces = [array[wire.HEADER_ELEMENTS :] for array in arrays]
+        pieces, at = [], self._steps[server]
+        for array in arrays:
+            self._steps[server] = step_of(array, at)
+            pieces.append(array[wire.HEADER_ELEMENTS :])
         indices, values = self._packing.messages.read(pieces, length, server) if length else join([])
         for bucket in self._packing.layout.of(WEIGHTS, server):
             common = self._common[bucket.index]
