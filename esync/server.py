@@ -7,8 +7,9 @@ from typing import Any
 from . import config, lossy_output, program
 from .arguments import read
 from .environment import Cluster, take_role
-from .liveness.connections import Address, outgoing, raise_file_limit
+from .liveness.connections import raise_file_limit
 from .liveness.monitor import Arrival, monitor_cluster
+from .liveness.peers import Outgoing
 from .watchdog import Wait, Watchdog
 
 log = logging.getLogger(__name__)
@@ -32,11 +33,6 @@ def _memory(options: argparse.Namespace) -> Any:
     return DeviceMemory(choose_device(options)[0])
 
 
-def _others() -> set[Address]:
-    """The scheduler and the workers that are there: ps-lite connects to each of them, and to nobody else."""
-    return {connection.there for connection in outgoing() if connection.established}
-
-
 def _serve(options: argparse.Namespace, watchdog: Watchdog) -> int:
     take_role("server")
     raise_file_limit()  # strangers may take as many as there are
@@ -52,7 +48,8 @@ def _serve(options: argparse.Namespace, watchdog: Watchdog) -> int:
 
     wait = Wait(cluster.everyone, options.start_timeout, Cluster.ADVICE)
     arrival = Arrival(cluster.workers + 1, watchdog, wait)
-    monitor_cluster(_others, 1, config.WORKERS_GONE, alone, arrival).start()
+    # ps-lite connects to the scheduler and to each worker, and to nobody else.
+    monitor_cluster(Outgoing().connected, 1, config.WORKERS_GONE, alone, arrival).start()
     Doorkeeper().start()
     KVStoreServer(mx.kv.create("dist_async"), memory).run()
     return 0

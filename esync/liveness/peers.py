@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 from typing import Generic, TypeVar
 
 from .. import config
-from .connections import Address, connections, keep_alive
+from .connections import Address, connections, keep_alive, outgoing
 from .names import Lookup
 
 P = TypeVar("P")
@@ -47,3 +47,19 @@ class Peers(Generic[P]):
         }
         there = self._established(set().union(*places.values()))
         return {peer for peer, addresses in places.items() if addresses & there}
+
+
+class Outgoing:
+    """Tells where the connections lead that this process has opened, and keeps those alive. For one thread."""
+
+    def __init__(self) -> None:
+        self._kept: set[int] = set()  # inodes
+
+    def connected(self) -> set[Address]:
+        """Return to whom such a connection is established."""
+        found = {each.inode: each.there for each in outgoing() if each.established}
+        there = set(found.values())
+        if not found.keys() <= self._kept:
+            keep_alive(*config.KEEP_ALIVE, among=there)
+        self._kept = set(found)
+        return there

@@ -145,6 +145,12 @@ class Contacts:
         sender.setsockopt(zmq.LINGER, 0)
         sender.setsockopt(zmq.RECONNECT_IVL, RECONNECT[0])
         sender.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT[1])
+        idle, interval, count = config.KEEP_ALIVE
+        sender.setsockopt(zmq.TCP_KEEPALIVE, 1)
+        sender.setsockopt(zmq.TCP_KEEPALIVE_IDLE, idle)
+        sender.setsockopt(zmq.TCP_KEEPALIVE_INTVL, interval)
+        sender.setsockopt(zmq.TCP_KEEPALIVE_CNT, count)
+        sender.setsockopt(zmq.TCP_MAXRT, 1000 * (idle + interval * count))  # milliseconds, for data that is under way
         contact.monitor = sender.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
         self._poller.register(contact.monitor, zmq.POLLIN)
         self._try(contact)

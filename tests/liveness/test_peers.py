@@ -9,9 +9,10 @@ from contextlib import ExitStack
 
 import pytest
 
+from esync import config
 from esync.liveness import names
 from esync.liveness.monitor import monitor_servers
-from esync.liveness.peers import Peers
+from esync.liveness.peers import Outgoing, Peers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
 
@@ -133,3 +134,17 @@ def test_the_end_of_the_watch():
     monitor.close()
     monitor.join(60)
     assert not monitor.is_alive()
+
+
+def test_connections_that_were_opened_here_are_kept_alive_also_those_that_come_later():
+    """A server's monitor looks at these: a machine that has lost its power ends none of them."""
+    with ExitStack() as stack:
+        outgoing, kept = Outgoing(), []
+        for _ in range(2):
+            listener = Listener(stack)
+            assert not listener.connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            assert listener.address in outgoing.connected()
+            kept.append(listener)
+            for each in kept:
+                assert each.connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+                assert each.connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == config.KEEP_ALIVE[0]

@@ -107,6 +107,20 @@ def test_registrations_that_cannot_be_right_end_nobody() -> None:
         well(process, port)
 
 
+#: In /proc/net/tcp, which timer of a connection runs: the one after which the kernel asks whether the other is there.
+KEEPALIVE_TIMER = "02"
+
+
+def test_the_kernel_is_to_notice_machines_that_are_gone_without_a_word() -> None:
+    with running_scheduler(1, 1) as (process, port), FakeNode(port, SERVER) as server, FakeNode(port, WORKER) as worker:
+        complete(server, worker)
+        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        for node in (server, worker):
+            timers = [row[5].partition(":")[0] for row in rows if row[2].endswith(f":{node.port:04X}")]
+            assert KEEPALIVE_TIMER in timers, timers
+        assert process.poll() is None
+
+
 def test_a_host_that_cannot_be_resolved_for_a_while_joins_later(tmp_path: Path) -> None:
     known = tmp_path / "known"
     with (
