@@ -5,10 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from esync.exchange import SlotLostError
-from esync.exchange.protocol import wire
-
-from .memory_workers import MemoryServers, MemoryWorker, round_of
+from esync.exchange import JobAbortedError, SlotLostError, Specification
+from tests.exchange.memory_exchanges import MemoryExchanges
 
 KINDS = ["fp16", "2bit", "topk:0.1", "topk:1", "topk:0.1:0.05"]
 quick = settings(max_examples=25, deadline=None)
@@ -19,6 +17,26 @@ def normal(rng: np.random.Generator, size: int, scale: float = 1.0) -> np.ndarra
     return (scale * rng.standard_normal(size)).astype(np.float32)
 
 
+def started(
+    kind: str,
+    workers: int,
+    tensors: list[int],
+    weights: np.ndarray,
+    *,
+    rule: str = "add_mean_update",
+    servers: int = 1,
+    bucket_elements: int = 16,
+    seed: int = 0,
+) -> MemoryExchanges:
+    asked = Specification(rule, True, compression=kind, tensors=tensors)
+    return MemoryExchanges(asked, workers, weights, servers, bucket_elements, seed)
+
+
+def exact(cluster: MemoryExchanges) -> np.ndarray:
+    """What the rule works on."""
+    return np.concatenate([cluster.servers[each.shard]._shelves[each.index].weights for each in cluster.layout.buckets])
+
+
 @quick
 @given(st.sampled_from(KINDS), st.integers(1, 4), st.integers(1, 3), st.lists(st.integers(1, 60), min_size=1), seeds)
 def test_all_workers_hold_the_same_bits_and_nothing_is_lost(
@@ -26,19 +44,19 @@ def test_all_workers_hold_the_same_bits_and_nothing_is_lost(
 ) -> None:
     rng, size = np.random.default_rng(seed), sum(tensors)
     begun = normal(rng, size)
-    cluster = MemoryServers(kind, workers, tensors, begun, servers=servers)
-    crowd = [MemoryWorker(cluster, rank) for rank in range(workers)]
+    cluster = started(kind, workers, tensors, begun, servers=servers, seed=seed)
+    crowd = cluster.workers
     given_ = np.zeros((workers, size))
     for _ in range(4):
         updates = [normal(rng, size, 0.01) for _ in crowd]
         given_ += updates
-        round_of(crowd, updates)
+        cluster.round(crowd, updates)
         for each in crowd:
-            assert each.held.tobytes() == cluster.weights().tobytes()
+            assert each.weights.tobytes() == cluster.weights().tobytes()
     kept = np.array([each.codec.encoder.rest for each in crowd], np.float64)  # type: ignore[attr-defined]
-    np.testing.assert_allclose(cluster.exact(), begun + (given_ - kept).mean(axis=0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(exact(cluster), begun + (given_ - kept).mean(axis=0), rtol=1e-5, atol=1e-6)
     if kind.startswith("topk"):
-        assert cluster.exact().tobytes() == cluster.weights().tobytes()  # small tensors are sent whole
+        assert exact(cluster).tobytes() == cluster.weights().tobytes()  # small tensors are sent whole
 
 
 @quick
@@ -48,11 +66,11 @@ def test_with_everything_sent_top_k_is_the_dense_exchange_to_the_last_bit(
 ) -> None:
     rng, size = np.random.default_rng(seed), 2100
     weights = normal(rng, size)
-    cluster = MemoryServers("topk:1", workers, [2000, 100], weights, servers=servers, bucket_elements=600)
-    crowd = [MemoryWorker(cluster, rank) for rank in range(workers)]
+    cluster = started("topk:1", workers, [2000, 100], weights, servers=servers, bucket_elements=600, seed=seed)
+    crowd = cluster.workers
     for _ in range(3):
         updates = [normal(rng, size, 0.1) for _ in crowd]
-        round_of(crowd, updates, 0.7)
+        cluster.round(crowd, updates, 0.7)
         total = updates[0].copy()
         for update in updates[1:]:
             total += update
@@ -63,10 +81,10 @@ def test_with_everything_sent_top_k_is_the_dense_exchange_to_the_last_bit(
 
 def test_top_k_sends_the_sparse_mean_back_and_keeps_the_rest() -> None:
     rng, tensors = np.random.default_rng(3), [5000, 3000, 40]
-    cluster = MemoryServers("topk:0.01", 3, tensors, np.zeros(8040, np.float32), bucket_elements=2500)
-    crowd = [MemoryWorker(cluster, rank) for rank in range(3)]
+    cluster = started("topk:0.01", 3, tensors, np.zeros(8040, np.float32), bucket_elements=2500)
+    crowd = cluster.workers
     updates = [normal(rng, 8040) for _ in crowd]
-    round_of(crowd, updates)
+    cluster.round(crowd, updates)
     changed = np.flatnonzero(cluster.weights())
     assert 120 <= changed.size <= 3 * 80 + 40
     for each, update in zip(crowd, updates, strict=True):
@@ -80,34 +98,35 @@ def test_where_the_rule_moves_every_weight_the_answer_stays_small_and_the_rest_c
     kind: str, most: int
 ) -> None:
     rng, size = np.random.default_rng(4), 4000
-    cluster = MemoryServers(kind, 2, [size], normal(rng, size), rule="sgd", bucket_elements=5000)
-    crowd = [MemoryWorker(cluster, rank) for rank in range(2)]
+    cluster = started(kind, 2, [size], normal(rng, size), rule="sgd", bucket_elements=5000)
+    crowd = cluster.workers
     for _ in range(3):
         for each in crowd:
             each.send(normal(rng, size, 0.1))
-        lengths = {int(each.cluster.status()["answer"][each.rank]) for each in crowd}
+        lengths = set(cluster.servers[0].ledger.answer.tolist())
         assert lengths.pop() < 5 * most + 100
-        before = crowd[0].held.copy()
+        before = crowd[0].weights.copy()
         for each in crowd:
             each.fetch()
-        assert 0.9 * most < np.count_nonzero(crowd[0].held != before) <= most
+        assert 0.9 * most < np.count_nonzero(crowd[0].weights != before) <= most
 
 
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_worker_that_comes_back_holds_what_the_others_hold(kind: str) -> None:
+def test_a_worker_that_comes_back_holds_what_the_others_hold(kind: str, seed: int) -> None:
     """It died when one of two servers had used its payload, whose answer the newcomer must not use once more."""
     rng, size = np.random.default_rng(5), 90
-    cluster = MemoryServers(kind, 2, [50, 40], normal(rng, size), servers=2)
-    first, second = (MemoryWorker(cluster, rank) for rank in range(2))
-    round_of([first, second], [normal(rng, size), normal(rng, size)])
+    cluster = started(kind, 2, [50, 40], normal(rng, size), servers=2, seed=seed)
+    first, second = cluster.workers
+    cluster.round([first, second], [normal(rng, size), normal(rng, size)])
     first.send(normal(rng, size))
-    second.send(normal(rng, size), servers=[0])  # and dies
-    newcomer = MemoryWorker(cluster, 1, nonce=77, sequence=1)
+    second.die(normal(rng, size), before=1)
+    newcomer = cluster.replace(1)
     newcomer.send(normal(rng, size))
     for each in (first, newcomer):
         each.fetch()
-    round_of([first, newcomer], [normal(rng, size), normal(rng, size)])
-    assert first.held.tobytes() == newcomer.held.tobytes() == cluster.weights().tobytes()
+    cluster.round([first, newcomer], [normal(rng, size), normal(rng, size)])
+    assert first.weights.tobytes() == newcomer.weights.tobytes() == cluster.weights().tobytes()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -115,72 +134,56 @@ def test_a_worker_that_comes_back_holds_what_the_others_hold(kind: str) -> None:
 def test_rounds_go_on_without_a_worker_that_is_dropped_and_another_takes_its_place(kind: str, sent: bool) -> None:
     rng = np.random.default_rng(5)
     begun = normal(rng, 3000)
-    cluster = MemoryServers(kind, 3, [2000, 1000], begun, servers=2, bucket_elements=700)
-    crowd = [MemoryWorker(cluster, rank) for rank in range(3)]
-    round_of(crowd, [normal(rng, 3000, 0.01) for _ in crowd])
-    before, last = cluster.exact(), normal(rng, 3000, 0.01)
+    cluster = started(kind, 3, [2000, 1000], begun, servers=2, bucket_elements=700)
+    crowd = cluster.workers
+    cluster.round(crowd, [normal(rng, 3000, 0.01) for _ in crowd])
+    before, last = exact(cluster), normal(rng, 3000, 0.01)
     for each in crowd[:2]:
         each.send(last)
     if sent:
         crowd[2].send(last)  # its commit counts, though nobody hears of it any more
     else:
-        for server in cluster.servers:
-            server.drop(2)
+        cluster.drop(2)
     for each in crowd[:2]:
         each.fetch()
     if sent:
-        for server in cluster.servers:
-            server.drop(2)
-    moved = cluster.exact() - before
+        cluster.drop(2)
+    moved = exact(cluster) - before
     if kind in ("fp16", "topk:1"):  # the mean is over who was there, and all of them have sent the same
         np.testing.assert_allclose(moved, last, atol=1e-4)
     assert np.dot(moved, last) > 0
-    round_of(crowd[:2], [normal(rng, 3000, 0.01) for _ in range(2)])
-    newcomer = MemoryWorker(cluster, 2, nonce=7777, sequence=crowd[0].sequence)
+    cluster.round(crowd[:2], [normal(rng, 3000, 0.01) for _ in range(2)])
+    newcomer = cluster.replace(2)
     for _ in range(2):
-        round_of([*crowd[:2], newcomer], [normal(rng, 3000, 0.01) for _ in range(3)])
+        cluster.round([*crowd[:2], newcomer], [normal(rng, 3000, 0.01) for _ in range(3)])
     for each in (*crowd[:2], newcomer):
-        assert each.held.tobytes() == cluster.weights().tobytes()
-    assert [int(count) for count in cluster.status()["acknowledged"]] == [5, 5, 5]
+        assert each.weights.tobytes() == cluster.weights().tobytes()
+    assert [list(server.ledger.acknowledged) for server in cluster.servers] == 2 * [[5, 5, 3 + sent]]
 
 
 @pytest.mark.parametrize("kind", ["fp16", "2bit", "topk:0.1"])
 def test_an_answer_that_was_missed_is_not_passed_over(kind: str) -> None:
     rng = np.random.default_rng(8)
-    cluster = MemoryServers(kind, 2, [9], np.zeros(9, np.float32))
-    first, second = (MemoryWorker(cluster, rank) for rank in range(2))
+    cluster = started(kind, 2, [9], np.zeros(9, np.float32))
+    first, second = cluster.workers
     first.send(normal(rng, 9))
     second.send(normal(rng, 9))
-    length = int(cluster.status()["answer"][1])
-    cluster.servers[0].drop(1)
+    cluster.drop(1)
     first.fetch()
-    round_of([first], [normal(rng, 9)])
-    (wanted,) = second.codec.decoder.wanted(0, length)
-    later = cluster.stored[wanted[0]].copy()
+    cluster.round([first], [normal(rng, 9)])
     with pytest.raises(SlotLostError, match="step 2"):
-        second.codec.decoder.read(0, iter([later]), length, second)  # type: ignore[arg-type]
+        second.fetch()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_malformed_payload_ends_the_run_and_changes_nothing(kind: str) -> None:
-    cluster = MemoryServers(kind, 1, [9, 2000], np.ones(2009, np.float32), bucket_elements=3000)
-    (worker,) = [MemoryWorker(cluster, 0)]
-    worker.send(np.ones(2009), servers=[])
-    for shard, key, place in worker.codec.encoder.write(Zero(), lambda key, size: np.zeros(size, np.float32)):
-        size = dict(worker.codec.decoder.wanted(shard, 0)).get(key, 64)
-        array = np.full(wire.HEADER_ELEMENTS + size, np.nan, np.float32)
-        worker._open(shard, key, array.size)
-        wire.stamp(array, wire.PAYLOAD, 0, worker.nonce, worker.sequence, place)
-        cluster.push(shard, key, array)
-    worker.say(wire.COMMIT, 0, samples=1, buckets=1, learning_rate=1.0)
-    status = cluster.status()
-    assert status["aborted"]
-    assert b"nothing was done with it" in status["text"]
+    cluster = started(kind, 1, [9, 2000], np.ones(2009, np.float32), bucket_elements=3000)
+
+    def spoil(server: int, arrays: list[np.ndarray], message: object) -> None:
+        for array in arrays:
+            array[:] = np.nan
+
+    cluster.workers[0].before_sending(spoil)
+    with pytest.raises(JobAbortedError, match="nothing was done with it"):
+        cluster.round(cluster.workers, [np.ones(2009)])
     assert (cluster.weights() == 1).all()
-
-
-class Zero:
-    """Nothing, as a source."""
-
-    def read(self, start: int, stop: int, out: np.ndarray) -> None:
-        out[:] = 0

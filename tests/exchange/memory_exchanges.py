@@ -1,0 +1,133 @@
+"""The real exchanges of several workers with servers in memory; tests tell each worker what to do, step by step."""
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from esync.exchange import STATISTICS, WEIGHTS, Flat, Payload, Specification
+from esync.exchange.codecs.base import WorkerCodec
+from esync.exchange.keystores.memory import KilledError, MemoryCluster, MemoryStore
+from esync.exchange.protocol import wire
+from esync.exchange.protocol.client import ParameterServerExchange
+from esync.exchange.protocol.ledger import Limits
+from esync.exchange.protocol.parameter_server import ParameterServer
+from esync.exchange.protocol.store import Place
+
+from .vectors import Held, sources
+
+
+class MemoryExchanges:
+    """The servers, and workers that all have joined; there are no statistics.
+
+    Every call returns when nothing is under way any more; a seed says in what order things happen until then.
+    """
+
+    def __init__(
+        self, asked: Specification, workers: int, weights: np.ndarray, servers: int, bucket_elements: int, seed: int = 0
+    ) -> None:
+        self.asked, self.initial = asked, weights
+        choose = random.Random(seed).randrange
+        self.cluster = MemoryCluster(workers, choose, servers, bucket_elements=bucket_elements)
+        self.workers = [Worker(self, rank) for rank in range(workers)]
+        self.cluster.run()
+        self.layout = self.workers[0].exchange.layout
+
+    @property
+    def servers(self) -> list[ParameterServer]:
+        return [node.endpoint.server for node in self.cluster.nodes]
+
+    def replace(self, rank: int) -> "Worker":
+        """Let another process take the place of a worker."""
+        self.workers[rank] = Worker(self, rank)
+        self.cluster.run()
+        return self.workers[rank]
+
+    def drop(self, rank: int) -> None:
+        """Let the servers go on without a worker."""
+        for server in self.servers:
+            server.drop(rank)
+
+    def round(self, crowd: Sequence["Worker"], updates: Sequence[np.ndarray], learning_rate: float = 1.0) -> None:
+        """Let these workers exchange once, all at the same time."""
+        for worker, update in zip(crowd, updates, strict=True):
+            worker.spawn(partial(worker.exchange_once, update, learning_rate))
+        self.cluster.run()
+
+    def weights(self, channel: int = 0) -> np.ndarray:
+        """What pulls of a channel give, r + 1 being that of worker r alone."""
+        buckets = [(bucket.shard, self.layout.key(bucket, channel)) for bucket in self.layout.of(WEIGHTS)]
+        return np.concatenate([self.cluster.nodes[at].stored[key][wire.HEADER_ELEMENTS :] for at, key in buckets])
+
+
+class Worker(Held):
+    """What one worker has, and its exchange."""
+
+    def __init__(self, side: MemoryExchanges, rank: int) -> None:
+        sizes = {WEIGHTS: side.initial.size, STATISTICS: 0}
+        super().__init__(sizes)
+
+        def begin(store: MemoryStore) -> None:
+            self.exchange.join(sizes, Limits(), {})
+            self.exchange.begin(sources({WEIGHTS: side.initial, STATISTICS: np.empty(0, np.float32)}), self)
+
+        self.rank, self._cluster = rank, side.cluster
+        self.store = side.cluster.start(rank, begin)
+        self.exchange = ParameterServerExchange(side.asked, self.store)
+
+    @property
+    def codec(self) -> WorkerCodec:
+        """Of its weights."""
+        return self.exchange._codecs[WEIGHTS]
+
+    def spawn(self, work: Callable[[], Any]) -> None:
+        """Have something done when the cluster runs."""
+        self._cluster.spawn(f"worker {self.rank}", self.store.nonce, work, fatal=True)
+
+    def send(self, update: np.ndarray, learning_rate: float = 1.0) -> None:
+        """Send a payload and its commits."""
+        self.spawn(partial(self._start, update, learning_rate))
+        self._cluster.run()
+
+    def fetch(self) -> None:
+        """Take the answers to it."""
+        self.spawn(self._pending.wait)
+        self._cluster.run()
+
+    def exchange_once(self, update: np.ndarray, learning_rate: float = 1.0) -> None:
+        """Both, as part of its own work."""
+        self._start(update, learning_rate)
+        self._pending.wait()
+
+    def die(self, update: np.ndarray, before: int) -> None:
+        """Send a payload, but die before its commit to this server, where only some of the arrays arrive."""
+
+        def look(server: int, arrays: list[np.ndarray], message: Mapping[str, Any] | None) -> None:
+            if message is not None and server == before:
+                raise KilledError
+
+        self.before_sending(look)
+        self._cluster.stopped.update(range(before, self.store.servers))
+        self.send(update)
+        self._cluster.kill(self.rank)
+        self._cluster.stopped.clear()
+        self._cluster.run()
+
+    def before_sending(self, look: Callable[[int, list[np.ndarray], Mapping[str, Any] | None], object]) -> None:
+        """Have this called before everything that is sent: the server, the arrays without headers, the message."""
+
+        def send(server: int, places: Iterable[Place], message: Mapping[str, Any] | None = None) -> None:
+            places = list(places)
+            look(server, [self.store.room(*place)[wire.HEADER_ELEMENTS :] for place in places], message)
+            MemoryStore.send(self.store, server, places, message)
+
+        self.store.send = send  # type: ignore[method-assign]
+
+    def _start(self, update: np.ndarray, learning_rate: float) -> None:
+        vectors, step = {WEIGHTS: Flat(np.asarray(update, np.float32))}, None
+        if self.exchange.specification.sparse:
+            places = np.flatnonzero(update)
+            vectors, step = {}, (places, update[places])
+        self._pending = self.exchange.start(Payload(vectors, 1, learning_rate, step=step), self)
