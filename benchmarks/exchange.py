@@ -111,12 +111,14 @@ def run(way: str, rounds: int) -> list[float]:
     """One cluster; the seconds of every round on every worker."""
     environment = loopback.environment(WORKERS)
     stock = [sys.executable, "-c", "import esync, mxnet"]  # with DMLC_ROLE set, this runs MXNet's own role
-    server = [sys.executable, "-m", "esync.server", "-c", "1"] if way == "esync" else stock
+    scheduler, server = stock, stock
+    if way == "esync":
+        scheduler, server = [sys.executable, "-m", "esync.scheduler"], [sys.executable, "-m", "esync.server", "-c", "1"]
     worker = [sys.executable, __file__, "--worker", way, "--rounds", str(rounds)]
     quiet = subprocess.DEVNULL
     helpers = [
         subprocess.Popen(command, env={**environment, "DMLC_ROLE": role}, stderr=quiet)
-        for role, command in (("scheduler", stock), ("server", server))
+        for role, command in (("scheduler", scheduler), ("server", server))
     ]
     workers = [
         subprocess.Popen(worker, env={**environment, "DMLC_ROLE": "worker"}, stdout=subprocess.PIPE, stderr=quiet)
