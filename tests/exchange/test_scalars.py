@@ -10,7 +10,7 @@ import pytest
 
 from esync.collectives.engine import Engine
 from esync.collectives.memory import Hub
-from esync.exchange import STATISTICS, WEIGHTS, Payload, Result, Specification
+from esync.exchange import STATISTICS, WEIGHTS, Flat, Payload, Result, Specification
 from esync.exchange.collective_worker import CollectiveExchange
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.client import ParameterServerExchange
@@ -26,7 +26,7 @@ from esync.watchdog import Watchdog
 
 from .memory_servers import MemoryServers
 from .test_collective_exchange import small_buckets  # noqa: F401 - a fixture
-from .test_named_vectors import Flat, Model
+from .test_named_vectors import Model
 
 WAYS = {"temperature": "common", "loss": "mean", "norm": "sum", "least": "minimum", "most": "maximum"}
 ONE = np.float32([1])
