@@ -89,41 +89,47 @@ def worker(sizes: list[int]) -> dict[str, float]:
 def server(sizes: list[int], workers: int, secondary: float) -> dict[str, float]:
     """Seconds of a server for each message, and what it keeps."""
     sys.path.insert(0, str(Path(__file__).parent.parent))
+    from esync.exchange import Specification
+    from esync.exchange.codecs.choice import codec_of
     from esync.exchange.protocol import wire
-    from tests.sparse.memory_cluster import MemoryCluster, MemoryWorker
+    from tests.exchange.memory_servers import MemoryServers
 
     rng = np.random.default_rng(0)
     total = sum(sizes)
-    cluster = MemoryCluster(
-        workers,
-        sizes,
-        np.zeros(total, np.float32),
-        bucket_elements=999_992,
-        secondary_ratio=secondary,
-        dense_below=1024,
-    )
-    crowd = [MemoryWorker(cluster, rank, 1 + rank) for rank in range(workers)]
-    for each in crowd:
-        each.theta = np.empty(0, np.float32)  # many workers' copies would take much memory, and are not looked at
+    options = {"tensors": sizes, "secondary_ratio": secondary, "dense_below": 1024, "values": "float32"}
+    packed = Specification("difference", False, options, private=bool(secondary), sparse=True)
+    fed = {"synchronous": False, "private": packed.private, "bucket_elements": 999_992, "packed": packed}
+    cluster = MemoryServers(workers, np.zeros(total, np.float32), **fed)  # type: ignore[arg-type]
+    node, status_key = cluster.nodes[0], cluster.layout.status_key(0)
+    encoders = [codec_of(packed, cluster.layout, workers, rank).encoder for rank in range(workers)]
     steps = []
     for _ in range(min(workers, 16)):  # with more workers the same places come again
         places = np.flatnonzero(rng.random(total, np.float32) < RATIO)
         steps.append((places, rng.standard_normal(places.size, np.float32)))
     seconds, processor, received, answered = [], [], 0, 0
     for turn in range(workers + max(2 * workers, TURNS)):
-        each = crowd[turn % workers]
-        each.sequence += 1
-        (pieces,) = each.pack(steps[turn % len(steps)])
-        each.send(0, pieces, commit=False)
+        rank, sequence = turn % workers, 1 + turn // workers
+        pieces: dict[int, np.ndarray] = {}
+
+        def room(key: int, elements: int, pieces: dict[int, np.ndarray] = pieces) -> np.ndarray:
+            pieces[key] = np.zeros(wire.HEADER_ELEMENTS + elements, np.float32)
+            return pieces[key][wire.HEADER_ELEMENTS :]
+
+        for _, key, place in encoders[rank].write(steps[turn % len(steps)], room):
+            wire.stamp(pieces[key], wire.PAYLOAD, rank, 1000 + rank, sequence, place)
+            if key not in node.stored:  # the first array of a key is kept without being looked at
+                node.push(key, pieces[key])
+            node.push(key, pieces[key])
+        commit = cluster.message(0, wire.COMMIT, rank, sequence=sequence, samples=1, buckets=len(pieces)).values
         begun, worked = time.perf_counter(), time.thread_time()
-        each.say(wire.COMMIT, 0, samples=1, buckets=len(pieces))
+        node.server.push(status_key, commit, node.stored[status_key])
         if turn >= workers:  # before that, less is owed
             seconds.append(time.perf_counter() - begun)
             processor.append(time.thread_time() - worked)
         status = cluster.status()
-        assert status["acknowledged"][each.rank] == each.sequence, "the server has not used this message"
-        received = sum(array.nbytes - 4 * wire.HEADER_ELEMENTS for _, array in pieces)
-        answered = int(status["answer"][each.rank])
+        assert status["acknowledged"][rank] == sequence, "the server has not used this message"
+        received = sum(array.nbytes - 4 * wire.HEADER_ELEMENTS for array in pieces.values())
+        answered = int(status["answer"][rank])
     return {
         "seconds": statistics.median(seconds),
         "least": min(seconds),
@@ -131,7 +137,7 @@ def server(sizes: list[int], workers: int, secondary: float) -> dict[str, float]
         "processor": statistics.median(processor),
         "message_bytes": received,
         "answer_bytes": answered,
-        "server_bytes": cluster.servers[0].downlink.bytes_kept,
+        "server_bytes": node.server.downlink.bytes_kept,
     }
 
 

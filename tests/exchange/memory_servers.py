@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from esync.exchange.codecs.base import Downlink, Uplink
+from esync.exchange.codecs.choice import packings_of
 from esync.exchange.codecs.none import PlainDownlink, PlainUplink
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.inbox import HostMemory
 from esync.exchange.protocol.layout import STATISTICS, WEIGHTS, Layout
 from esync.exchange.protocol.ledger import Ledger, Limits
 from esync.exchange.protocol.parameter_server import ParameterServer
+from esync.exchange.protocol.specification import Specification
 from esync.rules import Rule, replace_by_mean, sgd
 
 
@@ -71,8 +74,12 @@ class MemoryServers:
         weighting: str = "uniform",
         further: Mapping[str, tuple[Rule, np.ndarray]] | None = None,
         scalars: Mapping[str, str] | None = None,
+        packed: Specification | None = None,
     ) -> None:
-        """`further` vectors: name → rule and values; further `scalars`: name → how they are combined."""
+        """`further` vectors: name → rule and values; further `scalars`: name → how they are combined.
+
+        The weights travel as they are, or else `packed` as a specification says.
+        """
         self.scalars = scalars or {}
         self.workers, self.private, self.clock = workers, private, Clock()
         vectors = {WEIGHTS: weights, STATISTICS: statistics, **{name: at for name, (_, at) in (further or {}).items()}}
@@ -80,9 +87,12 @@ class MemoryServers:
         self.layout = Layout({name: len(values) for name, values in vectors.items()}, servers, bucket_elements)
         self.elements = wire.message_elements(workers, self.scalars)
         self.nodes = []
-        for _ in range(servers):
+        for shard in range(servers):
             ledger = Ledger(workers, synchronous, limits or Limits(), added=self.scalars)
-            ends = PlainUplink(), PlainDownlink(private)
+            ends: tuple[Uplink, Downlink] = PlainUplink(), PlainDownlink(private)
+            if packed is not None:
+                up, down = packings_of(packed, self.layout, workers)
+                ends = up.uplink(shard), down.downlink(shard)
             server = ParameterServer(self.layout, ledger, *ends, rules, self.clock, HostMemory(), weighting)
             self.nodes.append(Node(server))
         for shard in range(servers):

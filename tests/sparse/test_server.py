@@ -3,8 +3,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from esync.exchange import JobAbortedError, Specification
+from esync.exchange.codecs.shards import Shard
+from esync.exchange.codecs.sparse_difference import DifferenceDownlink
 from esync.exchange.protocol import wire
-from tests.sparse.memory_cluster import MemoryCluster, MemoryWorker, downlink_of
+from esync.sparse import Differences, bounds_of
+from esync.sparse.marks import list_marked, no_marks
+from tests.exchange.memory_exchanges import MemoryExchanges, Worker
 
 TENSORS = [5, 30, 1, 12]
 SIZE = sum(TENSORS)
@@ -21,123 +26,166 @@ def some_step(seed: int) -> np.ndarray:
     return step
 
 
-def start(workers: int = 3, **options: object) -> tuple[MemoryCluster, list[MemoryWorker]]:
+def start(
+    workers: int = 3,
+    *,
+    servers: int = 1,
+    bucket_elements: int = 8,
+    secondary_ratio: float = 0.0,
+    values: str = "float32",
+    seed: int = 0,
+) -> tuple[MemoryExchanges, list[Worker]]:
     initial = np.random.default_rng(7).standard_normal(SIZE).astype(np.float32)
-    cluster = MemoryCluster(workers, TENSORS, initial, **options)  # type: ignore[arg-type]
-    return cluster, [MemoryWorker(cluster, rank, 1 + rank) for rank in range(workers)]
+    options = {"tensors": TENSORS, "secondary_ratio": secondary_ratio, "dense_below": 0, "values": values}
+    private = not Differences(secondary_ratio, 0, values).replace
+    asked = Specification("difference", False, options, private=private, sparse=True)
+    cluster = MemoryExchanges(asked, workers, initial, servers, bucket_elements, seed)
+    return cluster, cluster.workers
+
+
+def shards_of(cluster: MemoryExchanges) -> list[Shard]:
+    return [Shard(cluster.layout, server, bounds_of(TENSORS)) for server in range(cluster.layout.servers)]
+
+
+def downlink_of(cluster: MemoryExchanges, server: int) -> DifferenceDownlink:
+    """What a server keeps track of its workers with."""
+    downlink = cluster.servers[server].downlink
+    assert isinstance(downlink, DifferenceDownlink)
+    return downlink
+
+
+def believed(cluster: MemoryExchanges, worker: Worker) -> np.ndarray:
+    """The weights that the servers believe a worker to have.
+
+    Where answers are new values, they only know where it has the model's, which is everywhere but at what is pending
+    for it.
+    """
+    if cluster.asked.private:
+        return cluster.weights(worker.rank + 1)
+    flat = cluster.weights()
+    for server, shard in enumerate(shards_of(cluster)):
+        bits = no_marks(shard.size)
+        downlink_of(cluster, server).pending(worker.rank).mark(bits)
+        places = np.empty(shard.size, np.int64)
+        pending = places[: list_marked(bits, places)]
+        indices, _ = shard.give((pending, np.zeros(pending.size, np.float32)))
+        flat[indices] = worker.weights[indices]
+    return flat
 
 
 @settings(max_examples=40, deadline=None)
-@given(moves, st.sampled_from([0.0, 0.1, 0.5]), st.sampled_from(["float32", "float16"]), st.integers(1, 3))
+@given(
+    moves,
+    st.sampled_from([0.0, 0.1, 0.5]),
+    st.sampled_from(["float32", "float16"]),
+    st.integers(1, 3),
+    st.integers(0, 99),
+)
 def test_each_worker_has_what_the_server_believes(
-    moves: list[tuple[int, int]], secondary: float, values: str, servers: int
+    moves: list[tuple[int, int]], secondary: float, values: str, servers: int, order: int
 ) -> None:
-    cluster, workers = start(secondary_ratio=secondary, values=values, servers=servers)
+    cluster, workers = start(secondary_ratio=secondary, values=values, servers=servers, seed=order)
     expected = cluster.weights()
     for mover, seed in moves:
         if mover < 0:
             rank = seed % 3
-            workers[rank] = MemoryWorker(cluster, rank, 100 + seed)
-            assert workers[rank].theta.tobytes() == expected.tobytes()
+            cluster.replace(rank)
+            assert workers[rank].weights.tobytes() == expected.tobytes()
             continue
         step = some_step(seed)
-        workers[mover].exchange(step)
+        cluster.round([workers[mover]], [step])
         arrived = step if values == "float32" else np.clip(step, -65504, 65504).astype(np.float16).astype(np.float32)
         expected = expected - arrived
         # Every update has gone into the model once, in order …
         assert cluster.weights().tobytes() == expected.tobytes()
         # … and θ_k = θ0 + v_k for every worker, to the last bit.
         for worker in workers:
-            assert cluster.believed(worker).tobytes() == worker.theta.tobytes()
+            assert believed(cluster, worker).tobytes() == worker.weights.tobytes()
         if not secondary and values == "float32":
-            assert workers[mover].theta.tobytes() == expected.tobytes()
+            assert workers[mover].weights.tobytes() == expected.tobytes()
 
 
 def test_what_was_held_back_comes_with_later_answers() -> None:
     cluster, workers = start(workers=2, secondary_ratio=0.2)
     for seed in range(4):
-        workers[0].exchange(some_step(seed))
+        cluster.round([workers[0]], [some_step(seed)])
     for _ in range(60):
-        workers[1].exchange(np.zeros(SIZE, np.float32))
-    np.testing.assert_allclose(workers[1].theta, cluster.weights(), rtol=1e-5, atol=1e-6)
+        cluster.round([workers[1]], [np.zeros(SIZE, np.float32)])
+    np.testing.assert_allclose(workers[1].weights, cluster.weights(), rtol=1e-5, atol=1e-6)
 
 
 def test_an_answer_with_secondary_compression_is_no_larger_than_its_share() -> None:
     cluster, workers = start(workers=2, secondary_ratio=0.1)
     for seed in range(5):
-        workers[0].exchange(np.ones(SIZE, np.float32) * (seed + 1))
-    before = workers[1].theta.copy()
-    workers[1].exchange(np.zeros(SIZE, np.float32))
-    changed = np.count_nonzero(before != workers[1].theta)
-    segments = sum(len(shard.bounds) - 1 for shard in cluster.shards)
+        cluster.round([workers[0]], [np.ones(SIZE, np.float32) * (seed + 1)])
+    before = workers[1].weights.copy()
+    cluster.round([workers[1]], [np.zeros(SIZE, np.float32)])
+    changed = np.count_nonzero(before != workers[1].weights)
+    segments = sum(len(shard.bounds) - 1 for shard in shards_of(cluster))
     assert 0 < changed <= max(segments, SIZE // 10 + segments)
 
 
 @pytest.mark.parametrize("damage", ["bit", "cut", "version", "model"])
 def test_a_malformed_message_ends_the_run_and_changes_nothing(damage: str) -> None:
     cluster, workers = start(workers=2, bucket_elements=64)
-    workers[0].exchange(some_step(1))
+    cluster.round([workers[0]], [some_step(1)])
     before = cluster.weights()
-    worker = workers[1]
-    worker.sequence += 1
-    step = some_step(2)
-    places = np.flatnonzero(step)
-    (pieces,) = worker.pack((places, step[places]))
-    raw = pieces[0][1][wire.HEADER_ELEMENTS :].view(np.uint8)
-    if damage == "bit":
-        raw[60] ^= 4
-    elif damage == "cut":
-        raw[24:] = 0
-    elif damage == "version":
-        raw[4] = 99
-    else:
-        raw[8] = 3
-    worker.send(0, pieces)
-    status = cluster.status()
-    assert status["aborted"]
-    assert "worker 1: " in bytes(status["text"]).decode()
+
+    def spoil(server: int, arrays: list[np.ndarray], message: object) -> None:
+        for raw in (array.view(np.uint8) for array in arrays):
+            if damage == "bit":
+                raw[60] ^= 4
+            elif damage == "cut":
+                raw[24:] = 0
+            elif damage == "version":
+                raw[4] = 99
+            else:
+                raw[8] = 3
+
+    workers[1].before_sending(spoil)
+    with pytest.raises(JobAbortedError, match="worker 1: "):
+        cluster.round([workers[1]], [some_step(2)])
     assert cluster.weights().tobytes() == before.tobytes()
 
 
-def test_a_worker_that_dies_before_its_commit_has_sent_nothing() -> None:
-    cluster, workers = start(workers=2, servers=2)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_worker_that_dies_before_its_commit_has_sent_nothing(seed: int) -> None:
+    cluster, workers = start(workers=2, servers=2, seed=seed)
     before = cluster.weights()
-    step = some_step(3)
-    places = np.flatnonzero(step)
-    workers[1].sequence += 1
-    workers[1].send(0, workers[1].pack((places, step[places]))[0], commit=False)
-    workers[1] = MemoryWorker(cluster, 1, 50)
-    workers[1].exchange(np.zeros(SIZE, np.float32))
+    workers[1].die(some_step(3), before=0)
+    cluster.replace(1)
+    cluster.round([workers[1]], [np.zeros(SIZE, np.float32)])
     assert cluster.weights().tobytes() == before.tobytes()
 
 
-def test_a_worker_answered_by_one_server_only_does_not_get_its_predecessors_answer() -> None:
-    cluster, workers = start(workers=2, servers=2)
-    step = some_step(4)
-    places = np.flatnonzero(step)
-    workers[1].sequence += 1
-    workers[1].send(0, workers[1].pack((places, step[places]))[0])  # used by server 0, never seen by server 1
-    workers[1] = MemoryWorker(cluster, 1, 50)
-    workers[1].exchange(step)
-    assert cluster.weights().tobytes() == workers[1].theta.tobytes()
+@pytest.mark.parametrize("seed", range(4))
+def test_a_worker_answered_by_one_server_only_does_not_get_its_predecessors_answer(seed: int) -> None:
+    cluster, workers = start(workers=2, servers=2, seed=seed)
+    expected, step = cluster.weights(), some_step(4)
+    workers[1].die(step, before=1)  # used by server 0, and never committed to server 1
+    cluster.replace(1)
+    cluster.round([workers[1]], [step])
+    assert cluster.weights().tobytes() == workers[1].weights.tobytes() == (expected - step).tobytes()
 
 
 def test_a_server_that_has_no_bucket_answers_too() -> None:
     cluster, workers = start(workers=2, servers=3, bucket_elements=40)
     step = some_step(6)
     for worker in workers:
-        worker.exchange(step)
-    np.testing.assert_allclose(workers[1].theta, cluster.weights(), rtol=1e-5, atol=1e-5)
+        cluster.round([worker], [step])
+    np.testing.assert_allclose(workers[1].weights, cluster.weights(), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("secondary", [0.0, 0.1])
 def test_memory_is_the_model_and_where_differences_are_sent_each_workers(secondary: float) -> None:
     cluster, workers = start(workers=3, bucket_elements=64, secondary_ratio=secondary)
     step = some_step(1)
-    workers[0].exchange(step)
+    cluster.round([workers[0]], [step])
     server = cluster.servers[0]
     models = 4 * SIZE * (1 + (3 if secondary else 0))
-    rooms = sum(4 * len(values) for key, values in cluster.stored.items() if server.downlink.holds(key))
+    rooms = sum(
+        4 * len(values) for key, values in cluster.cluster.nodes[0].stored.items() if server.downlink.holds(key)
+    )
     bits = 8 * -(-SIZE // 64)
     assert models <= server.downlink.bytes_kept <= models + rooms + 2 * 4 * np.count_nonzero(step) + bits
     assert wire.PROTOCOL >= 3
@@ -146,9 +194,9 @@ def test_memory_is_the_model_and_where_differences_are_sent_each_workers(seconda
 def test_what_waits_for_a_worker_that_never_comes_takes_a_bit_for_each_weight() -> None:
     cluster, workers = start(workers=2)
     for seed in range(40):
-        workers[0].exchange(some_step(seed))
-    pending = downlink_of(cluster.servers[0]).pending(1)
+        cluster.round([workers[0]], [some_step(seed)])
+    pending = downlink_of(cluster, 0).pending(1)
     assert pending.entries <= SIZE
     assert pending.bits is not None
-    workers[1].exchange(np.zeros(SIZE, np.float32))
-    assert workers[1].theta.tobytes() == cluster.weights().tobytes()
+    cluster.round([workers[1]], [np.zeros(SIZE, np.float32)])
+    assert workers[1].weights.tobytes() == cluster.weights().tobytes()
