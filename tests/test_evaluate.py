@@ -195,8 +195,8 @@ def test_a_process_that_fails_is_reported(tmp_path, images, capfd):
         evaluation = ask(process, replica)
         with pytest.raises(EvaluationError, match="the process that evaluates the model has ended"):
             evaluation.wait()
-        with pytest.raises(EvaluationError):
-            ask(process, replica)
+        with pytest.raises(EvaluationError):  # at once, or where it has closed its input a moment later
+            ask(process, replica).wait()
     finally:
         process.close()
     errors = capfd.readouterr().err
