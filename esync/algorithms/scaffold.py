@@ -16,7 +16,7 @@ from .style import Style
 CONTROL = "control"
 
 
-@register("scaffold", label="SCAFFOLD", style=Style("#661100", (0, (7, 2, 2, 2)), "^"))
+@register("scaffold", label="SCAFFOLD", style=Style("#661100", (0, (7, 2, 2, 2)), "H"))
 class SCAFFOLD(LocalSGD):
     """Local SGD with control variates (Algorithm 1, option II).
 

@@ -68,7 +68,7 @@ class CommonModel:
     def state(self) -> list[np.ndarray | None]:
         """What the weights' rule remembers; see `Exchange.rule_state`."""
         vectors: list[np.ndarray | None] = []
-        buckets = [bucket for bucket in self.layout.buckets if bucket.vector == WEIGHTS]
+        buckets = self.layout.of(WEIGHTS)
         for place in range(self._remembered):
             parts = [
                 None if (state := self._states.get(bucket.index)) is None else take_apart(state)[place]
@@ -80,10 +80,9 @@ class CommonModel:
 
     def restore(self, vectors: list[Any]) -> None:
         """The inverse of `state`."""
-        for bucket in self.layout.buckets:
-            if bucket.vector == WEIGHTS:
-                parts = [None if each is None else each[bucket.start : bucket.stop].copy() for each in vectors]
-                self._states[bucket.index] = put_together(parts) if parts else None
+        for bucket in self.layout.of(WEIGHTS):
+            parts = [None if each is None else each[bucket.start : bucket.stop].copy() for each in vectors]
+            self._states[bucket.index] = put_together(parts) if parts else None
 
 
 def standing(ledger: Ledger, wait: float, transfer: float, used: bool) -> Result:

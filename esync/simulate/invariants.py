@@ -252,9 +252,7 @@ class Check:
 
     def _check_applied(self) -> None:
         layout = self._exchange.layout
-        for bucket in layout.buckets:
-            if bucket.vector != WEIGHTS:
-                continue
+        for bucket in layout.of(WEIGHTS):
             # Asynchronous commits reach the servers in different orders, so at the end of the run one server may have
             # used a payload that another one has not.
             node = self.simulation.side.nodes[bucket.shard]

@@ -291,7 +291,7 @@ class ParameterServerExchange(Exchange):
         store = self.store
         store.hold()
         with store.waiting("the model from"):
-            if self.store.carries_values:
+            if store.carries_values:
                 codecs = {name: codec for name, codec in self._codecs.items() if name in wanted}
                 self._fetch(codecs, model, [status.answer for status in statuses])
             else:

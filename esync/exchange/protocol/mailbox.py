@@ -21,7 +21,7 @@ class Mailboxes:
 
     def __init__(self, store: Store, layout: Layout, vectors: int, say_to: Callable[..., None]) -> None:
         self._store, self._layout, self._vectors, self._say_to = store, layout, vectors, say_to
-        self._trained = [bucket for bucket in self._layout.buckets if bucket.vector == WEIGHTS]
+        self._trained = self._layout.of(WEIGHTS)
         self._opened = False
 
     def fetch(self) -> list[np.ndarray | None]:
