@@ -13,12 +13,6 @@ if [ ! -x /usr/sbin/sshd ] && [ "$(id -u)" = 0 ] && [ ! -d /run/systemd/system ]
         >/dev/null 2>&1 || echo "   that failed; they will be skipped"
 fi
 
-marker="not long"
-if [ "${1:-}" = --long ]; then
-    marker=""
-    shift
-fi
-
 # The dashboard's tests are skipped where there is no Chromium; a container's root can have it in half a minute.
 if ! command -v chromium chromium-browser google-chrome >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     echo "== installing Chromium, for the tests of the dashboard"
@@ -34,4 +28,4 @@ echo "== types"
 mypy
 echo "== tests"
 cores=$(nproc)
-pytest -m "$marker" -n $((cores < 4 ? cores : 4)) --dist worksteal "$@"
+pytest -n $((cores < 4 ? cores : 4)) --dist worksteal "$@"

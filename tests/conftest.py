@@ -13,6 +13,20 @@ hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --long, without which the tests marked `long` are left out."""
+    parser.addoption("--long", action="store_true", help="run the tests that take minutes, too (marked `long`)")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests marked `long`, unless --long was given."""
+    if config.getoption("--long"):
+        return
+    if long := [item for item in items if item.get_closest_marker("long")]:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """MXNet 1.9.1 warns about its own use of old NumPy and SciPy names: nothing that a test could show."""
     config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:(mxnet|gluoncv).*")
