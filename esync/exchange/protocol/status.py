@@ -103,15 +103,15 @@ class Status:
             synchronous=ledger.synchronous,
             failure=ledger.failure,
             notice=ledger.notice,
-            acknowledged=int(ledger.acknowledged[rank]),
-            used=bool(ledger.used[rank]),
-            wait=float(ledger.wait[rank]),
-            answer=int(ledger.answer[rank]),
-            nonce=int(ledger.nonce[rank]),
-            arrivals=int(ledger.arrivals[rank]),
+            acknowledged=ledger.acknowledged.item(rank),
+            used=ledger.used.item(rank),
+            wait=ledger.wait.item(rank),
+            answer=ledger.answer.item(rank),
+            nonce=ledger.nonce.item(rank),
+            arrivals=ledger.arrivals.item(rank),
             committed=rank in ledger.pending,
             members=everyone if complete else _ranks(ledger.member),
-            apart=_ranks(ledger.member & ledger.apart) if ledger.apart.any() else (),
+            apart=_ranks(ledger.member & ledger.apart) if np.count_nonzero(ledger.apart) else (),
         )
 
 
