@@ -331,6 +331,9 @@ def test_vectors_are_checked_and_named() -> None:
 
     with pytest.raises(ValueError, match="vectors has 'weights'"):
         esync.algorithms.register("wrong-vectors")(Wrong)
+    Wrong.vectors = ["control"]  # type: ignore[assignment]
+    with pytest.raises(TypeError, match=r"vectors is \['control'\], but should be a dict"):
+        esync.algorithms.register("wrong-vectors")(Wrong)
 
     class Asking(LocalSGD):
         def before_local_step(self, model: ModelView) -> None:

@@ -7,7 +7,7 @@ styles of the figures, the tables in the documentation.
 import functools
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, get_args
 
 from ..exchange import STATISTICS, WEIGHTS
@@ -114,6 +114,11 @@ def _check_class(algorithm: type[Algorithm]) -> None:
     if algorithm.sends not in get_args(Sends):
         raise ValueError(
             f"{algorithm.__qualname__}.sends is {algorithm.sends!r}, but should be one of {', '.join(get_args(Sends))}"
+        )
+    if not isinstance(algorithm.vectors, Mapping):
+        raise TypeError(
+            f"{algorithm.__qualname__}.vectors is {algorithm.vectors!r}, but should be a dict: name of each vector → "
+            "name of its rule"
         )
     for vector, rule in algorithm.vectors.items():
         if vector in (WEIGHTS, STATISTICS) or rule not in RULES:

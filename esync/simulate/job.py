@@ -87,6 +87,9 @@ def run(job: Job) -> Done:
         options = flags.understood(settings)
     except flags.FlagError as error:
         raise DescriptionError(f"{job.file}: train: {error}") from None
+    for name in ("checkpoint_dir", "resume"):
+        if name in job.typed:  # in the file they are launch's
+            raise DescriptionError(f"{flags.flag(name)}: a simulation writes and reads no checkpoints; leave it out")
     expand_paths(options)
     for name in ("elastic", "redistribute"):
         if getattr(options, name, False):

@@ -83,6 +83,7 @@ def test_no_mxnet_is_needed_without_gradients(described):
     ("words", "code", "message"),
     [
         (["--target-accuracy=0.8", "--numerics=none"], 2, "--target-accuracy: with --numerics none nothing"),
+        (["--checkpoint-dir=kept"], 2, "--checkpoint-dir: a simulation writes and reads no checkpoints"),
         (["--mode=sync", "--local-lr=0.1"], 2, "--local-lr makes no sense with --mode sync"),
         (["--sweep=network.bandwidth"], 2, "expected KEY=A,B,C"),
         (["--sweep=workers.9.step_time=1,2", "--numerics=none"], 2, "workers.9.step_time: there is no such place"),
