@@ -4,6 +4,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from launching import Launch
@@ -26,8 +27,8 @@ def launch(tmp_path: Path) -> Iterator[Callable[..., Launch]]:
     """Start launchers; nothing of their jobs outlives the test."""
     with contextlib.ExitStack() as stack:
 
-        def start(file: Path, *flags: str, **variables: str) -> Launch:
-            job = Launch(tmp_path, file, *flags, **variables)
+        def start(file: Path, *flags: str, **more: Any) -> Launch:
+            job = Launch(tmp_path, file, *flags, **more)
             stack.callback(job.sweep)
             return job
 

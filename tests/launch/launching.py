@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,16 +40,25 @@ def write(path: Path, content: dict[str, Any]) -> Path:
 class Launch:
     """A launcher that runs; `output` is what it has printed, standard error included.
 
-    With `output`, standard output goes to that file, and `errors` is what has gone to standard error.
+    With `output`, standard output goes to that file, and `errors` is what has gone to standard error. `inside` are
+    words in front of its command, which lead it into another network namespace.
     """
 
-    def __init__(self, folder: Path, file: Path, *flags: str, output: Path | None = None, **variables: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        file: Path,
+        *flags: str,
+        output: Path | None = None,
+        inside: Sequence[str] = (),
+        **variables: str,
+    ) -> None:
         self.mark = uuid.uuid4().hex
         self.log = folder / f"launch-{self.mark}.txt"
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("DMLC_", "ESYNC_"))}
         with open(self.log, "wb") as log, open(output or self.log, "ab") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "esync.launch", str(file), *flags],
+                [*inside, sys.executable, "-m", "esync.launch", str(file), *flags],
                 cwd=folder,
                 env={**environment, **variables, MARK: self.mark},
                 stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""A real sshd for tests: own configuration, own host and user keys, on loopback addresses that stand for machines.
+"""A real sshd for tests: own configuration, own host and user keys, on addresses that stand for machines.
 
 Every address is a host with a folder of its own. Nothing outside of a test's folder is read or written, but for the
 empty directory that Debian's sshd wants when it is started by root.
@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,48 +44,50 @@ def make_key(path: Path) -> Path:
 class Sshd:
     """Runs until `close`.
 
-    Attributes:
+    Args:
         folder: of its files, and of the hosts' working directories.
-        port: where it listens, on all of ADDRESSES.
+        addresses: name of each host → where it listens for it.
+        inside: words in front of its command, which lead it into another network namespace.
+
+    Attributes:
+        folder: see above.
+        port: where it listens, on all addresses.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, addresses: Mapping[str, str] = ADDRESSES, inside: Sequence[str] = ()) -> None:
         assert SSHD is not None
-        self.folder = folder
+        self.folder, self._addresses, self._inside = folder, addresses, inside
         make_key(folder / "host")
         make_key(folder / "user")
         shutil.copy(folder / "user.pub", folder / "authorized")
         with socket.socket() as probe:
             probe.bind(("127.0.0.2", 0))
             self.port = probe.getsockname()[1]
-        listen = "\n".join(f"ListenAddress {address}" for address in ADDRESSES.values())
+        listen = "\n".join(f"ListenAddress {address}" for address in addresses.values())
         (folder / "sshd_config").write_text(_CONFIGURATION.format(port=self.port, listen=listen, folder=folder))
         public = (folder / "host.pub").read_text()
-        (folder / "known").write_text("".join(f"[{address}]:{self.port} {public}" for address in ADDRESSES.values()))
+        (folder / "known").write_text("".join(f"[{address}]:{self.port} {public}" for address in addresses.values()))
         (folder / "none").touch()
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-        self._log = open(folder / "sshd.log", "wb")  # noqa: SIM115
+        self.start()
+
+    def start(self) -> None:
+        """Run; also once more, after `close`."""
+        self._log = open(self.folder / "sshd.log", "wb")  # noqa: SIM115
+        command = [*self._inside, str(SSHD), "-D", "-e", "-f", str(self.folder / "sshd_config")]
         self._process = subprocess.Popen(
-            tied([SSHD, "-D", "-e", "-f", str(folder / "sshd_config")]),  # it ends with the tests, however those end
+            tied(command),  # it ends with the tests, however those end
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
             start_new_session=True,
         )
-        self._wait()
-
-    def _wait(self) -> None:
         limit = time.monotonic() + 20
-        while True:
-            assert self._process.poll() is None, (self.folder / "sshd.log").read_text()
-            try:
-                for address in ADDRESSES.values():
-                    socket.create_connection((address, self.port), timeout=5).close()
-                return
-            except OSError:
-                assert time.monotonic() < limit, (self.folder / "sshd.log").read_text()
-                time.sleep(0.1)
+        while (said := (self.folder / "sshd.log").read_text()).count("Server listening on ") < len(self._addresses):
+            assert self._process.poll() is None, said
+            assert time.monotonic() < limit, said
+            time.sleep(0.05)
 
     def workdir(self, name: str) -> Path:
         """The working directory of a host."""
@@ -95,7 +98,7 @@ class Sshd:
     def entry(self, name: str, **changes: Any) -> dict[str, Any]:
         """A host of a description; None leaves a key out."""
         entry = {
-            "address": ADDRESSES[name],
+            "address": self._addresses[name],
             "port": self.port,
             "key": str(self.folder / "user"),
             "ssh_options": ["-F", "none", "-o", f"UserKnownHostsFile={self.folder / 'known'}"],
