@@ -226,9 +226,9 @@ class VirtualStore(Store):
         engine.pass_time(max(0.0, awaited.noticed - engine.now))
         return statuses
 
-    def close(self, message: Mapping[str, Any]) -> None:
+    def close(self, message: Mapping[str, Any] | None) -> None:
         """See `Store.close`."""
-        for server in range(self.servers):
+        for server in range(self.servers if message is not None else 0):
             self.send(server, (), message)
 
     # --- helpers ----------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """The real exchanges of several workers with servers in memory; tests tell each worker what to do, step by step."""
 
+import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -26,11 +27,18 @@ class MemoryExchanges:
     """
 
     def __init__(
-        self, asked: Specification, workers: int, weights: np.ndarray, servers: int, bucket_elements: int, seed: int = 0
+        self,
+        asked: Specification,
+        workers: int,
+        weights: np.ndarray,
+        servers: int,
+        bucket_elements: int,
+        seed: int = 0,
+        lease: float = math.inf,
     ) -> None:
         self.asked, self.initial = asked, weights
         choose = random.Random(seed).randrange
-        self.cluster = MemoryCluster(workers, choose, servers, bucket_elements=bucket_elements)
+        self.cluster = MemoryCluster(workers, choose, servers, bucket_elements=bucket_elements, lease=lease)
         self.workers = [Worker(self, rank) for rank in range(workers)]
         self.cluster.run()
         self.layout = self.workers[0].exchange.layout

@@ -134,6 +134,37 @@ def test_a_worker_that_is_gone_is_not_waited_for_at_the_end():
     assert ledger.deserted
 
 
+def test_a_goodbye_of_a_worker_that_was_dropped_does_not_end_the_run():
+    ledger = make(2)
+    for rank in range(2):
+        ledger.drop(rank)
+    ledger.leave(0)
+    assert not ledger.deserted
+    ledger.join(1, 99, now=1.0)
+    ledger.leave(1)
+    assert ledger.deserted
+
+
+def test_a_worker_that_is_dropped_after_the_others_have_left_is_waited_for():
+    ledger = make(2)
+    ledger.leave(0)
+    ledger.drop(1)
+    assert not ledger.deserted
+
+
+def test_nobody_is_waited_for_when_the_run_is_over():
+    ledger = make(2, rounds=1)
+    for rank in range(2):
+        commit(ledger, rank, now=1.0)
+    ledger.leave(0)
+    ledger.drop(1)
+    assert ledger.deserted
+    failed = make(1)
+    failed.abort("the loss is NaN")
+    failed.drop(0)
+    assert failed.deserted
+
+
 # --- stale synchronous parallel ---------------------------------------------------------------------------------------
 
 

@@ -449,9 +449,9 @@ class MemoryStore(KeyedStore):
                 if task.cancelled:
                     raise CancelledError
 
-    def close(self, message: Mapping[str, object]) -> None:
+    def close(self, message: Mapping[str, object] | None) -> None:
         """See `Store.close`."""
-        if self._greeted:
+        if self._greeted and message is not None:
             for server in range(self.servers):
                 self.send(server, (), message)
 

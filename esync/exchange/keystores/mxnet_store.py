@@ -180,14 +180,14 @@ class MXNetStore(KeyedStore):
                 pause = min(pause * PAUSE_GROWTH, LONGEST_PAUSE)
         return seen
 
-    def close(self, message: Mapping[str, Any]) -> None:
+    def close(self, message: Mapping[str, Any] | None) -> None:
         """See `Store.close`."""
         if self._closed:
             return
         self._closed = True
         self._monitor.close()
         with self.waiting("the goodbye to"):
-            if self._greeted:
+            if self._greeted and message is not None:
                 for server in range(self.servers):
                     self.send(server, (), message)
             mx.nd.waitall()

@@ -67,7 +67,7 @@ class ParameterServerExchange(Exchange):
         self.job, self.resume_at = 0, -1
         self._codec_of = codec_of
         self._hidden: HiddenExchange | None = None
-        self._over = self._closed = self._met = False
+        self._over = self._closed = self._met = self._lost = False
         self._spoke = -math.inf
         self._fields: dict[str, Any] = {
             **wire.blank_message(specification.scalars),
@@ -197,11 +197,14 @@ class ParameterServerExchange(Exchange):
             self.store.flush()
 
     def close(self) -> None:
-        """Say goodbye; does not wait for the other workers."""
+        """Say goodbye; does not wait for the other workers.
+
+        Who has lost its slot just goes: a goodbye would say that its work is done, to servers that still count it in.
+        """
         if not self._closed:
             self._closed = True
             self._cancel()
-            self.store.close(self._message(wire.DONE if self._over else wire.LEAVE))
+            self.store.close(None if self._lost else self._message(wire.DONE if self._over else wire.LEAVE))
 
     # --- checkpoints ------------------------------------------------------------------------------------------------
 
@@ -233,6 +236,7 @@ class ParameterServerExchange(Exchange):
         store = self.store
         if status.failure:
             raise JobAbortedError(status.failure)
+        self._lost = status.nonce != store.nonce or (store.lease < math.inf and self.rank not in status.members)
         if status.nonce != store.nonce:
             raise SlotLostError(f"another process has taken over the slot of worker {self.rank}")
         if store.lease < math.inf:

@@ -100,7 +100,7 @@ class Ledger:
         self._at_once = 0  # commits that were applied each at once
         self._started: float | None = None
         self._elapsed = 0.0
-        self._left: set[int] = set()
+        self._goodbye = False  # whether the last worker that is gone has said so itself
         # After a switch the workers know of different numbers of samples, between which a schedule may step: their
         # first round together is not compared.
         self._compared = True
@@ -148,8 +148,11 @@ class Ledger:
 
     @property
     def deserted(self) -> bool:
-        """Whether every worker that was ever there has left."""
-        return bool(self._left) and not self.member.any()
+        """Whether nobody is there and nobody has to come: the run is over, or the last worker has said goodbye.
+
+        Who was dropped has not: the run waits for its replacement.
+        """
+        return not self.member.any() and bool(self.nonce.any()) and (self.finished or self._goodbye)
 
     def commits_of(self, rank: int) -> int:
         """How many commits of this slot have been dealt with so far."""
@@ -164,7 +167,6 @@ class Ledger:
         self.nonce[rank] = nonce
         self.member[rank] = True
         self._told = None
-        self._left.discard(rank)
         if rank == 0 and not self.job:
             self.job = nonce
         if self._started is None and self.member.all():
@@ -187,17 +189,17 @@ class Ledger:
         self._check_limits()
 
     def leave(self, rank: int) -> None:
-        """A worker is done; the others' rounds no longer wait for it."""
-        self.member[rank] = False
-        self._told = None
-        self._left.add(rank)
-        self._release(self._now)
+        """A worker is done; the others' rounds no longer wait for it.
+
+        One that was dropped has nothing to say any more: it is not known whether it has done its work.
+        """
+        if self.member[rank]:
+            self._let_out(rank, goodbye=True)
 
     def drop(self, rank: int) -> None:
         """A worker is gone without a goodbye; the others' rounds no longer wait for it, but it may come back."""
-        self.member[rank] = False
-        self._told = None
-        self._release(self._now)
+        if self.member[rank]:
+            self._let_out(rank, goodbye=False)
 
     def commit(self, message: Any, now: float) -> list[int]:
         """Note a commit whose payload is complete.
@@ -319,6 +321,12 @@ class Ledger:
             apart = np.isin(np.arange(self.slots), list(ranks))
             if (self.member & ~apart).any():  # else nobody would lead
                 self.apart = apart
+
+    def _let_out(self, rank: int, goodbye: bool) -> None:
+        self.member[rank] = False
+        self._goodbye = goodbye
+        self._told = None
+        self._release(self._now)
 
     def _acknowledge(self, ranks: list[int], now: float, used: bool) -> None:
         last = max(self.pending[rank].arrived for rank in ranks)

@@ -172,5 +172,5 @@ class Store(Protocol):
         """
         ...
 
-    def close(self, message: Mapping[str, Any]) -> None:
-        """Send every server a last message, and let go of them; does not wait for other workers."""
+    def close(self, message: Mapping[str, Any] | None) -> None:
+        """Send every server a last message (None: nothing), and let go of them; does not wait for other workers."""
