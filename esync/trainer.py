@@ -5,7 +5,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -284,6 +284,19 @@ class Trainer(Standing, GluonTrainer):
     def abort(self, reason: str) -> None:
         """End the run on all workers because this one has failed."""
         self.algorithm.abort(reason)
+
+    def busy(self, what: str) -> AbstractContextManager[None]:
+        """Tell the others that this worker is alive while it does something else: with trainer.busy("evaluating"): ….
+
+        With --elastic the others would go on without a worker that is silent for longer than the lease. Whatever may
+        take that long belongs into such a with statement, which holds for half of the round timeout at most. Writing
+        and reading checkpoints need none of yours.
+
+        Args:
+            what: is done, for the line that says so when it takes longer.
+        """
+        exchange = self.algorithm.exchange
+        return nullcontext() if exchange is None else exchange.busy(what)
 
     def close(self) -> None:
         """Leave the cluster; the others go on without waiting for this worker."""

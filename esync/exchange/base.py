@@ -8,6 +8,7 @@ sides see them piece by piece, so that no second copy of a model is needed.
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -253,6 +254,18 @@ class Exchange(Protocol):
 
     def heartbeat(self) -> None:
         """Called now and then between exchanges: this worker is alive."""
+
+    def busy(self, what: str) -> AbstractContextManager[None]:
+        """Have the others told that this worker is alive while the body of a with statement runs.
+
+        Where the others would go on without a worker that is silent (--elastic), whatever may take longer than an
+        iteration belongs into such a statement. The others are told so for half as long as they would wait in a round:
+        after that, a process that hangs counts as dead.
+
+        Args:
+            what: the body does, for the user.
+        """
+        return nullcontext()
 
     def rule_state(self) -> list[np.ndarray | None]:
         """What the weights' rule on the other side remembers now: flat vectors as long as they are (see `Progress`)."""

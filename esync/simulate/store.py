@@ -8,6 +8,7 @@ stands for a larger one, the sizes of that one's arrays travel, and no values.
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any
 
@@ -92,6 +93,10 @@ class VirtualStore(Store):
         self.tasks = [each for each in self.tasks if not each.task.done]
         self.tasks.append(task)
         return task
+
+    def heartbeats(self, what: str, beat: Callable[[], None]) -> AbstractContextManager[None]:
+        """See `Store.heartbeats`; nobody is left out here."""
+        return nullcontext()
 
     def waiting(self, what: str, hint: str = "") -> "VirtualWait":
         """See `Store.waiting`."""

@@ -12,7 +12,8 @@ Time only passes when nothing else can happen, so that no wait is longer than it
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import greenlet  # type: ignore[import-untyped]
@@ -403,6 +404,23 @@ class MemoryStore(KeyedStore):
     def spawn(self, work: Callable[[], None]) -> Task:
         """See `Store.spawn`."""
         return self._cluster.spawn(f"{self._cluster.task.name}, beside", self.nonce, work)
+
+    @contextmanager
+    def heartbeats(self, what: str, beat: Callable[[], None]) -> Iterator[None]:
+        """See `Store.heartbeats`: a task of the same process, whose calls end after half of the cluster's patience."""
+        cluster, over = self._cluster, False
+        until = cluster.now + cluster.patience / 2
+
+        def work() -> None:
+            while not over and cluster.now < until:
+                beat()
+                self.sleep(min(self.lease / 4, config.HEARTBEAT_EVERY))
+
+        cluster.spawn(f"{cluster.task.name}, {what}", self.nonce, work)
+        try:
+            yield
+        finally:
+            over = True
 
     def waiting(self, what: str, hint: str = "") -> MemoryWait:
         """See `Store.waiting`."""

@@ -18,6 +18,7 @@ from ...engine import mx
 from ...environment import SLOT_VARIABLE, Cluster
 from ...errors import ExpectedError
 from ...liveness.connections import listening, raise_file_limit
+from ...liveness.heartbeats import Heartbeats
 from ...liveness.monitor import monitor_servers
 from ...memory import host_view
 from ...rendezvous import directory
@@ -106,6 +107,7 @@ class MXNetStore(KeyedStore):
         servers = [(node.host, node.port) for node in members.values() if node.role == SERVER]
         self._monitor = monitor_servers((cluster.address, cluster.port), servers)
         self._monitor.start()
+        self._heartbeats = Heartbeats(min(lease / 4, config.HEARTBEAT_EVERY), round_timeout / 2)
         self._lock = threading.Lock()
         self._arrays: dict[int, tuple[Any, np.ndarray]] = {}  # key → MXNet's array, and a view of its memory
         self._cancelled = False
@@ -132,6 +134,10 @@ class MXNetStore(KeyedStore):
         """See `Store.spawn`; there is one task at a time."""
         self._cancelled = False
         return BackgroundTask(work, self._cancel)
+
+    def heartbeats(self, what: str, beat: Callable[[], None]) -> AbstractContextManager[None]:
+        """See `Store.heartbeats`."""
+        return self._heartbeats.during(what, beat)
 
     def waiting(self, what: str, hint: str = "is every server process still running?") -> AbstractContextManager[Wait]:
         """See `Store.waiting`."""
@@ -186,6 +192,7 @@ class MXNetStore(KeyedStore):
             return
         self._closed = True
         self._monitor.close()
+        self._heartbeats.close()
         with self.waiting("the goodbye to"):
             if self._greeted and message is not None:
                 for server in range(self.servers):

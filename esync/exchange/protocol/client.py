@@ -8,6 +8,7 @@ size is all it takes.
 import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
@@ -183,6 +184,13 @@ class ParameterServerExchange(Exchange):
         lease = self.store.lease
         if lease < math.inf and self.store.now() - self._spoke > min(lease / 4, config.HEARTBEAT_EVERY):
             self.say(wire.NOTHING)
+
+    def busy(self, what: str) -> AbstractContextManager[None]:
+        """See `Exchange.busy`."""
+        if self.store.lease == math.inf:
+            return nullcontext()
+        self.heartbeat()
+        return self.store.heartbeats(what, self.heartbeat)
 
     def stop(self) -> None:
         """See `Exchange.stop`; server 0 decides when the run ends."""

@@ -99,6 +99,18 @@ class Store(Protocol):
         """Let work go on beside the worker's own."""
         ...
 
+    def heartbeats(self, what: str, beat: Callable[[], None]) -> AbstractContextManager[None]:
+        """Call `beat` again and again, beside, while the body of a with statement runs.
+
+        The calls end when the body has lasted half as long as a worker waits for others in a round: the one that hangs
+        is then left out before they give up.
+
+        Args:
+            what: the body does.
+            beat: sends messages at most; must not wait.
+        """
+        ...
+
     def waiting(self, what: str, hint: str = "") -> AbstractContextManager[Wait]:
         """Watch over a with statement that waits: says for what after a while, and gives up after a limit."""
         ...

@@ -1,0 +1,107 @@
+"""With a lease: a worker that is busy for longer is left out, unless it says what it does."""
+
+import contextlib
+import math
+import random
+from collections.abc import Iterator
+
+from esync.exchange import Payload, SlotLostError, Specification
+from esync.exchange.keystores.memory import MemoryCluster, MemoryStore
+from esync.exchange.protocol.client import ParameterServerExchange
+from esync.exchange.protocol.ledger import Limits
+
+from ..scripted_world import ScriptedExchange, World
+from ..small_net import local_trainer, make_net
+from .vectors import SIZES, Held, sources, values
+
+LEASE, LONG = 1.0, 10.0  # seconds
+
+
+def members_in_the_end(says: bool, patience: float = math.inf) -> tuple[int, ...]:
+    """Two workers and two rounds, between which worker 1 is busy for long."""
+    cluster = MemoryCluster(2, random.Random(1).randrange, 2, bucket_elements=4, lease=LEASE, patience=patience)
+    found: list[tuple[int, ...]] = []
+
+    def work(store: MemoryStore) -> None:
+        exchange, model = ParameterServerExchange(Specification("sgd", True), store), Held()
+        exchange.join(SIZES, Limits(rounds=2), {})
+        result = exchange.begin(sources(values(0)), model)
+        while not result.finished:
+            result = exchange.start(Payload(sources(values(store.rank)), 1, 0.1), model).wait()
+            if store.rank == 1 and result.round == 1:
+                with exchange.busy("a long thing") if says else contextlib.nullcontext():
+                    store.sleep(LONG)
+        if store.rank == 0:
+            found.append(result.members)
+        exchange.close()
+
+    for rank in range(2):
+        cluster.start(rank, work)
+    with contextlib.suppress(SlotLostError):
+        cluster.run()
+    return found[0] if found else ()
+
+
+def test_who_says_nothing_for_longer_than_the_lease_is_left_out() -> None:
+    assert members_in_the_end(says=False) == (0,)
+
+
+def test_who_says_that_it_is_busy_is_waited_for() -> None:
+    assert members_in_the_end(says=True) == (0, 1)
+
+
+def test_who_is_busy_for_too_long_is_left_out_all_the_same() -> None:
+    assert members_in_the_end(says=True, patience=LONG - 2 * LEASE) == (0,)
+
+
+def test_without_a_lease_there_is_nobody_to_tell() -> None:
+    cluster = MemoryCluster(1, random.Random(1).randrange, bucket_elements=4)
+    sent: list[str] = []
+
+    def work(store: MemoryStore) -> None:
+        exchange = ParameterServerExchange(Specification("sgd", True), store)
+        exchange.join(SIZES, Limits(rounds=2), {})
+        before = len(cluster.history)
+        with exchange.busy("a long thing"):
+            store.sleep(LONG)
+        sent.extend(each for each in cluster.history[before:] if "array" in each)
+
+    cluster.start(0, work)
+    cluster.run()
+    assert not sent
+
+
+def test_an_error_ends_it() -> None:
+    cluster = MemoryCluster(1, random.Random(1).randrange, bucket_elements=4, lease=LEASE)
+
+    def work(store: MemoryStore) -> None:
+        exchange = ParameterServerExchange(Specification("sgd", True), store)
+        exchange.join(SIZES, Limits(rounds=2), {})
+        with contextlib.suppress(ArithmeticError), exchange.busy("a long thing"):
+            raise ArithmeticError
+        exchange.close()
+
+    cluster.start(0, work)
+    cluster.run()
+    assert cluster.now < LEASE
+
+
+def test_a_program_says_so_through_its_trainer() -> None:
+    said: list[str] = []
+
+    @contextlib.contextmanager
+    def busy(what: str) -> Iterator[None]:
+        said.append(what)
+        yield
+        said.append("over")
+
+    def prepare(exchange: ScriptedExchange) -> None:
+        exchange.busy = busy  # type: ignore[method-assign]
+
+    alone = local_trainer(make_net())
+    with alone.busy("evaluating"):
+        assert not said
+    alone.algorithm.exchange = World(prepare=prepare).exchange(Specification("sgd", True))
+    with alone.busy("evaluating"):
+        assert said == ["evaluating"]
+    assert said == ["evaluating", "over"]
