@@ -93,6 +93,7 @@ EVAL_BATCH_SIZE = 500  # images of one forward pass of the evaluation
 LOG_DIR = "logs"
 LOG_DISK_FULL = 600.0  # seconds that a worker goes on, or waits in the end, while a full disk does not take its logs
 LOG_DISK_RETRY = 0.5  # seconds between two attempts to write them
+LOG_BACKLOG = 32 * 2**20  # bytes of logs that wait in memory for a slow or full disk before training waits for it, too
 
 # --- checkpoints ------------------------------------------------------------------------------------------------
 CHECKPOINT_EVERY = 100  # rounds

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,16 @@ LIMIT = 1500.0  # seconds for one job
 
 
 class Job:
-    """A launcher and what it has started; nothing outlives the with statement."""
+    """A launcher and what it has started; nothing outlives the with statement.
 
-    def __init__(self, folder: Path, *flags: str, steps: list[float] = STEPS, **train: Any) -> None:
+    Args:
+        folder: of the job's files.
+        flags: of the launcher.
+        steps: seconds of one iteration of each worker; None: as fast as it can.
+        train: flags of the workers.
+    """
+
+    def __init__(self, folder: Path, *flags: str, steps: Sequence[float | None] = STEPS, **train: Any) -> None:
         self.mark, self.folder = uuid.uuid4().hex, folder
         hosts = [f"h{rank}" for rank in range(len(steps))]
         content = {

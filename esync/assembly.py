@@ -70,7 +70,6 @@ def make_callbacks(
     reporter: "Reporter",
     logs: "RoundLog | None" = None,
     reports: "Reports | None" = None,
-    evaluates: bool = False,
     started: float = 0.0,
     step: int = 0,
 ) -> "list[Callback]":
@@ -83,7 +82,6 @@ def make_callbacks(
         logs: the log files of this worker; None writes none. Runs that switch to asynchronous training have acc.csv
             and loss.csv beside those of rank 0.
         reports: to the state server; None where there are none.
-        evaluates: whether this worker evaluates the model.
         started: wall clock when the run began, seconds since 1970; 0 in virtual time.
         step: the last step that is known already, where the run goes on with its logs.
     """
@@ -94,7 +92,7 @@ def make_callbacks(
     if logs is not None:
         if options.algorithm.switches_synchrony and rank == 0:
             callbacks.append(CurveFiles(Curves(logs, started, step)))
-        callbacks.append(LogFiles(logs, keep=evaluates))
+        callbacks.append(LogFiles(logs))
     if reports is not None:
         callbacks.append(StateServerReports(reports))
     return [*callbacks, ProgressLines(reporter, rank)]

@@ -60,7 +60,8 @@ class Round:
 class Callback:
     """Told how a run goes; does nothing by itself. A subclass overrides what it wants to know.
 
-    All methods are called by the training loop's thread, between iterations, and must not wait.
+    All methods are called by the training loop's thread, between iterations, and must not wait for anything but a disk
+    that does not keep up.
     """
 
     def save(self, facts: dict[str, Any]) -> None:
@@ -122,11 +123,10 @@ class LogFiles(Callback):
 
     Args:
         logs: where to.
-        keep: accuracies will arrive for rounds that have been written.
     """
 
-    def __init__(self, logs: RoundLog, keep: bool) -> None:
-        self._logs, self._keep = logs, keep
+    def __init__(self, logs: RoundLog) -> None:
+        self._logs = logs
 
     def save(self, facts: dict[str, Any]) -> None:
         """Write run.json."""
@@ -134,7 +134,7 @@ class LogFiles(Callback):
 
     def round(self, ended: Round) -> None:
         """Write the round's file."""
-        self._logs.round(ended.number, ended.entry, keep=self._keep)
+        self._logs.round(ended.number, ended.entry)
 
     def accuracy(self, evaluated: Evaluated) -> None:
         """Write the accuracy into the round's file."""

@@ -1,26 +1,21 @@
 """The log files of one worker: `{log_dir}/{device}/iter-N.txt`, one per round, and `run.json` beside them.
 
-A thread writes them, so that a slow disk holds no training up; every file is complete as soon as it has its name.
+A thread writes them; every file is complete as soon as it has its name.
 """
 
 import fcntl
 import json
-import logging
-import queue
 import shutil
-import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 
-from . import config
 from .errors import ExpectedError
-from .files import write_whole
-from .lossy_output import DISK_FULL
-
-log = logging.getLogger(__name__)
+from .writer import Writer
 
 RUN_FILE = "run.json"
 MODEL_FOLDER = "model"  # the final model of rank 0
@@ -112,21 +107,31 @@ class RoundLog:
         self, log_dir: str | Path, device: str, overwrite: bool = False, rounds: int = 0, rank: int = -1
     ) -> None:
         self.folder, self._lock = claim(Path(log_dir), device, overwrite, rounds, rank)
-        self._rounds: dict[int, dict[str, Any]] = {}  # those that may still get an accuracy
-        self._queue: queue.SimpleQueue[tuple[Path, bytes] | threading.Event | None] = queue.SimpleQueue()
-        self._failure: OSError | None = None
-        self._thread = threading.Thread(target=self._write, name="round log", daemon=True)
-        self._thread.start()
+        self._writer = Writer(f"the logs in {self.folder}")
 
     def run(self, facts: dict[str, Any]) -> None:
         """Write what is true of the whole run (run.json); may be called again to bring it up to date."""
-        self._put(self.folder / RUN_FILE, facts)
+        self._write(RUN_FILE, _encoded(facts))
 
-    def round(self, number: int, entry: dict[str, Any], keep: bool = False) -> None:
-        """Write a round; with `keep` an accuracy may follow."""
-        if keep:
-            self._rounds[number] = entry
-        self._put(self._path(number), entry)
+    def round(self, number: int, entry: dict[str, Any]) -> None:
+        """Write a round."""
+        self._write(f"iter-{number}.txt", _encoded(entry))
+
+    def accuracy(self, number: int, accuracy: float) -> None:
+        """The accuracy of the weights that round `number` has ended with has arrived: write that round again.
+
+        A round that this process has not logged, nor a process before it, is left out.
+        """
+
+        def with_accuracy(content: bytes) -> bytes:
+            try:
+                entry = json.loads(content)
+                return _encoded({**entry, "accuracy": accuracy})
+            except (ValueError, TypeError):  # not of this program
+                return content
+
+        with self._failures_named():
+            self._writer.update(self.folder / f"iter-{number}.txt", with_accuracy)
 
     def text(self, name: str) -> str:
         """What a file beside the rounds holds; "" where it is not there."""
@@ -137,86 +142,32 @@ class RoundLog:
 
     def write(self, name: str, text: str) -> None:
         """Write a file beside the rounds."""
-        self._check()
-        self._queue.put((self.folder / name, text.encode()))
-
-    def accuracy(self, number: int, accuracy: float) -> None:
-        """The accuracy of the weights that round `number` has ended with has arrived: write that round again."""
-        entry = self._rounds.pop(number, None) or self._logged(number)
-        if entry is None:
-            return  # a round of a process that died before it had logged it
-        self._put(self._path(number), {**entry, "accuracy": accuracy})
-        for older in [other for other in self._rounds if other < number]:
-            del self._rounds[older]
+        self._write(name, text.encode())
 
     def flush(self) -> None:
         """Wait until everything so far is written; raises LogDirectoryError if something could not be."""
-        done = threading.Event()
-        self._queue.put(done)
-        while not done.wait(0.1) and self._thread.is_alive():
-            pass
-        self._check()
+        with self._failures_named():
+            self._writer.flush()
 
     def close(self) -> None:
         """Wait until everything is written; raises LogDirectoryError if something could not be."""
-        if not self._lock.closed:
-            self._queue.put(None)
-            self._thread.join()
-            self._lock.close()
-        self._check()
+        with self._failures_named(), self._lock:
+            self._writer.close()
 
-    def _logged(self, number: int) -> dict[str, Any] | None:
-        """A round that a process before this one has logged."""
+    def _write(self, name: str, content: bytes) -> None:
+        with self._failures_named():
+            self._writer.write(self.folder / name, content)
+
+    @contextmanager
+    def _failures_named(self) -> Iterator[None]:
         try:
-            entry = json.loads(self._path(number).read_text())
-        except (OSError, ValueError):
-            return None
-        return entry if isinstance(entry, dict) else None
+            yield
+        except OSError as error:
+            raise LogDirectoryError(f"cannot write logs to {self.folder}: {error.strerror or error}") from None
 
-    def _path(self, number: int) -> Path:
-        return self.folder / f"iter-{number}.txt"
 
-    def _put(self, path: Path, content: dict[str, Any]) -> None:
-        self._check()
-        self._queue.put((path, json.dumps(content, default=_plain).encode()))
-
-    def _check(self) -> None:
-        if self._failure is not None:
-            raise LogDirectoryError(f"cannot write logs to {self.folder}: {self._failure.strerror or self._failure}")
-
-    def _write(self) -> None:
-        while (item := self._queue.get()) is not None:
-            if isinstance(item, threading.Event):
-                item.set()
-                continue
-            try:
-                self._write_when_there_is_space(*item)
-            except OSError as error:
-                self._failure = error
-                return
-
-    def _write_when_there_is_space(self, path: Path, content: bytes) -> None:
-        """Write a file; while the disk is full, wait and try again."""
-        began, waited = time.monotonic(), False
-        while True:
-            try:
-                write_whole(path, content)
-                break
-            except OSError as error:
-                if error.errno not in DISK_FULL or time.monotonic() - began > config.LOG_DISK_FULL:
-                    raise
-                if not waited:
-                    log.warning(
-                        "cannot write %s: %s; training goes on, and the logs are written when there is space again "
-                        "(given up after %.0f s)",
-                        path,
-                        error.strerror,
-                        config.LOG_DISK_FULL,
-                    )
-                waited = True
-            time.sleep(config.LOG_DISK_RETRY)
-        if waited:
-            log.warning("there is space again: the logs in %s are complete", self.folder)
+def _encoded(content: dict[str, Any]) -> bytes:
+    return json.dumps(content, default=_plain).encode()
 
 
 def _plain(value: Any) -> Any:

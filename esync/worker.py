@@ -147,7 +147,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         step = result.step if result is not None and logged else 0
         started = time.time() - trainer.elapsed
         rounds = RoundKeeper(
-            make_callbacks(options, trainer.rank, reporter, logs, reports, evaluations is not None, started, step),
+            make_callbacks(options, trainer.rank, reporter, logs, reports, started, step),
             {**run_facts(options, trainer), "device": device, "resumed": resumed},
             Clock(trainer.world.device.now, trainer.round, trainer.elapsed),
             evaluations,

@@ -92,7 +92,7 @@ class Run:
         self.logs = RoundLog(folder, "cpu")
         reporter = Reporter(quiet=True, machine=True, stream=self.stream)
         evaluations = None if self.examiner is None else Evaluations(self.examiner, **evaluated)
-        told = [LogFiles(self.logs, keep=examine), *callbacks, ProgressLines(reporter, 2)]
+        told = [LogFiles(self.logs), *callbacks, ProgressLines(reporter, 2)]
         self.keeper = RoundKeeper(told, {"rank": 2}, Clock(now), evaluations)
 
     def round(self, samples: int = 64, finished: bool = False) -> None:

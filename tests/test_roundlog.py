@@ -1,7 +1,13 @@
+import gc
 import json
 import signal
+import threading
 import time
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +21,13 @@ ENTRY = {"num_iters": 1, "time": {"0": {"get_batch": 0.5}}, "num_samples": 64, "
 
 def read(path: Path) -> dict:
     return json.loads(path.read_text())
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "that has not come true"
+        time.sleep(0.01)
 
 
 def visible(folder: Path) -> list[str]:
@@ -39,9 +52,9 @@ def test_rounds_and_the_facts_of_the_run(tmp_path):
 
 def test_a_round_is_written_again_when_its_accuracy_arrives(tmp_path):
     log = RoundLog(tmp_path, "cpu")
-    log.round(1, {**ENTRY, "num_iters": 1}, keep=True)
+    log.round(1, {**ENTRY, "num_iters": 1})
     log.round(2, {**ENTRY, "num_iters": 2})
-    log.round(3, {**ENTRY, "num_iters": 3}, keep=True)
+    log.round(3, {**ENTRY, "num_iters": 3})
     log.accuracy(1, 0.25)
     log.accuracy(3, 0.75)
     log.close()
@@ -52,7 +65,7 @@ def test_a_round_is_written_again_when_its_accuracy_arrives(tmp_path):
 
 def test_a_round_is_there_before_its_accuracy(tmp_path):
     log = RoundLog(tmp_path, "cpu")
-    log.round(1, ENTRY, keep=True)
+    log.round(1, ENTRY)
     deadline = time.monotonic() + 10
     while not (log.folder / "iter-1.txt").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -64,16 +77,15 @@ def test_a_killed_writer_leaves_no_truncated_file(tmp_path):
     """SIGKILL at many moments of a process that writes large files without a pause."""
     program = (
         "import sys, esync.roundlog\n"
+        "esync.config.LOG_BACKLOG = 10**6\n"  # three of the files
         "log = esync.roundlog.RoundLog(sys.argv[1], 'cpu', overwrite=True)\n"
         "print('ready', flush=True)\n"
         "number = 0\n"
         "while True:\n"
         "    number += 1\n"
-        "    log.round(number, {'number': number, 'filling': 'x' * 300_000}, keep=True)\n"
+        "    log.round(number, {'number': number, 'filling': 'x' * 300_000})\n"
         "    log.accuracy(number, 0.5)\n"
         "    log.run({'number': number, 'filling': 'y' * 300_000})\n"
-        "    while log._queue.qsize() > 5:\n"
-        "        pass\n"
     )
     complete = 0
     attempts = 0
@@ -270,6 +282,78 @@ def test_logs_that_a_full_disk_does_not_take_for_too_long_end_the_run(small_disk
     log.round(1, ENTRY)
     with pytest.raises(LogDirectoryError, match=f"cannot write logs to {log.folder}: No space left on device"):
         log.close()
+
+
+def start_logging(log: RoundLog, rounds: int) -> "Future[None]":
+    """Log rounds without a pause, in a thread that a test which fails leaves behind."""
+    future: Future[None] = Future()
+
+    def body() -> None:
+        try:
+            for number in range(1, rounds + 1):
+                log.round(number, ENTRY)
+            future.set_result(None)
+        except Exception as error:
+            future.set_exception(error)
+
+    threading.Thread(target=body, daemon=True).start()
+    return future
+
+
+def test_training_waits_aloud_for_a_disk_that_does_not_keep_up(small_disk, caplog, monkeypatch):
+    monkeypatch.setattr(config, "LOG_BACKLOG", 6000)  # nine of these rounds, 600 bytes each
+    (small_disk / "ballast").write_bytes(bytes(64 * 1024))
+    log = RoundLog(small_disk, "cpu")
+    training = start_logging(log, 12)
+    wait_for(lambda: "the disk does not keep up with the logs in" in caplog.text)
+    assert not training.done()
+    assert not list(log.folder.glob("iter-*.txt"))
+    (small_disk / "ballast").unlink()
+    training.result(60)
+    log.close()
+    assert [read(log.folder / f"iter-{number}.txt") for number in range(1, 13)] == [ENTRY] * 12
+    assert "the disk has caught up: the logs in" in caplog.text
+
+
+def test_training_that_waits_for_a_disk_hears_that_the_logs_are_given_up(small_disk, monkeypatch):
+    monkeypatch.setattr(config, "LOG_BACKLOG", 6000)
+    monkeypatch.setattr(config, "LOG_DISK_FULL", 0.2)
+    (small_disk / "ballast").write_bytes(bytes(64 * 1024))
+    training = start_logging(RoundLog(small_disk, "cpu"), 12)
+    with pytest.raises(LogDirectoryError, match=r"cannot write logs to .*: No space left on device"):
+        training.result(60)
+
+
+def test_rounds_that_are_written_take_no_memory(tmp_path):
+    class Entry(dict[str, Any]):
+        """Can be referred to weakly."""
+
+    log = RoundLog(tmp_path, "cpu")
+    entry = Entry(ENTRY)
+    kept = weakref.ref(entry)
+    log.round(1, entry)
+    log.flush()
+    del entry
+    gc.collect()
+    assert kept() is None
+    log.accuracy(1, 0.5)
+    log.close()
+    assert read(log.folder / "iter-1.txt") == {**ENTRY, "accuracy": 0.5}
+
+
+def test_an_accuracy_of_a_round_that_nobody_has_logged_is_left_out(tmp_path):
+    log = RoundLog(tmp_path, "cpu")
+    log.accuracy(7, 0.5)
+    log.close()
+    assert visible(log.folder) == []
+
+
+def test_a_round_file_of_somebody_else_stays_as_it_is(tmp_path):
+    log = RoundLog(tmp_path, "cpu")
+    (log.folder / "iter-7.txt").write_text("mine")
+    log.accuracy(7, 0.5)
+    log.close()
+    assert (log.folder / "iter-7.txt").read_text() == "mine"
 
 
 def test_a_log_that_can_no_longer_be_written_is_reported(tmp_path):

@@ -101,7 +101,7 @@ def test_loss_and_accuracy_step_by_step(tmp_path):
     clock = SimpleNamespace(now=0.0)
     curves = Curves(logs, 1000.0)
     reporter = Reporter(quiet=True, machine=False)
-    callbacks = [CurveFiles(curves), LogFiles(logs, keep=True), ProgressLines(reporter, 0)]
+    callbacks = [CurveFiles(curves), LogFiles(logs), ProgressLines(reporter, 0)]
     keeper = RoundKeeper(callbacks, {"rank": 0}, Clock(lambda: clock.now), Evaluations(examiner))
     for round_, step in ((1, 1), (2, 2), (3, 9), (4, 10)):
         clock.now += 1.5

@@ -242,7 +242,7 @@ class Simulation:
             logs = RoundLog(self.log_dir / worker.host, worker.folder, options.overwrite)
         reporter = Reporter(quiet=True, machine=False)
         keeper = RoundKeeper(
-            make_callbacks(options, worker.rank, reporter, logs, evaluates=evaluations is not None),
+            make_callbacks(options, worker.rank, reporter, logs),
             self._facts(worker, trainer),
             Clock(lambda: self.now),
             evaluations,

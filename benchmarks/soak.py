@@ -1,0 +1,242 @@
+"""What grows while a job runs on and on? Many rounds of a tiny model, watched from outside.
+
+    python benchmarks/soak.py                                   # 200,000 rounds each of esync, async and sync: hours
+    python benchmarks/soak.py --modes esync --rounds 20000      # some of it
+    python benchmarks/soak.py --minutes 30                      # as many rounds as half an hour per mode allows
+
+A launcher, a scheduler, a parameter server, a state server (mode esync) and two workers train a network of one hidden
+layer with batches of one image, write checkpoints and evaluate now and then. A hundred times through the run, the
+memory of every process (resident and proportional set size), its open files and its threads, and the sizes of the log
+folder, the checkpoints, the state server's database and its journal are read. Each is judged from the first tenth of
+the rounds on: flat, or growing by so much per 1,000 rounds (least squares). Figures of modes that have run before stay
+in the file.
+"""
+
+import argparse
+import json
+import os
+import re
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from results_file import write_figures
+from watched_job import Job
+
+FIGURES = Path(__file__).parent / "results" / "soak.json"
+MODES = ("esync", "async", "sync")
+TRAIN = {"network": "mlp", "batch_size": 1, "local_lr": 1e-4, "learning_rate": 1e-4, "test_images": 500}
+SAMPLES = 100  # per mode
+PAUSE = 0.25  # seconds between two looks at how far the job is
+#: Kind of series → how far it may move in all, from the first tenth on, and still be called flat.
+TOLERANCE = {"KiB": 1024.0, "open files": 1.0, "threads": 1.0, "files": 1.0}
+#: … or by this share of what it is.
+SHARE = 0.02
+
+
+@dataclass
+class Series:
+    """One figure through a run.
+
+    Attributes:
+        unit: KiB, open files, threads, or files.
+        rounds: at which it was read.
+        values: what it was then.
+    """
+
+    unit: str
+    rounds: list[int] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+
+    def judged(self, last: int) -> dict[str, Any]:
+        """Judge what came after the first tenth of `last` rounds, and keep a value for each tenth."""
+        rounds, values = np.array(self.rounds), np.array(self.values)
+        late = rounds >= last / 10
+        if late.sum() < 3:
+            return {"unit": self.unit, "values": self.values, "verdict": "too short to tell"}
+        slope, _ = np.polyfit(rounds[late], values[late], 1)
+        moved = slope * (rounds[late][-1] - rounds[late][0])
+        flat = abs(moved) <= max(TOLERANCE[self.unit], SHARE * float(values[late].mean()))
+        tenths = [values[np.abs(rounds - last * tenth / 10).argmin()] for tenth in range(1, 11)]
+        return {
+            "unit": self.unit,
+            "at_each_tenth": [round(float(value), 1) for value in tenths],
+            "per_1000_rounds": round(float(slope) * 1000, 3),
+            "verdict": "flat" if flat else "grows" if slope > 0 else "shrinks",
+        }
+
+
+class Soak:
+    """What is read from one running job.
+
+    Args:
+        job: the job.
+        folder: its files.
+    """
+
+    def __init__(self, job: Job, folder: Path) -> None:
+        self._job, self._folder = job, folder
+        self.series: dict[str, Series] = {}
+        self.round = 0  # of rank 0, as far as it is logged
+
+    def look(self) -> int:
+        """See how far rank 0 is, by the files of its rounds; the round."""
+        while any((folder / f"iter-{self.round + 1}.txt").exists() for folder in self._logs()):
+            self.round += 1
+        return self.round
+
+    def read(self) -> None:
+        """Read everything once, unless the job is ending."""
+        processes = {**self._job.processes(), self._job.launch.pid: "-m esync.launch"}
+        named = _named(processes)
+        if not named.keys() >= {"worker 0", "worker 1"}:
+            return
+        for name, pids in sorted(named.items()):
+            try:
+                figures = [_of_process(pid) for pid in pids]
+            except (OSError, ValueError):  # it has just ended
+                continue
+            for kind, unit in (("RSS", "KiB"), ("PSS", "KiB"), ("open files", "open files"), ("threads", "threads")):
+                self._add(f"{name}: {kind}", unit, sum(figure[kind] for figure in figures))
+        for name, paths in self._files().items():
+            stats = [stat for path in paths for stat in _stats(path)]
+            self._add(f"{name}: size", "KiB", sum(stat.st_blocks for stat in stats) / 2)
+            if name in ("round logs", "checkpoints"):
+                self._add(f"{name}: files", "files", len(stats))
+
+    def _files(self) -> dict[str, list[Path]]:
+        logs = self._folder / "logs"
+        return {
+            "round logs": self._logs(0) + self._logs(1),
+            "output of the processes": list(logs.glob("*/*/processes/*.log")),
+            "checkpoints": [self._folder / "checkpoints"],
+            "state server's database": list(logs.glob("*/*/processes/.state-server/history.sqlite3*")),
+            "state server's journal": list(logs.glob("*/*/processes/.state-server/jobs")),
+        }
+
+    def _logs(self, rank: int = 0) -> list[Path]:
+        return list(self._folder.glob(f"logs/*/*/h{rank}/cpu"))
+
+    def _add(self, name: str, unit: str, value: float) -> None:
+        series = self.series.setdefault(name, Series(unit))
+        series.rounds.append(self.round)
+        series.values.append(value)
+
+
+def _named(processes: dict[int, str]) -> dict[str, list[int]]:
+    """Name the processes by what they are; those that launch puts around the others go together."""
+    named: dict[str, list[int]] = {}
+    for pid, line in processes.items():
+        found = re.search(r"-m esync\.([\w.]+)", line)
+        name = {"launch.process_shim": "shims of launch"}.get(found[1], found[1]) if found else "other processes"
+        if rank := re.search(r"/h(\d+) ", line):
+            name += f" {rank[1]}"
+        named.setdefault(name.replace("_", " "), []).append(pid)
+    return named
+
+
+def _of_process(pid: int) -> dict[str, float]:
+    """Read a process's memory in KiB, its open files and its threads. Raises OSError where it has ended."""
+    process = Path("/proc") / str(pid)
+    memory = dict(re.findall(r"^(Rss|Pss): +(\d+) kB", (process / "smaps_rollup").read_text(), re.MULTILINE))
+    return {
+        "RSS": float(memory["Rss"]),
+        "PSS": float(memory["Pss"]),
+        "open files": float(len(os.listdir(process / "fd"))),
+        "threads": float(len(os.listdir(process / "task"))),
+    }
+
+
+def _stats(path: Path) -> Iterator[os.stat_result]:
+    """Of all files below a folder, or of a file; those that vanish meanwhile are left out."""
+    try:
+        entries = list(os.scandir(path)) if path.is_dir() else []
+        if not entries and path.is_file():
+            yield path.stat()
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        try:
+            if entry.is_dir():
+                yield from _stats(Path(entry.path))
+            else:
+                yield entry.stat()
+        except FileNotFoundError:
+            continue
+
+
+def soak(mode: str, rounds: int, minutes: float | None) -> Iterator[dict[str, Any]]:
+    """Run one mode; what is known by then, after each reading, and at the end."""
+    with tempfile.TemporaryDirectory(prefix="soak-") as name:
+        folder = Path(name)
+        train: dict[str, Any] = {**TRAIN, "mode": mode, "rounds": rounds, "eval_duration": max(1, rounds // 20)}
+        train |= {"checkpoint_dir": str(folder / "checkpoints"), "checkpoint_every": max(1, rounds // 20)}
+        if minutes is not None:
+            train["max_time"] = minutes * 60
+        with Job(folder, steps=[None, None], **train) as job:
+            soak = Soak(job, folder)
+            job.until(lambda: soak.look() > 0)
+            began = time.monotonic()
+            due = 0
+            while job.launch.poll() is None and soak.round < rounds:
+                if soak.look() >= due:
+                    soak.read()
+                    due = soak.round + max(1, rounds // SAMPLES)
+                    yield _figures(soak, time.monotonic() - began)
+                time.sleep(PAUSE)
+            seconds = time.monotonic() - began
+            report = job.finish()
+            soak.look()
+            yield {**_figures(soak, seconds), "exit_code": report["exit_code"]}
+
+
+def _figures(soak: Soak, seconds: float) -> dict[str, Any]:
+    return {
+        "rounds": soak.round,
+        "seconds": round(seconds, 1),
+        "rounds_per_second": round(soak.round / seconds, 1) if seconds else None,
+        "exit_code": None,  # while it runs
+        "series": {name: series.judged(soak.round) for name, series in soak.series.items()},
+    }
+
+
+def show(mode: str, figures: dict[str, Any]) -> None:
+    """Print a table."""
+    print(f"\n{mode}: {figures['rounds']} rounds in {figures['seconds']} s, exit code {figures['exit_code']}")
+    print(f"  {'':44}{'first tenth':>12}{'end':>12}  {'per 1,000 rounds':>16}")
+    for name, series in figures["series"].items():
+        tenths = series.get("at_each_tenth")
+        if tenths is None:
+            print(f"  {name:44}  {series['verdict']}")
+        else:
+            ends = f"{tenths[0]:12.0f}{tenths[-1]:12.0f}"
+            print(f"  {name:44}{ends}  {series['per_1000_rounds']:16.2f} {series['unit']}: {series['verdict']}")
+
+
+def main() -> None:
+    """Run the modes that were asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
+    parser.add_argument("--rounds", type=int, default=200_000)
+    parser.add_argument("--minutes", type=float, help="end a mode after so many, however far it is")
+    parser.add_argument("--json", type=Path, default=FIGURES, metavar="FILE", help="default: %(default)s")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # through the with statements
+    results: dict[str, Any] = json.loads(options.json.read_text()) if options.json.exists() else {}
+    for mode in options.modes:
+        for figures in soak(mode, options.rounds, options.minutes):
+            results[mode] = figures
+            write_figures(options.json, results)
+        show(mode, results[mode])
+        if results[mode]["exit_code"]:
+            sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
