@@ -159,6 +159,8 @@ class Trainer(Standing, GluonTrainer):
         }
         if self._rule.name != "sgd":  # of which checkpoints of earlier versions say nothing
             agreement["rule of the servers"] = self._rule.name
+        if self.algorithm.compression:  # the same
+            agreement["compression"] = str(self.algorithm.compression)
         if self.checkpoints is not None:
             self.checkpoints.bind(self, agreement)
         # Rates may be others after a resume, and so may an algorithm's source: checkpoints do not keep them.

@@ -377,6 +377,27 @@ def test_esync_keeps_the_local_optimizers_state_across_exchanges():
                 parameter.set_data(values_)  # what the exchange answers
 
 
+def test_a_checkpoint_must_be_of_the_same_compression(tmp_path):
+    """Else what its workers and servers held back would have nowhere to go."""
+    agreements = {}
+    for kind in ("none", "fp16"):
+        net = make_net()
+        world = scripted(net, 0, flat(net))
+        algorithm = esync.algorithms.LocalSGD(local_iterations=1, compression=kind)
+        checkpoints = esync.Checkpoints(tmp_path / kind)
+        esync.Trainer(
+            net.collect_params(),
+            "sgd",
+            {"learning_rate": 0.1},
+            algorithm=algorithm,
+            world=world,
+            checkpoints=checkpoints,
+        ).start()
+        agreements[kind] = checkpoints._agreement
+    assert "compression" not in agreements["none"]  # as in checkpoints of earlier versions
+    assert agreements["fp16"] == {**agreements["none"], "compression": "fp16"}
+
+
 def test_what_must_agree_is_told_to_the_others():
     nets = make_net(), make_net("other_"), nn.Dense(3, in_units=5)
     nets[2].initialize()

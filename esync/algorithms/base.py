@@ -204,6 +204,9 @@ class CompressionOptions(AnyOptions):
     )
 
 
+#: What the exchange's codecs keep, among what `Algorithm.unsent` returns.
+_CODECS = "codecs"
+
 #: What an exchange may carry.
 Sends = Literal["gradients", "updates", "nothing"]
 
@@ -237,8 +240,8 @@ class Algorithm(ABC):
         serverless: whether all workers exchange together, so that a collective can take the servers' place.
         switches_synchrony: whether a run goes from synchronous to asynchronous training, or back; its curves are
             recorded then.
-        prevents_checkpoints: what keeps values on the worker that have not been sent yet, so that a checkpoint would
-            lose them: a flag, or another short name; "": nothing.
+        prevents_checkpoints: what a checkpoint would lose, which neither `state` nor `unsent` return: a flag, or
+            another short name; "": nothing.
         excludes: flag (with underscores) → the flags that it makes meaningless, and why.
         without_state_server: what is missing where no state server is known though the mode could use one.
         instead_of_state_server: what to do where the mode needs one and there is none.
@@ -288,8 +291,6 @@ class Algorithm(ABC):
         self.options = self.Options.of(*values, **settings)
         if isinstance(self.options, CompressionOptions):
             self.compression = Compression.parse(self.options.compression)
-        if self.compression:
-            self.prevents_checkpoints = f"--compression {self.compression}"
         self.round = 0
         self.local_iterations = 0
         self.exchanged = False
@@ -443,6 +444,26 @@ class Algorithm(ABC):
             ValueError: that is not possible; the message says why.
         """
         raise ValueError("it has no state that could be restored")
+
+    def unsent(self) -> dict[str, Any]:
+        """Return what this worker has learnt and not sent yet, for a checkpoint; empty where that is nothing.
+
+        An algorithm that keeps such values of its own adds them, as `state` could return them, under names of its own.
+        No exchange is under way.
+        """
+        held = self.exchange.unsent() if self.exchange is not None else {}
+        return {_CODECS: held} if held else {}
+
+    def restore_unsent(self, state: dict[str, Any]) -> None:
+        """Go on with what `unsent` has returned; called after `start` and before the first step of a resumed run.
+
+        A replacement begins with nothing: most of what its slot had not sent at a checkpoint has been sent since.
+
+        Raises:
+            KeyError, ValueError: that is not possible; the message says why.
+        """
+        if _CODECS in state and self.exchange is not None:
+            self.exchange.restore_unsent(state[_CODECS])
 
     def moving_without_gradient(self, momentum: float, weight_decay: float) -> list[str]:
         """Name what moves a weight whose gradient is zero, where the step is not the local optimizer's.

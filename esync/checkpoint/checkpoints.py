@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -24,11 +24,13 @@ from ..version import __version__
 from .contents import (
     MODEL_FILE,
     SERVER_FILE,
+    SERVER_WEIGHTS,
     VECTORS_FILE,
     CheckpointedTrainer,
     further_vectors,
     load_arrays,
     load_model,
+    load_server_weights,
     load_state,
     load_vectors,
     save_arrays,
@@ -87,6 +89,7 @@ class Checkpoints:
         self._tracked: dict[str, Tracked] = {}
         self._found: dict[str, Any] = {}  # states of what has not been tracked yet
         self._algorithm_state: tuple[int, dict[str, Any]] | None = None  # as found, with the round of its part
+        self._unsent: tuple[int, dict[str, Any]] | None = None  # the same of what it had not sent
         self._goes_on = False
         self._before: list[Callable[[], None]] = []
         self._parts: list[Part] = []
@@ -152,8 +155,10 @@ class Checkpoints:
             "gradient_scale": trainer.gradient_scale,
             "tracked": {name: item.state() for name, item in self._tracked.items()},
         }
-        if state := self._state_of_algorithm(arrays):
+        if state := self._encoded("state", arrays):
             facts["algorithm_state"] = state
+        if unsent := self._encoded("unsent", arrays):
+            facts["unsent"] = unsent
         writers: dict[str, Writer] = {}
         if arrays:
             writers[f"worker-{trainer.rank}.npz"] = lambda path: save_arrays(path, arrays)
@@ -245,7 +250,9 @@ class Checkpoints:
             return Progress(int(part.facts["exchanges"]))
         load_model(part, self._trainer)
         load_vectors(part, self._trainer)
-        return Progress(int(part.facts["exchanges"]), Books(**part.facts["books"]), load_state(part))
+        return Progress(
+            int(part.facts["exchanges"]), Books(**part.facts["books"]), load_state(part), load_server_weights(part)
+        )
 
     def take_over(self, resume_at: int) -> bool:
         """For a replacement in a running job: the dead worker's newest part of this run, where there is one.
@@ -276,16 +283,12 @@ class Checkpoints:
         """
         algorithm = self._trainer.algorithm
         self._seen = algorithm.result.round if algorithm.result is not None else 0
-        fresh = self._state_of_algorithm({})  # what cannot be stored is noticed now, not at the first checkpoint
+        fresh = self._encoded("state", {})  # what cannot be stored is noticed now, not at the first checkpoint
+        if self._unsent is not None and not self._trainer.replacement:
+            self._restore(algorithm.restore_unsent, *self._unsent)
+        self._unsent = None
         if self._algorithm_state is not None:
-            round_, state = self._algorithm_state
-            try:
-                algorithm.restore(state)
-            except (ValueError, KeyError) as error:
-                raise CheckpointError(
-                    f"the checkpoint of round {round_} has a state that does not fit algorithm {algorithm.name!r}: "
-                    f"{f'there is no {error}' if isinstance(error, KeyError) else error}"
-                ) from error
+            self._restore(algorithm.restore, *self._algorithm_state)
             self._algorithm_state = None
         elif fresh and self._goes_on:
             log.warning(
@@ -294,13 +297,23 @@ class Checkpoints:
 
     # --- helpers ----------------------------------------------------------------------------------------------------
 
-    def _state_of_algorithm(self, arrays: dict[str, np.ndarray]) -> Any:
-        """As JSON; None where there is none. Arrays are put into `arrays`."""
+    def _restore(self, restore: Callable[[dict[str, Any]], None], round_: int, state: dict[str, Any]) -> None:
+        try:
+            restore(state)
+        except (ValueError, KeyError) as error:
+            raise CheckpointError(
+                f"the checkpoint of round {round_} has a state that does not fit algorithm "
+                f"{self._trainer.algorithm.name!r}: "
+                f"{f'there is no {error}' if isinstance(error, KeyError) else error}"
+            ) from error
+
+    def _encoded(self, method: Literal["state", "unsent"], arrays: dict[str, np.ndarray]) -> Any:
+        """What a method of the algorithm returns, as JSON; None where it is empty. Arrays are put into `arrays`."""
         algorithm = self._trainer.algorithm
         try:
-            state = algorithm.state()
+            state = getattr(algorithm, method)()
             if type(state) is not dict:
-                raise NotStorableError(f"state() should return a dict, but has returned {type(state).__name__}")
+                raise NotStorableError(f"{method}() should return a dict, but has returned {type(state).__name__}")
             return encode(state, arrays) if state else None
         except NotStorableError as error:
             raise CheckpointError(f"the state of algorithm {algorithm.name!r}: {error}") from None
@@ -312,6 +325,8 @@ class Checkpoints:
         self._found = dict(part.facts["tracked"])
         if "algorithm_state" in part.facts:
             self._algorithm_state = part.round, decode(part.facts["algorithm_state"], arrays, mx.cpu())
+        if "unsent" in part.facts:
+            self._unsent = part.round, decode(part.facts["unsent"], arrays, mx.cpu())
 
     def _result(self) -> Result:
         """How the last exchange went."""
@@ -329,9 +344,11 @@ class Checkpoints:
         facts["needs"] = [0]
         if exchange is None:
             return True
-        state = exchange.rule_state()
-        if any(vector is not None for vector in state):
-            vectors = {f"vector-{place}": vector for place, vector in enumerate(state) if vector is not None}
+        state, weights = exchange.rule_state(), exchange.server_weights()
+        vectors = {f"vector-{place}": vector for place, vector in enumerate(state) if vector is not None}
+        if weights is not None:
+            vectors[SERVER_WEIGHTS] = weights
+        if vectors:
             writers[SERVER_FILE] = lambda path: save_arrays(path, vectors)
         facts["vectors"] = len(state)
         if trainer.algorithm.synchronous:

@@ -16,6 +16,8 @@ from .store import Part
 MODEL_FILE = "model.params"
 SERVER_FILE = "server.npz"
 VECTORS_FILE = "vectors.npz"
+#: In the servers' file: the weights that their rule worked on, where the workers had other ones.
+SERVER_WEIGHTS = "weights"
 
 
 class CheckpointedTrainer(Protocol):
@@ -47,6 +49,10 @@ class CheckpointedTrainer(Protocol):
     def exchanged(self) -> bool:
         """See `Standing`."""
 
+    @property
+    def replacement(self) -> bool:
+        """See `Standing`."""
+
     def mean_statistics(self) -> AbstractContextManager[None]:
         """Let the network have the mean of all workers' batch-norm statistics within a with statement."""
 
@@ -73,6 +79,11 @@ def load_state(part: Part) -> list[Any]:
     """What the servers' rule remembered, in its places."""
     vectors = load_arrays(part, SERVER_FILE)
     return [vectors.get(f"vector-{place}") for place in range(part.facts.get("vectors", 0))]
+
+
+def load_server_weights(part: Part) -> np.ndarray | None:
+    """The weights that the servers' rule worked on; None where they were those of the model."""
+    return load_arrays(part, SERVER_FILE).get(SERVER_WEIGHTS)
 
 
 def save_model(path: Path, trainer: CheckpointedTrainer) -> None:

@@ -271,6 +271,25 @@ class Exchange(Protocol):
         """What the weights' rule on the other side remembers now: flat vectors as long as they are (see `Progress`)."""
         raise RuntimeError("there are no checkpoints here")
 
+    def server_weights(self) -> np.ndarray | None:
+        """The weights that the rule on the other side works on now, a flat vector; None: those that workers hold."""
+        return None
+
+    def unsent(self) -> dict[str, Any]:
+        """What this worker's end has been given and keeps for a later exchange, for a checkpoint; empty: nothing.
+
+        No exchange is under way.
+        """
+        return {}
+
+    def restore_unsent(self, state: dict[str, Any]) -> None:
+        """Go on with what `unsent` has returned; after `begin`.
+
+        Raises:
+            KeyError, ValueError: that is not possible, because this exchange keeps something else.
+        """
+        raise ValueError("it has values that were not sent yet, for which this exchange has no use")
+
     def version(self) -> int:
         """Commits that have gone into the weights by now."""
         raise RuntimeError("there are no checkpoints here")

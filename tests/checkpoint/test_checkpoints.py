@@ -182,7 +182,7 @@ def second_worker(directory: Path, job: int, resume: bool = True, workers: int =
 def test_a_replacement_takes_the_dead_workers_part_of_this_job(tmp_path):
     dead, offers = second_worker(tmp_path, job=5)
     assert offers == []
-    dead.trainer.algorithm.exchange = SimpleNamespace(rank=1, workers=2, heartbeat=lambda: None)
+    dead.trainer.algorithm.exchange = SimpleNamespace(rank=1, workers=2, heartbeat=lambda: None, unsent=dict)
     dead.checkpoints.track("place", dead.place)
     dead.go(4)
     for job, found in ((5, True), (6, False)):

@@ -25,6 +25,13 @@ MODES: dict[str, tuple[int, int, dict[str, Any]]] = {  # workers, servers, plan
     "an algorithm with a state": (2, 1, {"algorithm": REMEMBERING, "options": {"local_iterations": 2}}),
     "sync, several workers and servers": (2, 2, {"algorithm": "sync"}),
     "sync with Adam": (2, 2, {"algorithm": "sync", "optimizer": "adam", "settings": {"learning_rate": 0.01}}),
+    "fp16 with momentum on the servers": (
+        2,
+        2,
+        {"algorithm": "local-sgd", "options": {"local_iterations": 2, "outer_momentum": 0.5, "compression": "fp16"}},
+    ),
+    "2bit": (2, 1, {"algorithm": "local-sgd", "options": {"local_iterations": 2, "compression": "2bit"}}),
+    "topk": (2, 2, {"algorithm": "local-sgd", "options": {"local_iterations": 2, "compression": "topk:0.1:0.05"}}),
     "dcasgd": (1, 1, {"algorithm": "dcasgd", "options": {"strength": 5.0, "adaptive": True}}),
 }
 
@@ -41,8 +48,8 @@ def train(folder: Path, name: str, workers: int, servers: int, expected: int = 0
         return [cluster.output(f"worker-{rank}") for rank in range(workers)]
 
 
-#: The one that the state of several vectors is for, and that takes as long as the others.
-LONG = {"dcasgd": pytest.mark.long}
+#: What differs from another one in what the tests in memory show as well.
+LONG = dict.fromkeys(("2bit", "dcasgd"), pytest.mark.long)
 
 
 @pytest.mark.parametrize("mode", [pytest.param(mode, marks=LONG.get(mode, ())) for mode in MODES])

@@ -1,12 +1,14 @@
 """Properties of compressed rounds: all workers hold the same bits, nothing is lost on either way."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from esync.exchange import JobAbortedError, SlotLostError, Specification
-from tests.exchange.memory_exchanges import MemoryExchanges
+from tests.exchange.memory_exchanges import Kept, MemoryExchanges
 
 KINDS = ["fp16", "2bit", "topk:0.1", "topk:1", "topk:0.1:0.05"]
 quick = settings(max_examples=25, deadline=None)
@@ -27,9 +29,10 @@ def started(
     servers: int = 1,
     bucket_elements: int = 16,
     seed: int = 0,
+    kept: Kept | None = None,
 ) -> MemoryExchanges:
     asked = Specification(rule, True, compression=kind, tensors=tensors)
-    return MemoryExchanges(asked, workers, weights, servers, bucket_elements, seed)
+    return MemoryExchanges(asked, workers, weights, servers, bucket_elements, seed, kept=kept)
 
 
 def exact(cluster: MemoryExchanges) -> np.ndarray:
@@ -159,6 +162,38 @@ def test_rounds_go_on_without_a_worker_that_is_dropped_and_another_takes_its_pla
     for each in (*crowd[:2], newcomer):
         assert each.weights.tobytes() == cluster.weights().tobytes()
     assert [list(server.ledger.acknowledged) for server in cluster.servers] == 2 * [[5, 5, 3 + sent]]
+
+
+@pytest.mark.parametrize("servers", [1, 3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_goes_on_from_a_checkpoint_bit_for_bit(kind: str, servers: int) -> None:
+    """Residuals of the workers, exact weights and momentum of the servers: whatever is missing changes the bits."""
+    rng, tensors = np.random.default_rng(9), [4000, 61]
+    begun, updates = normal(rng, sum(tensors)), [normal(rng, sum(tensors), 0.1) for _ in range(12)]
+    options: dict[str, Any] = {"rule": "outer_nesterov", "servers": servers, "bucket_elements": 2600}
+    whole = started(kind, 2, tensors, begun, **options)
+    whole.momentum = 0.5
+    for at in range(0, 6, 2):
+        whole.round(whole.workers, updates[at : at + 2])
+    resumed = started(kind, 2, tensors, begun, kept=whole.checkpoint(), **options)
+    resumed.momentum = 0.5
+    for at in range(6, 12, 2):
+        for side in (whole, resumed):
+            side.round(side.workers, updates[at : at + 2])
+    assert exact(resumed).tobytes() == exact(whole).tobytes()
+    for mine, other in zip(resumed.workers, whole.workers, strict=True):
+        assert mine.weights.tobytes() == other.weights.tobytes()
+        assert mine.result == other.result
+
+
+@pytest.mark.parametrize("kind", ["fp16", "2bit", "topk:0.1"])
+def test_what_is_held_back_fits_no_exchange_without_compression(kind: str) -> None:
+    """It is refused, not lost."""
+    cluster = started(kind, 1, [9], np.zeros(9, np.float32))
+    plain = started("none", 1, [9], np.zeros(9, np.float32))
+    with pytest.raises(ValueError, match="for which this codec has no use"):
+        plain.workers[0].exchange.restore_unsent(cluster.workers[0].exchange.unsent())
+    assert plain.workers[0].exchange.unsent() == {}
 
 
 @pytest.mark.parametrize("kind", ["fp16", "2bit", "topk:0.1"])

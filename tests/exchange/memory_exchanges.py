@@ -1,8 +1,10 @@
 """The real exchanges of several workers with servers in memory; tests tell each worker what to do, step by step."""
 
+import copy
 import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,16 +17,31 @@ from esync.exchange.protocol import wire
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.ledger import Limits
 from esync.exchange.protocol.parameter_server import ParameterServer
+from esync.exchange.protocol.resumption import Progress
 from esync.exchange.protocol.store import Place
 
 from .vectors import Held, sources
+
+
+@dataclass
+class Kept:
+    """What a checkpoint keeps: rank 0's weights, how far each worker is, and what it has not sent."""
+
+    weights: np.ndarray
+    progress: list[Progress]
+    unsent: list[dict[str, Any]]
 
 
 class MemoryExchanges:
     """The servers, and workers that all have joined; there are no statistics.
 
     Every call returns when nothing is under way any more; a seed says in what order things happen until then.
+
+    Attributes:
+        momentum: of all payloads.
     """
+
+    momentum = 0.0
 
     def __init__(
         self,
@@ -35,17 +52,33 @@ class MemoryExchanges:
         bucket_elements: int,
         seed: int = 0,
         lease: float = math.inf,
+        kept: Kept | None = None,
     ) -> None:
-        self.asked, self.initial = asked, weights
+        self.asked, self.initial, self.kept = asked, weights if kept is None else kept.weights, kept
         choose = random.Random(seed).randrange
         self.cluster = MemoryCluster(workers, choose, servers, bucket_elements=bucket_elements, lease=lease)
         self.workers = [Worker(self, rank) for rank in range(workers)]
         self.cluster.run()
+        self.kept = None  # who comes from now on is a replacement
         self.layout = self.workers[0].exchange.layout
 
     @property
     def servers(self) -> list[ParameterServer]:
         return [node.endpoint.server for node in self.cluster.nodes]
+
+    def checkpoint(self) -> Kept:
+        """What the workers would write down now."""
+        first, progress = self.workers[0], [Progress(each.exchange.sequence) for each in self.workers]
+
+        def fetch() -> None:
+            progress[0].books = first.result.books
+            progress[0].state = first.exchange.rule_state()
+            progress[0].weights = first.exchange.server_weights()
+
+        first.spawn(fetch)
+        self.cluster.run()
+        unsent = [copy.deepcopy(each.exchange.unsent()) for each in self.workers]
+        return Kept(first.weights.copy(), progress, unsent)
 
     def replace(self, rank: int) -> "Worker":
         """Let another process take the place of a worker."""
@@ -78,10 +111,15 @@ class Worker(Held):
         super().__init__(sizes)
 
         def begin(store: MemoryStore) -> None:
-            self.exchange.join(sizes, Limits(), {})
-            self.exchange.begin(sources({WEIGHTS: side.initial, STATISTICS: np.empty(0, np.float32)}), self)
+            exchange, kept = self.exchange, side.kept
+            exchange.join(sizes, Limits(), {})
+            if kept is not None:
+                exchange.resume(kept.progress[rank])
+            self.result = exchange.begin(sources({WEIGHTS: side.initial, STATISTICS: np.empty(0, np.float32)}), self)
+            if kept is not None and kept.unsent[rank]:
+                exchange.restore_unsent(kept.unsent[rank])
 
-        self.rank, self._cluster = rank, side.cluster
+        self.rank, self._cluster, self._side = rank, side.cluster, side
         self.store = side.cluster.start(rank, begin)
         self.exchange = ParameterServerExchange(side.asked, self.store)
 
@@ -101,13 +139,13 @@ class Worker(Held):
 
     def fetch(self) -> None:
         """Take the answers to it."""
-        self.spawn(self._pending.wait)
+        self.spawn(self._wait)
         self._cluster.run()
 
     def exchange_once(self, update: np.ndarray, learning_rate: float = 1.0) -> None:
         """Both, as part of its own work."""
         self._start(update, learning_rate)
-        self._pending.wait()
+        self._wait()
 
     def die(self, update: np.ndarray, before: int) -> None:
         """Send a payload, but die before its commit to this server, where only some of the arrays arrive."""
@@ -133,9 +171,13 @@ class Worker(Held):
 
         self.store.send = send  # type: ignore[method-assign]
 
+    def _wait(self) -> None:
+        self.result = self._pending.wait()
+
     def _start(self, update: np.ndarray, learning_rate: float) -> None:
         vectors, step = {WEIGHTS: Flat(np.asarray(update, np.float32))}, None
         if self.exchange.specification.sparse:
             places = np.flatnonzero(update)
             vectors, step = {}, (places, update[places])
-        self._pending = self.exchange.start(Payload(vectors, 1, learning_rate, step=step), self)
+        payload = Payload(vectors, 1, learning_rate, self._side.momentum, step=step)
+        self._pending = self.exchange.start(payload, self)

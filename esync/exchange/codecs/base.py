@@ -7,7 +7,7 @@ such as the statistics, always travel as they are.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -71,15 +71,46 @@ class Encoder(ABC):
     def sizes(self, server: int) -> list[int]:
         """Sizes of a payload's arrays for a server in float32 values; an upper limit where they vary."""
 
+    def state(self) -> dict[str, Any]:
+        """Return what is kept for the next payload, for a checkpoint; empty where nothing is."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on with what `state` has returned.
+
+        Raises:
+            ValueError: this codec keeps nothing, or vectors of another size.
+        """
+        raise ValueError("it has values that were not sent yet, for which this codec has no use")
+
+
+class EncoderWithRest(Encoder):
+    """One whose memory between two payloads is a vector as long as the weights."""
+
+    @property
+    @abstractmethod
+    def rest(self) -> np.ndarray:
+        """What has not been said yet; may be changed in place."""
+
+    def state(self) -> dict[str, Any]:
+        """See `Encoder.state`."""
+        return {"rest": self.rest}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """See `Encoder.restore`."""
+        np.copyto(self.rest, state["rest"])
+
 
 class Decoder(ABC):
     """Takes the weights' part of the servers' answers.
 
     Attributes:
         keeps_common: whether answers lead from the common weights to the next ones, so that `begin` has to be called.
+        lossy: whether the weights that workers hold may differ from those that the servers' rule works on.
     """
 
     keeps_common = False
+    lossy = False
 
     def begin(self, common: Common, steps: Sequence[int]) -> None:  # noqa: B027 - most keep nothing
         """Start from these common weights.

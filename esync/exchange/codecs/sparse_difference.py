@@ -97,6 +97,7 @@ class DifferenceDecoder(Decoder):
 
     def __init__(self, messages: SparseMessages, rank: int, replace: bool) -> None:
         self._messages, self._rank, self._replace = messages, rank, replace
+        self.lossy = not replace
 
     def wanted(self, server: int, length: int) -> list[tuple[int, int]]:
         """See `Decoder.wanted`."""

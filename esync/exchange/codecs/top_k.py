@@ -21,7 +21,7 @@ from ...sparse.selection import Selection, keep_count, top_k
 from ..base import Model, Source
 from ..protocol import wire
 from ..protocol.layout import WEIGHTS, Layout
-from .base import Common, Decoder, Downlink, Encoder, Packed, Packing, Room, Total, Updated, Uplink, a_vector
+from .base import Common, Decoder, Downlink, EncoderWithRest, Packed, Packing, Room, Total, Updated, Uplink, a_vector
 from .none import sizes_of
 from .outbox import Outbox, step_of
 from .shards import PieceKeys, Shard, united
@@ -75,7 +75,7 @@ class TopKPacking(Packing):
         return [size for _, size in self.keys.pieces(elements)]
 
 
-class TopKEncoder(Encoder):
+class TopKEncoder(EncoderWithRest):
     """Sends the largest values of each tensor; its memory is two vectors as long as the weights."""
 
     def __init__(self, packing: TopKPacking, rank: int) -> None:
@@ -111,6 +111,7 @@ class TopKDecoder(Decoder):
     """Puts new values into the common weights."""
 
     keeps_common = True
+    lossy = True
 
     def __init__(self, packing: TopKPacking) -> None:
         self._packing = packing

@@ -222,11 +222,25 @@ class ParameterServerExchange(Exchange):
         resumed = Resumed(self.rank, self.store.nonce, progress.exchanges, progress.books)
         with self.store.waiting("the checkpoint's books to"):
             self.store.command(resumed)
-        self._mailboxes.put(progress.state)
+        self._mailboxes.put(progress.state, progress.weights)
 
     def rule_state(self) -> list[np.ndarray | None]:
         """See `Exchange.rule_state`; one bucket after the other, through the servers' mailboxes."""
         return self._mailboxes.fetch()
+
+    def server_weights(self) -> np.ndarray | None:
+        """See `Exchange.server_weights`; through the mailboxes, too."""
+        return self._mailboxes.fetch_weights() if self._codecs[WEIGHTS].decoder.lossy else None
+
+    def unsent(self) -> dict[str, Any]:
+        """See `Exchange.unsent`; by the name of the vector."""
+        states = {name: codec.encoder.state() for name, codec in self._codecs.items()}
+        return {name: state for name, state in states.items() if state}
+
+    def restore_unsent(self, state: dict[str, Any]) -> None:
+        """See `Exchange.restore_unsent`."""
+        for name, each in state.items():
+            self._codecs[name].encoder.restore(each)
 
     def version(self) -> int:
         """See `Exchange.version`."""

@@ -1,4 +1,7 @@
-"""The worker's end of the servers' mailboxes: what the rule remembers, on its way to a checkpoint or back from one."""
+"""The worker's end of the servers' mailboxes: what only servers have, on its way to a checkpoint or back from one.
+
+That is what the rule remembers, and with lossy codecs the weights that it works on.
+"""
 
 from collections.abc import Callable
 
@@ -10,7 +13,7 @@ from .store import Store
 
 
 class Mailboxes:
-    """One bucket's room on every server whose rule remembers anything, set up when it is first used.
+    """One bucket's room on every server, set up when it is first used.
 
     Args:
         store: to the servers.
@@ -28,9 +31,13 @@ class Mailboxes:
         """The vectors that the rule remembers, one bucket after the other; None for one that it has not begun with."""
         return [self._vector(place) for place in range(self._vectors)]
 
-    def put(self, state: list[np.ndarray | None]) -> None:
-        """Give the servers the vectors of a checkpoint."""
-        for place, vector in enumerate(state):
+    def fetch_weights(self) -> np.ndarray | None:
+        """The weights that the rule works on."""
+        return self._vector(wire.SERVER_WEIGHTS)
+
+    def put(self, state: list[np.ndarray | None], weights: np.ndarray | None) -> None:
+        """Give the servers the vectors of a checkpoint, and the weights that the rule works on, where they are kept."""
+        for place, vector in [*enumerate(state), (wire.SERVER_WEIGHTS, weights)]:
             for bucket in self._trained:
                 if vector is not None:
                     self._put(bucket, place, len(state), vector)

@@ -48,6 +48,7 @@ class Shelf:
         replies: the same for each worker of its own, where the answers differ; rank → bucket with header.
         exact: what is published are the common weights, and only this server has those that the rule works on.
         state: what the rule remembers about these values.
+        restored: of a checkpoint, what `weights` begin with in the place of what the workers begin with; None: nothing.
         latest: of a vector that is replaced by its mean, where commits are used at once: the values of each worker;
             None: all have the published ones.
     """
@@ -57,6 +58,7 @@ class Shelf:
     replies: dict[int, np.ndarray]
     exact: bool = False
     state: Any = None
+    restored: np.ndarray | None = None
     latest: LatestValues | None = None
 
 
@@ -220,7 +222,11 @@ class ParameterServer:
         elif shelf.weights is None:
             shelf.published = stored
             shelf.exact = trained and self.downlink.keeps_exact
-            shelf.weights = values.copy() if shelf.exact else self.memory.work_on(values)
+            own = values.copy() if shelf.exact else values
+            if shelf.restored is not None:
+                np.copyto(own, shelf.restored)
+                shelf.restored = None
+            shelf.weights = own if shelf.exact else self.memory.work_on(own)
             if trained:
                 self.downlink.place(bucket.index, shelf.weights)
 
@@ -231,23 +237,29 @@ class ParameterServer:
         return self._shelves[index]
 
     def _take_state(self, received: np.ndarray) -> None:
-        """One vector of what the rule remembers about a bucket has come from a checkpoint."""
+        """One vector of what the rule remembers about a bucket, or its weights, have come from a checkpoint."""
         header = wire.header_of(received)
         if header["kind"] != wire.STATE or not self._is_current(int(header["rank"]), int(header["nonce"])):
             return  # only shows where the mailbox is
         bucket, place, count = self.layout.buckets[header["bucket"]], int(header["place"]), int(header["sequence"])
         values = received[wire.HEADER_ELEMENTS :][: bucket.stop - bucket.start]
         shelf = self._shelf(bucket.index)
+        if place == wire.SERVER_WEIGHTS:
+            shelf.restored = values.copy()
+            return
         vectors: list[Any] = take_apart(shelf.state) if shelf.state is not None else [None] * count
         vectors[place] = self.memory.work_on(values.copy())
         shelf.state = put_together(vectors)
 
     def _give_state(self, index: int, place: int) -> None:
-        """Put that vector where it can be pulled; the kind is NOTHING where the rule does not remember one."""
+        """Put that vector where it can be pulled; the kind is NOTHING where there is none yet."""
         if self._mailbox is None:
             raise RuntimeError("a worker has asked for the rule's state before it has shown where the mailbox is")
-        state = self._shelf(index).state
-        vector = take_apart(state)[place] if state is not None else None
+        shelf = self._shelf(index)
+        if place == wire.SERVER_WEIGHTS:
+            vector = shelf.weights
+        else:
+            vector = take_apart(shelf.state)[place] if shelf.state is not None else None
         header = wire.header_of(self._mailbox)
         header["kind"] = wire.NOTHING if vector is None else wire.STATE
         header["bucket"], header["place"] = index, place

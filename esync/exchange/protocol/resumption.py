@@ -81,11 +81,13 @@ class Progress:
         books: of the run, from rank 0; None from the others.
         state: what the rule remembers, from rank 0: one flat vector each, as many values as there are weights; None
             where the rule had not begun to remember it.
+        weights: those that the servers' rule worked on, from rank 0, where the workers had other ones; else None.
     """
 
     exchanges: int
     books: Books | None = None
     state: list[Any] = field(default_factory=list)
+    weights: Any = None
 
 
 def choose(offers: Mapping[int, Offers]) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 from .scalars import BUILT_IN
 
 #: Changes whenever a worker and a server of different versions would misunderstand each other.
-PROTOCOL = 10
+PROTOCOL = 11
 
 #: float32 values that the header takes in front of every bucket.
 HEADER_ELEMENTS = 8
@@ -31,9 +31,12 @@ COMMIT = 3  # the payload of this sequence number is complete when all its bucke
 LEAVE = 4  # this worker will not be heard again, though the run may go on: its statistics no longer count
 STOP = 5  # end the run after the round under way
 ABORT = 6  # end the run now, it has failed
-FETCH = 7  # put what the rule remembers about one bucket into the mailbox
-STATE = 8  # in the mailbox: what the rule remembers, on its way to a checkpoint or back from one
+FETCH = 7  # put what the rule remembers about one bucket into the mailbox, or the weights that it works on
+STATE = 8  # in the mailbox: the same, on its way to a checkpoint or back from one
 DONE = 9  # the run is over and this worker will not be heard again: its statistics stay in the final mean
+
+#: In FETCH and STATE, in the place of the number of a vector that the rule remembers: the weights that it works on.
+SERVER_WEIGHTS = -1
 
 # --- how a commit is used (Sync-Switch) -----------------------------------------------------------------------------
 AS_AGREED = 0  # as the greeting says, which holds for the whole run
@@ -54,7 +57,7 @@ MESSAGE = np.dtype(
         *((name, "<f8") for name in BUILT_IN),
         ("samples", "<i8"),  # that went into this payload
         ("buckets", "<i4"),  # of this payload on this server; FETCH: the index of the bucket
-        ("place", "<i4"),  # FETCH: which of the vectors that the rule remembers, from 0
+        ("place", "<i4"),  # FETCH: which of the vectors that the rule remembers, from 0, or SERVER_WEIGHTS
         ("use", "<i4"),  # how this commit is used: AS_AGREED, TOGETHER, AT_ONCE, ASIDE
         ("switch", "<i4"),  # how commits are to be used from now on, see `Ledger.applied`; AS_AGREED: as before
         ("text", f"S{TEXT_BYTES}"),  # of the leader's commit: whom rounds do not wait for from now on, see encode_ranks
