@@ -27,12 +27,13 @@ class Child:
     Attributes:
         popen: the shim, or the ssh that leads to it; the output of both is in the pipe `stdout`.
         arriving: whether the command has not begun yet.
+        arrived: whether it has begun, as far as is known.
     """
 
     _all: ClassVar["weakref.WeakSet[Child]"] = weakref.WeakSet()
 
     def __init__(self, spec: ProcessSpec) -> None:
-        self.arriving = True
+        self.arriving, self.arrived = True, False
         self._address = "" if spec.host.here else spec.host.address
         self._all.add(self)
         asked = {"command": spec.command, "lease": config.LAUNCH_LEASE, "grace": config.LAUNCH_GRACE}
@@ -64,7 +65,7 @@ class Child:
     def greeted(self, line: str) -> bool:
         """Whether a line of its output says only that it has arrived."""
         if self.arriving and line == process_shim.GREETING:
-            self.arriving = False
+            self.arriving, self.arrived = False, True
             return True
         return False
 

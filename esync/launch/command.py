@@ -12,6 +12,7 @@ from contextlib import closing
 from typing import Any
 
 from .. import arguments, config, lossy_output
+from ..arguments.values import positive
 from ..errors import ExpectedError
 from ..files import expanded
 from . import flags, report, view
@@ -78,6 +79,13 @@ def _add_to(parser: argparse.ArgumentParser) -> None:
     restarts.add_argument(
         "--no-restart", dest="max_restarts", action="store_const", const=0, help="end the job when a worker dies"
     )
+    parser.add_argument(
+        "--wait-for-host",
+        type=positive,
+        default=config.LAUNCH_AWAY,
+        metavar="S",
+        help="seconds that a host may be away before its processes are given up (default: %(default)g)",
+    )
 
 
 def main(words: list[str] | None = None) -> int:
@@ -141,8 +149,12 @@ def _run(job: Plan, agents: Agents, options: argparse.Namespace) -> int:
             for remark in job.remarks:
                 screen.say(remark)
             restarts = options.max_restarts if job.options.collective == "ps" else 0  # nobody can take a rank's place
-            outcome = Supervisor(job, folders.processes, screen, restarts).run()
-            missing = gather(job, agents, folders.nonce, screen.say)
+            outcome = Supervisor(job, folders.processes, screen, restarts, options.wait_for_host).run()
+            not_here = gather(job, agents, folders.nonce, screen.say)
+            if outcome.ok:  # without some hosts, perhaps: then their logs are not missed
+                for name in not_here.keys() & set(outcome.lost_hosts):
+                    screen.say(not_here.pop(name))
+            missing = list(not_here.values())
         figures = None
         try:
             if outcome.ok and not missing:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from .. import config
 from ..straggle import Spell
@@ -114,6 +114,7 @@ class Description(Section):
     state_server: StateServer | None = None
     workers: list[Worker] = Field(min_length=1)
     hosts: dict[HostName, HostEntry] = Field(default_factory=dict)
+    spare_hosts: list[HostName] = Field(default_factory=list)  # each takes the workers of a host that is lost
     network: Network = Field(default_factory=Network)
     simulate: Simulation = Field(default_factory=Simulation)
     train: Annotated[dict[str, Any], BeforeValidator(_train)] = Field(default_factory=dict)
@@ -123,8 +124,17 @@ class Description(Section):
     def _one_by_one(cls, workers: list[Worker]) -> list[Worker]:
         return [machine for worker in workers for machine in worker.machines()]
 
+    @model_validator(mode="after")
+    def _nothing_runs_on_spare_hosts(self) -> "Description":
+        for index, name in enumerate(self.spare_hosts):
+            if name in self.host_names():
+                raise error(f"{name} has processes of its own; nothing may run on a spare host", "spare_hosts")
+            if name in self.spare_hosts[:index]:
+                raise error(f"{name} is there twice; a spare host takes the place of one host only", "spare_hosts")
+        return self
+
     def host_names(self) -> list[str]:
-        """Every host that something runs on, once."""
+        """Every host that something runs on, once; spare hosts are not among them."""
         names = [self.scheduler.host, *(server.host for server in self.servers)]
         if self.state_server:
             names.append(self.state_server.host)

@@ -23,7 +23,7 @@ from .spec import Plan
 LOG_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-def gather(plan: Plan, agents: Agents, nonce: str, say: Callable[[str], None]) -> list[str]:
+def gather(plan: Plan, agents: Agents, nonce: str, say: Callable[[str], None]) -> dict[str, str]:
     """Copy the logs of a job that has ended, however it did.
 
     Args:
@@ -33,9 +33,9 @@ def gather(plan: Plan, agents: Agents, nonce: str, say: Callable[[str], None]) -
         say: tells the user who is waited for.
 
     Returns:
-        A sentence for every host whose logs are not here, saying where they are.
+        By name of a host whose logs are not here, a sentence that says where they are.
     """
-    hosts = {spec.host.name: spec.host for spec in plan.workers if not spec.host.here}
+    hosts = {host.name: host for host in plan.log_hosts if not host.here}
     requests = {
         name: {
             "do": "logs",
@@ -54,7 +54,7 @@ def gather(plan: Plan, agents: Agents, nonce: str, say: Callable[[str], None]) -
                 problems = _copy(plan.folder_here, anew, again)
     except KeyboardInterrupt:
         problems = dict.fromkeys(hosts, "interrupted while the logs were copied")
-    return [_missing(hosts[name], plan.mode_folder, why) for name, why in problems.items()]
+    return {name: _missing(hosts[name], plan.mode_folder, why) for name, why in problems.items()}
 
 
 def _copy(mode_folder: Path, agents: Agents, requests: Mapping[str, dict[str, Any]]) -> dict[str, str]:

@@ -56,7 +56,7 @@ def locate(description: Description, is_here: Callable[[str], bool] = is_this_ma
         DescriptionError: an address is of use on one machine only, but there are several.
     """
     hosts = {}
-    for name in description.host_names():
+    for name in (*description.host_names(), *description.spare_hosts):
         entry = description.hosts.get(name) or HostEntry()
         address = entry.address or name
         here = not entry.by_ssh and is_here(address)

@@ -15,6 +15,8 @@ import weakref
 
 from .. import config
 
+#: Exit code of ssh where there is no connection, or no more, and of what has ended because its line is broken.
+NO_CONNECTION = 255
 BEAT, TERMINATE, KILL = b"\n", b"t", b"k"
 #: Bytes of a line that are kept.
 LONGEST_LINE = 1 << 20

@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +82,19 @@ def plan(
         elif description.state_server is None and options.algorithm.without_state_server:
             remarks.append(f"no state_server in the description: {options.algorithm.without_state_server}")
     folder = mode_folder(options)
-    specs = _workers(workers, ground, cluster, {**settings, "log_dir": folder})
-    return Plan((*services, *specs), options, folder, tuple(remarks))
+    settings = {**settings, "log_dir": folder}
+    specs = _workers(workers, ground, cluster, settings)
+    spares: dict[str, dict[str, ProcessSpec]] = {}
+    if description.spare_hosts and exchanges and options.collective == "ps":
+        for name in description.spare_hosts:
+            spares[name] = {}
+            for group in _by_host(workers):
+                ground = Ground(hosts, here, there or {}, [name] * len(group))
+                spares[name] |= _moved(group, name, ground, cluster, settings)
+        remarks.append(f"spare hosts, for the workers of hosts that do not answer: {', '.join(spares)}")
+    elif description.spare_hosts:
+        remarks.append("spare hosts are not used: without parameter servers nobody can take a worker's place")
+    return Plan((*services, *specs), options, folder, tuple(remarks), spares)
 
 
 def ports_needed(description: Description) -> int:
@@ -210,6 +222,24 @@ def _workers(
         port = int(environment.get("PORT", 0))
         specs.append(ProcessSpec(f"worker-{index}", "worker", host, command, environment, device=device, port=port))
     return specs
+
+
+def _by_host(workers: Sequence[Worker]) -> list[dict[int, Worker]]:
+    """The workers of each host, by their numbers."""
+    numbered = list(enumerate(workers))
+    hosts = dict.fromkeys(worker.host for worker in workers)
+    return [{number: worker for number, worker in numbered if worker.host == host} for host in hosts]
+
+
+def _moved(
+    group: Mapping[int, Worker], spare: str, ground: Ground, cluster: Mapping[str, str], settings: flags.Settings
+) -> dict[str, ProcessSpec]:
+    """Workers as a spare host starts them in the place of their own host, by name."""
+    specs = _workers(
+        [worker.model_copy(update={"host": spare}) for worker in group.values()], ground, cluster, settings
+    )
+    names = [f"worker-{number}" for number in group]
+    return {name: replace(spec, name=name) for name, spec in zip(names, specs, strict=True)}
 
 
 def device_folders(workers: Iterable[Worker]) -> list[str]:

@@ -3,7 +3,8 @@
 `esync.launch.process_shim` is what launch starts for every process, on this machine directly and on another one over
 ssh. It reads one line of JSON, {"command": [...], "lease": seconds, "grace": seconds}, runs the command in a process
 group of its own with its output going straight on, and ends as it ended: with its exit code, or 128 + the number of
-the signal, as shells have it. Then it ends every descendant, those included that have left the process group.
+the signal, as shells have it; where launch is gone, as an ssh without a connection does. Then it ends every descendant,
+those included that have left the process group.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ import time
 from pathlib import Path
 
 from ..parenthood import tied
-from .lifeline import KILL, TERMINATE, Tether
+from .lifeline import KILL, NO_CONNECTION, TERMINATE, Tether
 
 #: Printed when the command is about to start.
 GREETING = "@started"
@@ -123,16 +124,17 @@ def main() -> int:
         return 1
     print(GREETING, flush=True)
     process = ShimmedProcess([os.path.expanduser(program), *words])
+    cut_off = False
     try:
-        _attend(process, tether, lease, grace)
+        cut_off = _attend(process, tether, lease, grace)
     finally:
         code = process.finish()
-    return code
+    return NO_CONNECTION if cut_off else code
 
 
-def _attend(process: ShimmedProcess, tether: Tether, lease: float, grace: float) -> None:
-    """Until the command has ended: by itself, because launch wants it to, or because launch is gone."""
-    deadline = 0.0
+def _attend(process: ShimmedProcess, tether: Tether, lease: float, grace: float) -> bool:
+    """Until the command has ended: by itself, because launch wants it to, or because launch is gone (True)."""
+    deadline, cut_off = 0.0, False
     while not process.ended():
         orders = tether.listen(TICK, process.wake)
         process.awake()
@@ -142,10 +144,11 @@ def _attend(process: ShimmedProcess, tether: Tether, lease: float, grace: float)
             process.kill()
         reason = "a signal has come" if process.told else tether.broken(lease)
         if reason and not deadline:
-            deadline = time.monotonic() + grace
+            deadline, cut_off = time.monotonic() + grace, not process.told
             process.terminate()
             with contextlib.suppress(OSError):  # nobody may be there to read it
                 print(f"{reason}: the process is being ended", flush=True)
+    return cut_off
 
 
 if __name__ == "__main__":

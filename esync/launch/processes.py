@@ -73,6 +73,21 @@ class Process:
         return self.exit_code is None
 
     @property
+    def arrived(self) -> bool:
+        """Whether its host has been reached, as far as is known."""
+        return self._child.arrived
+
+    @property
+    def settled(self) -> bool:
+        """Whether a replacement has taken its place: a worker has joined, another process is ready."""
+        return progress.JOINED in self.events if self.spec.role == "worker" else self.arrived and not self._awaited
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether it has ended for want of a connection: launch's to its host, or its own to the servers."""
+        return (self.exit_code == ssh.NO_CONNECTION and not self.spec.host.here) or progress.CUT_OFF in self.events
+
+    @property
     def ready(self) -> bool:
         """Whether the next ones may start: it has printed so, where that is awaited."""
         return not self._awaited and self._child.room

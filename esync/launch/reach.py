@@ -24,8 +24,10 @@ def try_paths(plan: Plan, agents: Agents) -> None:
     hosts = plan.hosts
     if all(host.here for host in hosts):
         return
+    spares = [next(iter(there.values())) for there in plan.spares.values()]
+    processes = [*plan.processes, *(spec for spec in spares if not spec.host.here)]
     endpoints: list[Endpoint] = [
-        (spec.host.name, spec.host.ip, spec.port) for spec in plan.processes if spec.port and spec.host.ip
+        (spec.host.name, spec.host.ip, spec.port) for spec in processes if spec.port and spec.host.ip
     ]
     here = Agent()
     try:

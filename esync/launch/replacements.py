@@ -8,7 +8,7 @@ from ..worker import SUPERVISED_VARIABLE
 from .processes import Process
 from .spec import ProcessSpec
 
-REPLACE, LOSE, FAIL = "replace", "lose", "fail"
+REPLACE, AWAIT, LOSE, FAIL = "replace", "await", "lose", "fail"
 #: Exit code of a process that does not understand its command line.
 BAD_USAGE = 2
 
@@ -24,6 +24,7 @@ class Replacement:
         ready: when the new one had everything but the others; None while it has not.
         joined: when it had the common model.
         reported: when its first round was over.
+        counted: whether it is one of --max-restarts: not where a connection was lost.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Replacement:
     ready: float | None = None
     joined: float | None = None
     reported: float | None = None
+    counted: bool = True
 
     def follow(self, process: Process, began: float) -> None:
         """Note how far the new process is; `began`: the beginning of the job, time.monotonic."""
@@ -61,17 +63,20 @@ class Replacements:
     lost: list[str] = field(default_factory=list)
 
     def count(self, name: str) -> int:
-        """How often a process has been replaced."""
-        return sum(each.name == name for each in self.made)
+        """How many of its replacements a process has had."""
+        return sum(each.name == name and each.counted for each in self.made)
 
     def verdict(self, process: Process) -> str:
-        """REPLACE, LOSE or FAIL."""
+        """REPLACE, AWAIT (its host), LOSE or FAIL."""
         spec = process.spec
+        replaced = any(each.name == spec.name for each in self.made)
+        begun = spec.resumable or progress.JOINED in process.events or replaced
+        if process.cut_off and begun and self.restarts and (spec.resumable or spec.role == "worker"):
+            return AWAIT
         if spec.resumable:
             return REPLACE if self.count(spec.name) < self.restarts else FAIL
         if spec.role != "worker" or process.exit_code in (0, BAD_USAGE):
             return FAIL
-        begun = progress.JOINED in process.events or self.count(spec.name) > 0
         if not begun or progress.OVER in process.events:
             return FAIL  # it would fail again, or it has ended the whole job
         if self.count(spec.name) < self.restarts:
@@ -84,12 +89,15 @@ class Replacements:
             return spec
         return replace(spec, environment={**spec.environment, SUPERVISED_VARIABLE: "1"})
 
-    def again(self, process: Process) -> ProcessSpec:
-        """What is started in the place of a process."""
-        environment = dict(process.spec.environment)
+    def again(self, process: Process, place: ProcessSpec | None = None) -> ProcessSpec:
+        """What is started in the place of a process; `place`: the same one as another host would have it."""
+        spec = self.supervised(place or process.spec)
+        environment = dict(spec.environment)
         # What was meant for the dead one must not reach the new one: so it listens at another port.
         environment.pop("PORT", None)
-        joined = process.events.get(progress.JOINED)
-        if joined is not None:
-            environment[SLOT_VARIABLE] = str(joined["rank"])
-        return replace(process.spec, environment=environment)
+        slot = process.spec.environment.get(SLOT_VARIABLE)
+        if progress.JOINED in process.events:
+            slot = str(process.events[progress.JOINED]["rank"])
+        if slot is not None:
+            environment[SLOT_VARIABLE] = slot
+        return replace(spec, environment=environment)

@@ -54,10 +54,12 @@ def success(figures: RunFigures | None, plan: Plan, outcome: Outcome) -> list[st
 
 def _casualties(outcome: Outcome) -> list[str]:
     """Who was replaced, and who was lost."""
-    counts = Counter(each.name for each in outcome.replacements)
-    times = {1: "once", 2: "twice"}
-    replaced = [f"{name} {times.get(count, f'{count} times')}" for name, count in sorted(counts.items())]
-    lines = [f"replaced after its death: {', '.join(replaced)}"] if replaced else []
+    lines = []
+    for what, counted in {"replaced after its death": True, "replaced after it had lost its connection": False}.items():
+        counts = Counter(each.name for each in outcome.replacements if each.counted is counted)
+        times = {1: "once", 2: "twice"}
+        replaced = [f"{name} {times.get(count, f'{count} times')}" for name, count in sorted(counts.items())]
+        lines += [f"{what}: {', '.join(replaced)}"] if replaced else []
     return [*lines, *([f"lost: {', '.join(outcome.lost)}; the others went on"] if outcome.lost else [])]
 
 
@@ -90,6 +92,7 @@ def write_json(path: Path, plan: Plan, outcome: Outcome, figures: RunFigures | N
         "exit_codes": outcome.exit_codes,
         "replacements": [asdict(each) for each in outcome.replacements],
         "lost": outcome.lost,
+        "lost_hosts": outcome.lost_hosts,
         "logs": str(plan.folder_here),
         "network": plan.options.network,
         "mode": plan.mode_folder.name,

@@ -10,7 +10,11 @@ from ..tables import TerminalTable, clock, right
 
 #: Workers whose local iterations a line lists one by one.
 LISTED = 12
-STYLES = {"failed": "red", "lost": "red", "done": "green", "starting": "dim", "waiting": "dim", "ended": "dim"}
+STYLES = {
+    **dict.fromkeys(("failed", "lost", "away"), "red"),
+    **dict.fromkeys(("starting", "waiting", "ended"), "dim"),
+    "done": "green",
+}
 
 
 @dataclass(frozen=True)
@@ -21,8 +25,8 @@ class Row:
         name: of its process.
         host: where it runs.
         device: on what.
-        state: waiting (for the state server), starting, training, done, failed, lost (the others go on without it) or
-            ended (by launch).
+        state: waiting (for the state server), starting, training, away (its host does not answer), done, failed, lost
+            (the others go on without it) or ended (by launch).
         progress: its last round.
     """
 
@@ -50,8 +54,8 @@ class Totals:
 
 
 def totals(rows: Sequence[Row]) -> Totals:
-    """Add the workers up; those that are lost do not count any more."""
-    reports = [row.progress for row in rows if row.progress and row.state != "lost"]
+    """Add the workers up; those that are lost or away do not count."""
+    reports = [row.progress for row in rows if row.progress and row.state not in ("lost", "away")]
     if not reports:
         return Totals()
     evaluated = [report for report in reports if report.accuracy is not None]

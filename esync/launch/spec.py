@@ -61,12 +61,14 @@ class Plan:
         mode_folder: folder of the logs, {log_dir}/{network}/{mode}, named as the log tools know it; `~` in it is the
             home directory of whichever machine it is used on.
         remarks: what may surprise the user.
+        spares: name of a spare host → name of a worker → what is started there where the worker's host is lost.
     """
 
     processes: tuple[ProcessSpec, ...]
     options: argparse.Namespace
     mode_folder: Path
     remarks: tuple[str, ...] = ()
+    spares: Mapping[str, Mapping[str, ProcessSpec]] = field(default_factory=dict)
 
     @property
     def folder_here(self) -> Path:
@@ -79,6 +81,16 @@ class Plan:
         return [spec for spec in self.processes if spec.role == "worker"]
 
     @property
+    def stand_ins(self) -> list[ProcessSpec]:
+        """The workers as they are started on spare hosts."""
+        return [spec for there in self.spares.values() for spec in there.values()]
+
+    @property
     def hosts(self) -> list[Host]:
-        """Every host that something runs on, once."""
-        return list({spec.host.name: spec.host for spec in self.processes}.values())
+        """Every host that something runs on, or may have to, once."""
+        return list({spec.host.name: spec.host for spec in (*self.processes, *self.stand_ins)}.values())
+
+    @property
+    def log_hosts(self) -> list[Host]:
+        """Those of them that workers write their logs on, or may have to."""
+        return list({spec.host.name: spec.host for spec in (*self.workers, *self.stand_ins)}.values())

@@ -13,6 +13,7 @@ from pathlib import Path
 from .. import config
 from ..version import __version__
 from .hosts import Host
+from .lifeline import NO_CONNECTION as NO_CONNECTION
 
 #: Every connection is its own (no shared master that may outlive it), asks nothing, and notices a dead network.
 OPTIONS = {
@@ -32,8 +33,6 @@ SECRETS = {"ESYNC_TOKEN"}
 
 #: Exit codes of the commands below, before the module that is asked for has begun.
 NO_FOLDER, NO_PYTHON, WRONG_PYTHON, NO_PACKAGE, WRONG_VERSION = range(121, 126)
-#: Of ssh itself: no connection, or no more.
-NO_CONNECTION = 255
 
 # What any Python makes sense of, an old one too; without "!", which means something to csh.
 _BOOT = f"""import sys

@@ -10,8 +10,9 @@ from pathlib import Path
 from types import FrameType
 
 from .. import config
+from .absences import Absences
 from .processes import Process
-from .replacements import LOSE, REPLACE, Replacement, Replacements
+from .replacements import AWAIT, LOSE, REPLACE, Replacement, Replacements
 from .rows import Row
 from .spec import Plan, ProcessSpec
 from .view import View
@@ -52,6 +53,7 @@ class Outcome:
         exit_codes: of all processes by name; those that launch has ended are not among them.
         replacements: processes that were started in the place of others.
         lost: workers that the others have gone on without.
+        lost_hosts: hosts that did not answer any more, and that the job has gone on without.
     """
 
     began: float = field(default_factory=time.time)
@@ -61,6 +63,7 @@ class Outcome:
     exit_codes: dict[str, int] = field(default_factory=dict)
     replacements: list[Replacement] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
+    lost_hosts: list[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -76,10 +79,14 @@ class Supervisor:
         logs: folder for the output of the processes.
         view: what the user sees.
         restarts: how often each worker may be replaced.
+        patience: seconds that a host may be away before its processes are given up.
     """
 
-    def __init__(self, plan: Plan, logs: Path, view: View, restarts: int = 0) -> None:
+    def __init__(
+        self, plan: Plan, logs: Path, view: View, restarts: int = 0, patience: float = config.LAUNCH_AWAY
+    ) -> None:
         self._plan, self._logs, self._view = plan, logs, view
+        self._absences = Absences(plan, patience)
         self._replacements = Replacements(restarts, bool(getattr(plan.options, "elastic", False)))
         self._processes: list[Process] = []
         self._outcome = Outcome()
@@ -99,6 +106,7 @@ class Supervisor:
                 self._end()
         self._outcome.seconds = time.monotonic() - self._began
         self._outcome.replacements, self._outcome.lost = self._replacements.made, self._replacements.lost
+        self._outcome.lost_hosts = sorted(self._absences.lost_hosts)
         return self._outcome
 
     # --- the phases of a job -----------------------------------------------------------------------------------------
@@ -118,8 +126,10 @@ class Supervisor:
                     self._outcome.failures.append(self._failure(process, how))
 
     def _until_workers_end(self) -> None:
-        while not self._over and self._running("worker"):
+        while not self._over and (self._running("worker") or self._awaiting):
             self._tick()
+        if not self._over:
+            self._replacements.lost += self._absences.abandon()
 
     def _linger(self) -> None:
         """Let the others end by themselves: after a failure for a moment, so that they can say why they end too."""
@@ -162,11 +172,18 @@ class Supervisor:
     def _over(self) -> bool:
         return bool(self._outcome.failures or self._outcome.interrupted)
 
+    @property
+    def _awaiting(self) -> bool:
+        """Whether the job needs a worker whose host does not answer."""
+        done = any(process.exit_code == 0 for process in self._processes if process.spec.role == "worker")
+        return bool(self._absences.workers) and not (done and self._replacements.elastic)
+
     def _running(self, *roles: str) -> bool:
         return any(process.running and process.spec.role in roles for process in self._processes)
 
     def _tick(self) -> None:
         self._look()
+        self._try_again()
         self._show()
         self._announce()
 
@@ -188,6 +205,12 @@ class Supervisor:
         for replacement in self._replacements.made:
             if replacement.reported is None:
                 replacement.follow(self._newest(replacement.name), self._began)
+        for process in self._processes:
+            if process.spec.name in self._absences and process.running and process.arrived:
+                self._absences.answering(process)
+                if process.settled:
+                    missing = self._absences.back(process)
+                    self._view.say(f"{process.spec.name} ({process.spec.where}) is back after {missing:.0f} s")
 
     def _note_end(self, process: Process) -> None:
         assert process.exit_code is not None
@@ -202,6 +225,10 @@ class Supervisor:
         name, how = process.spec.name, process.how_it_ended
         verdict = self._replacements.verdict(process) if not self._over else ""
         last = f"; its last line: {process.last_lines[-1]}" if process.last_lines else ""
+        if verdict == AWAIT:
+            self._await(process, how, last)
+            return
+        self._absences.forget(name)
         if verdict == REPLACE:
             self._replacements.made.append(Replacement(name, how, time.monotonic() - self._began))
             count = self._replacements.count(name)
@@ -209,15 +236,46 @@ class Supervisor:
                 f"{name} ({process.spec.where}) {how}{last}; starting a replacement "
                 f"({count} of at most {self._replacements.restarts}), output in {process.log}"
             )
-            process.close()
-            self._processes.remove(process)
-            again = self._replacements.again(process)
-            self._processes.append(Process(again, process.log, self._view.hear, self._view.say, again=True))
+            self._restart(process, self._replacements.again(process))
         elif verdict == LOSE and self._running("worker"):
             self._replacements.lost.append(name)
             self._view.say(f"{name} ({process.spec.where}) {how}{last}; the others go on without it")
         else:
             self._outcome.failures.append(self._failure(process, how))
+
+    def _restart(self, process: Process, spec: ProcessSpec) -> None:
+        """Start a process in the place of one that has ended; its output goes on in the same file."""
+        process.close()
+        self._processes.remove(process)
+        self._processes.append(Process(spec, process.log, self._view.hear, self._view.say, again=True))
+
+    def _await(self, process: Process, how: str, last: str) -> None:
+        """A process has lost its connection: go on with it as soon as its host answers, or a spare one."""
+        name = process.spec.name
+        if name not in self._absences:
+            at = time.monotonic() - self._began
+            self._replacements.made.append(Replacement(name, how, at, counted=False))
+            self._view.say(
+                f"{name} ({process.spec.where}) {how}{last}; starting a replacement as soon as a host answers, "
+                f"output in {process.log}"
+            )
+        if self._absences.note(process, self._replacements.again):
+            return
+        why = self._absences.give_up(name)
+        if self._replacements.elastic and self._running("worker"):
+            self._replacements.lost.append(name)
+            self._view.say(f"{name} ({process.spec.where}) {why}; the others go on without it")
+        else:
+            self._outcome.failures.append(self._failure(process, why))
+
+    def _try_again(self) -> None:
+        """Start what was on hosts that did not answer, where it is time; say who is waited for."""
+        if self._over or self._ending:
+            return
+        for spec in self._absences.due():
+            self._restart(self._newest(spec.name), spec)
+        for sentence in self._absences.announcements():
+            self._view.say(sentence)
 
     def _log_of(self, spec: ProcessSpec) -> Path:
         return self._logs / f"{spec.name}.log"
@@ -240,13 +298,15 @@ class Supervisor:
 
     def _rows(self) -> list[Row]:
         started = {process.spec.name: process for process in self._processes}
-        return [self._row(spec.name, spec.host.name, spec.device, started) for spec in self._plan.workers]
+        return [self._row(spec, started.get(spec.name)) for spec in self._plan.workers]
 
-    def _row(self, name: str, host: str, device: str, started: dict[str, Process]) -> Row:
-        process = started.get(name)
+    def _row(self, spec: ProcessSpec, process: Process | None) -> Row:
         if process is None:
-            return Row(name, host, device, "waiting")
-        if process.running:
+            return Row(spec.name, spec.host.name, spec.device, "waiting")
+        name, spec = spec.name, process.spec
+        if name in self._absences and not (process.running and process.arrived):
+            state = "away"
+        elif process.running:
             state = "training" if process.progress else "starting"
         elif process.told_to_end:
             state = "ended"
@@ -254,7 +314,7 @@ class Supervisor:
             state = "lost"
         else:
             state = "failed" if process.exit_code else "done"
-        return Row(name, host, device, state, process.progress)
+        return Row(name, spec.host.name, spec.device, state, process.progress)
 
     def _announce(self) -> None:
         """Say what is waited for, where nothing has been heard for some time."""

@@ -43,7 +43,8 @@ def survey(plan: Plan, agents: Agents, claims: dict[str | None, dict[str, int]],
     algorithm = (source(chosen), digest(chosen)) if source(chosen) else None
     for host in plan.hosts:
         if not host.here:
-            roles = {spec.role for spec in plan.processes if spec.host.name == host.name}
+            processes = (*plan.processes, *plan.stand_ins)
+            roles = {spec.role for spec in processes if spec.host.name == host.name}
             requests[host.name] = {
                 "do": "check",
                 "ports": ports,
@@ -58,16 +59,16 @@ def survey(plan: Plan, agents: Agents, claims: dict[str | None, dict[str, int]],
 
 
 def prepare(plan: Plan, agents: Agents) -> None:
-    """Have the hosts of workers take their log folders, and move an earlier run's logs aside (not with --resume).
+    """Have the hosts that workers may run on take their log folders.
+
+    An earlier run's logs are moved aside there, but for --resume.
 
     Raises:
         RemoteHostError: they cannot, for instance because another job has them.
     """
     terms = {"do": "prepare", "overwrite": plan.options.overwrite, "resume": plan.options.resume}
     requests = {
-        spec.host.name: {**terms, "folder": str(plan.mode_folder / spec.host.name)}
-        for spec in plan.workers
-        if not spec.host.here
+        host.name: {**terms, "folder": str(plan.mode_folder / host.name)} for host in plan.log_hosts if not host.here
     }
     agents.ask(requests, patience(plan))
 

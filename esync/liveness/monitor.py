@@ -104,7 +104,7 @@ def give_up(who: str) -> None:
     """End this worker with a message."""
     reason = f"{who} is gone: its connection has ended; without it this worker cannot go on"
     log.error("error: %s", reason)
-    progress.tell(progress.OVER, reason=reason)
+    progress.tell(progress.CUT_OFF, reason=reason)
     time.sleep(FAREWELL)
     leave(1)
 

@@ -108,6 +108,17 @@ LAUGHS = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10
         ("mode: esync", "mode: fast", ["cluster.yaml:13: train.mode: unknown algorithm 'fast'; known: "]),
         ("overwrite: true", "overwrite: 1", ["cluster.yaml:13: train.overwrite: 1 should be true or false"]),
         ("train:", "trains:", ["cluster.yaml:13: trains: unknown key; known: scheduler, servers, state_server,"]),
+        (
+            "train:",
+            "spare_hosts: [cloud3, cloud1]\ntrain:",
+            ["cluster.yaml:13: spare_hosts: cloud1 has processes of its own; nothing may run on a spare host"],
+        ),
+        (
+            "train:",
+            "spare_hosts: [cloud3, cloud3]\ntrain:",
+            ["cluster.yaml:13: spare_hosts: cloud3 is there twice; a spare host takes the place of one host only"],
+        ),
+        ("train:", "spare_hosts: [a/b]\ntrain:", ["cluster.yaml:13: spare_hosts[0]: 'a/b' is no name of a host"]),
         ("train:", "servers:", ["cluster.yaml:13: servers: this key stands there twice"]),
         ("device: gpu0}", "device: gpu0", ["cluster.yaml:6: "]),
         (GOOD, "", ["cluster.yaml: expected a mapping with the keys scheduler, servers,"]),

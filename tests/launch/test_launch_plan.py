@@ -304,6 +304,37 @@ def test_several_machines_with_what_they_have():
     assert [worker.environment["OMP_NUM_THREADS"] for worker in workers] == ["4", "4", "4"]  # left has two of them
 
 
+def test_spare_hosts_would_start_the_workers_of_one_host_each():
+    content = several_machines()
+    del content["workers"][1]["threads"]
+    content["hosts"]["spare"] = {"address": "10.0.0.7", "python": "python3.11"}
+    content["spare_hosts"] = ["spare"]
+    there = {"left": Supplies([], 9), "right": Supplies([], 5), "spare": Supplies([4001, 4002, 4003], 9)}
+    job = make(content, there=there)
+    moved = job.spares["spare"]
+    assert list(moved) == ["worker-0", "worker-2", "worker-1"]
+    assert {(spec.name, spec.where) for spec in moved.values()} == {
+        ("worker-0", "spare/cpu"),
+        ("worker-2", "spare/cpu-1"),  # left has both of them
+        ("worker-1", "spare/cpu"),
+    }
+    other = moved["worker-1"]
+    assert other.command[0] == "python3.11"
+    assert options_of(other).log_dir == "logs/lenet/esync/spare"
+    assert other.environment["DMLC_NODE_HOST"] == "10.0.0.7"
+    assert other.environment["OMP_NUM_THREADS"] == "8"
+    assert [host.name for host in job.hosts] == ["left", "right", "spare"]
+    assert [host.name for host in job.log_hosts] == ["left", "right", "spare"]
+    assert "spare hosts, for the workers of hosts that do not answer: spare" in job.remarks
+
+
+def test_a_rank_of_a_collective_has_no_spare_host():
+    content = {**several_machines(), "spare_hosts": ["spare"]}
+    job = make(content, collective="ring", local_iterations=2)
+    assert job.spares == {}
+    assert job.remarks[-1] == "spare hosts are not used: without parameter servers nobody can take a worker's place"
+
+
 def test_home_directories_stay_those_of_the_hosts(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     content = several_machines()

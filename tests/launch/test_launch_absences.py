@@ -1,0 +1,213 @@
+"""Hosts that do not answer, seen by the supervisor: an `ssh` of this file's own runs everything on this machine.
+
+A file NAME in the folder `away` has the host NAME not answer, and ends the connections to it.
+"""
+
+import argparse
+import os
+import sys
+import textwrap
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_launch_supervisor import LONG, Recorded, impatient, spec  # noqa: F401
+
+from esync import config
+from esync.launch.hosts import Host, HostEntry
+from esync.launch.spec import Plan, ProcessSpec
+from esync.launch.supervisor import Outcome, Supervisor
+
+pytestmark = pytest.mark.timeout(120)
+
+SSH = f"""#!{sys.executable}
+import os, subprocess, sys, time
+*_, host, command = sys.argv
+def away():
+    return os.path.exists(os.path.join(os.path.dirname(__file__), "away", host))
+with open(os.path.join(os.path.dirname(__file__), "tries"), "a") as file:
+    file.write(host + " ")
+if away():
+    sys.exit(print(f"ssh: connect to host {{host}} port 22: No route to host", flush=True) or 255)
+with subprocess.Popen(["sh", "-c", command]) as process:
+    while process.poll() is None:
+        if away():
+            process.kill()
+            sys.exit(255)
+        time.sleep(0.02)
+sys.exit(process.returncode if process.returncode >= 0 else 255)
+"""
+#: A worker that trains until the file `finish` is there; the first life of it lets its host go away.
+WORKER = """
+    import os, time
+    folder = {folder!r}
+    print('@event {{"kind": "joined", "rank": 7, "round": 0}}', flush=True)
+    print("life on", {host!r}, os.environ.get("ESYNC_SLOT"), os.environ.get("PORT"), flush=True)
+    if not os.path.exists(folder + "/died"):
+        open(folder + "/died", "w").close()
+        {dying}
+        time.sleep(60)
+    while not os.path.exists(folder + "/finish"):
+        time.sleep(0.02)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of the hosts' files, with an ssh in the PATH; hosts are tried often."""
+    (tmp_path / "away").mkdir()
+    (tmp_path / "ssh").write_text(SSH)
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(config, "LAUNCH_RETRY", (0.05, 0.2))
+    monkeypatch.setattr(config, "ANNOUNCE_AFTER", 0.5)
+    return tmp_path
+
+
+def far(name: str) -> Host:
+    return Host(name, name, False, "", HostEntry(workdir=os.getcwd(), python=sys.executable))
+
+
+def worker(folder: Path, host: str, dying: str) -> ProcessSpec:
+    program = WORKER.format(folder=str(folder), host=host, dying=dying)
+    return replace(spec("worker-0", program, environment={"PORT": "7"}, device="cpu"), host=far(host))
+
+
+def goes_away(folder: Path, host: str) -> str:
+    return f"open({str(folder / 'away' / host)!r}, 'w').close()"
+
+
+def supervise(folder: Path, view: Recorded, *specs: ProcessSpec, patience: float = 60, **more: Any) -> Outcome:
+    options = argparse.Namespace(start_timeout=30, elastic=more.get("elastic", False))
+    plan = Plan(specs, options, folder, spares=more.get("spares", {}))
+    return Supervisor(plan, folder, view, more.get("restarts", 1), patience).run()
+
+
+class Reacting(Recorded):
+    """A view that does something when a text has been said so often."""
+
+    def __init__(self, text: str, do: Callable[[], object], times: int = 1) -> None:
+        super().__init__()
+        self._text, self._do, self._left = text, do, times
+
+    def say(self, text: str) -> None:
+        super().say(text)
+        if self._text in text:
+            self._left -= 1
+            if self._left == 0:
+                self._do()
+
+
+def lives(folder: Path) -> list[str]:
+    return [line for line in (folder / "worker-0.log").read_text().splitlines() if line.startswith("life on")]
+
+
+def test_a_host_that_answers_again_gets_its_worker_back_and_the_tries_do_not_count(folder: Path) -> None:
+    """Whoever waits for it is told; another death afterwards still has the one restart that is allowed."""
+
+    def answer() -> None:
+        (folder / "away" / "left").unlink()
+
+    twice = worker(folder, "left", goes_away(folder, "left"))
+    program = twice.command[-1] + textwrap.dedent(
+        """
+        if not os.path.exists(folder + "/killed"):
+            open(folder + "/killed", "w").close()
+            os.kill(os.getpid(), 9)
+        """
+    )
+    (folder / "finish").touch()
+    view = Reacting("waiting for left (left) to answer (worker-0)", answer, times=2)
+    outcome = supervise(folder, view, replace(twice, command=(*twice.command[:-1], program)))
+    assert outcome.ok, view.said
+    assert [(each.name, each.counted) for each in outcome.replacements] == [("worker-0", False), ("worker-0", True)]
+    assert lives(folder) == ["life on left None 7", "life on left 7 None", "life on left 7 None"]
+    assert len((folder / "tries").read_text().split()) > 5
+    waits = [text for text in view.said if text.startswith("waiting for left")]
+    assert waits[0].endswith("(until 60 s); ssh: connect to host left port 22: No route to host")
+    assert any("worker-0 (left/cpu) is back after" in text for text in view.said)
+    assert outcome.lost_hosts == []
+
+
+def test_a_spare_host_takes_the_worker_of_one_that_does_not_answer(folder: Path) -> None:
+    (folder / "finish").touch()
+    (folder / "away" / "dead").touch()  # a spare host that does not answer, either
+    spares = {name: {"worker-0": worker(folder, name, "")} for name in ("dead", "spare")}
+    view = Recorded()
+    outcome = supervise(folder, view, worker(folder, "left", goes_away(folder, "left")), spares=spares)
+    assert outcome.ok, view.said
+    assert lives(folder) == ["life on left None 7", "life on spare 7 None"]
+    assert (folder / "tries").read_text().split() == ["left", "left", "dead", "spare"]
+    assert view.rows[0].host == "spare"
+    assert outcome.lost_hosts == ["left"]
+
+
+def test_a_host_that_stays_away_is_given_up_by_name(folder: Path) -> None:
+    view = Recorded()
+    outcome = supervise(folder, view, worker(folder, "left", goes_away(folder, "left")), patience=1)
+    (failure,) = outcome.failures
+    assert failure.name == "worker-0"
+    assert failure.how == (
+        "is lost: left (left) has not answered for 1 s (--wait-for-host); "
+        "ssh said last: ssh: connect to host left port 22: No route to host"
+    )
+
+
+def test_with_elastic_the_others_go_on_without_it(folder: Path) -> None:
+    gone = folder / "gone"
+    view = Reacting("the others go on without it", gone.touch)
+    other = spec("worker-1", f"import os, time\nwhile not os.path.exists({str(gone)!r}): time.sleep(0.1)")
+    lost = worker(folder, "left", goes_away(folder, "left"))
+    outcome = supervise(folder, view, lost, other, patience=1, elastic=True)
+    assert outcome.ok, view.said
+    assert (outcome.lost, outcome.lost_hosts) == (["worker-0"], ["left"])
+
+
+def test_with_elastic_nobody_waits_for_it_when_the_others_are_done(folder: Path) -> None:
+    view = Recorded()
+    other = spec("worker-1", f"import os, time\nwhile not os.path.exists({str(folder / 'died')!r}): time.sleep(0.1)")
+    lost = worker(folder, "left", goes_away(folder, "left"))
+    outcome = supervise(folder, view, lost, other, elastic=True)
+    assert outcome.ok, view.said
+    assert outcome.lost == ["worker-0"]
+
+
+def test_a_worker_that_reaches_the_servers_no_more_is_started_again_and_does_not_count(folder: Path) -> None:
+    """Its host answers, but in between something is broken: a parameter server that were gone would end the job."""
+    (folder / "finish").touch()
+    cut_off = """print('@event {"kind": "cut off", "reason": "the server is gone"}', flush=True); sys.exit(1)"""
+    view = Recorded()
+    lost = worker(folder, "left", f"import sys; {cut_off}")
+    outcome = supervise(folder, view, spec("server-0", LONG, "server"), lost)
+    assert outcome.ok, view.said
+    assert [(each.how, each.counted) for each in outcome.replacements] == [("ended with exit code 1", False)]
+    assert lives(folder) == ["life on left None 7", "life on left 7 None"]
+
+
+def test_without_restarts_a_lost_connection_ends_the_job(folder: Path) -> None:
+    outcome = supervise(folder, Recorded(), worker(folder, "left", goes_away(folder, "left")), restarts=0)
+    (failure,) = outcome.failures
+    assert failure.how == "has lost its connection to left (ssh ended with exit code 255)"
+
+
+def test_a_state_server_goes_on_when_its_host_answers(folder: Path) -> None:
+    """It has its journal there: no spare host takes it."""
+    program = textwrap.dedent(f"""
+        import os, time
+        print("listening", flush=True)
+        if not os.path.exists({str(folder / "died")!r}):
+            open({str(folder / "died")!r}, "w").close()
+            {goes_away(folder, "left")}
+        else:
+            open({str(folder / "again")!r}, "w").close()
+        time.sleep(60)
+    """)
+    server = spec("state-server", program, "state server", endless=True, resumable=True, ready="listening")
+    until_again = f"import os, time\nwhile not os.path.exists({str(folder / 'again')!r}): time.sleep(0.1)"
+    view = Reacting("waiting for left", (folder / "away" / "left").unlink)
+    spares = {"spare": {"worker-0": worker(folder, "spare", "")}}
+    outcome = supervise(folder, view, replace(server, host=far("left")), spec("worker-0", until_again), spares=spares)
+    assert outcome.ok, view.said
+    assert set((folder / "tries").read_text().split()) == {"left"}
