@@ -73,7 +73,7 @@ def test_a_job_over_ssh(tmp_path, data_dir, sshd, machines, launch: Start):
     seen = job.processes()
     workers = [number for number, command in seen.items() if "-m esync.worker" in command]
     assert len(workers) == 3
-    assert TOKEN not in " ".join(Path(f"/proc/{n}/cmdline").read_text() for n in _everything())
+    assert TOKEN not in " ".join(_command_lines())
     environments = [Path(f"/proc/{number}/environ").read_text().split("\0") for number in workers]
     assert all(f"ESYNC_TOKEN={TOKEN}" in environment for environment in environments)
     assert sum("GREETING=it's me; $HOME" in environment for environment in environments) == 1
@@ -122,9 +122,13 @@ def test_a_home_directory_is_that_of_each_machine(tmp_path, data_dir, sshd, mach
     assert (homes["right"] / "logs/lenet/esync/processes/.state-server").is_dir()  # where the state server ran
 
 
-def _everything() -> list[str]:
-    """Process ids of all of this machine's processes that can still be read."""
-    return [entry.name for entry in Path("/proc").iterdir() if entry.name.isdecimal() and (entry / "cmdline").exists()]
+def _command_lines() -> list[str]:
+    """Those of all of this machine's processes that can still be read."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            found.append(file.read_text(errors="replace"))
+    return found
 
 
 def endless(sshd: Sshd, data_dir: Path) -> dict[str, Any]:
