@@ -204,7 +204,10 @@ OF_SOME_MODES = [
     (["--sparse-dense-below", "0"], {"dgs", "dgc-async", "gd-async"}),
     (["--dgc-clip", "1"], {"dgc-async"}),
     (["--dgc-warm-up", "100"], {"dgc-async"}),
-    (["--checkpoint-dir", "x"], {"esync", "diloco", "dylu", "ssp", "sync", "async", "local"}),
+    (
+        ["--checkpoint-dir", "x"],
+        {"esync", "diloco", "dylu", "ssp", "sync", "async", "local", "dgs", "dgc-async", "gd-async"},
+    ),
     (["--local-lr", "0.1"], {"esync", "diloco", "dylu"}),
     (["--global-lr", "0.1"], {"esync", "diloco", "dylu"}),
     (["--compression", "fp16"], {"esync", "diloco", "sync"}),

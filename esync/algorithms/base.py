@@ -561,11 +561,15 @@ class Algorithm(ABC):
         vectors = {**vectors, **self._contributions()}
         if not self.synchronous and self.statistics != "mean":
             return {"vectors": vectors}
-        leads = self.exchange is not None and self.exchange.rank == 0
-        if leads:
+        if self._leads:
             replica.keep_statistics(own=not self.synchronous)
-        wanted = None if self.synchronous or leads else {WEIGHTS, *vectors}
+        wanted = None if self.synchronous or self._leads else {WEIGHTS, *vectors}
         return {"vectors": {**vectors, STATISTICS: replica.statistics}, "wanted": wanted}
+
+    @property
+    def _leads(self) -> bool:
+        """Whether this worker evaluates and exports the model."""
+        return self.exchange is not None and self.exchange.rank == 0
 
     def _contributions(self) -> dict[str, Source]:
         """What this worker sends for each further vector."""

@@ -55,7 +55,6 @@ class SparseAsync(Algorithm):
     elastic = True
     needs_gradients = True
     float32_only = True
-    prevents_checkpoints = "sparse messages"
 
     def __init__(self, *values: Any, **settings: Any) -> None:
         super().__init__(*values, **settings)
@@ -104,6 +103,28 @@ class SparseAsync(Algorithm):
         self.local_iterations = 1
         self._sent += 1
         self._count(result)
+
+    def unsent(self) -> dict[str, Any]:
+        """See `Algorithm.unsent`; this worker's statistics are sent now and then only."""
+        replica = self.replica
+        statistics = np.empty(replica.statistics.size, np.float32)
+        replica.open()
+        replica.statistics.read(0, statistics.size, statistics)
+        replica.close()
+        kept = {"compressor": self._compressor.state(), "statistics": statistics, "exchanges": self._sent}
+        return {**super().unsent(), **kept}
+
+    def restore_unsent(self, state: dict[str, Any]) -> None:
+        """See `Algorithm.restore_unsent`."""
+        super().restore_unsent(state)
+        self._compressor.restore(state["compressor"])
+        self._sent = state["exchanges"]
+        replica = self.replica
+        replica.open()
+        if self._leads and self.statistics == "mean":
+            replica.keep_statistics(own=True)  # the mean, which the checkpoint's model has
+        replica.statistics.write(0, state["statistics"])
+        replica.close()
 
     def _with_statistics(self, vectors: Mapping[str, Source]) -> dict[str, Any]:
         """As in the dense modes, but only now and then: beside sparse messages statistics are not small."""

@@ -5,7 +5,8 @@ the sparse step that the server is to subtract from the weights: it is multiplie
 schedules reach every worker at its own next gradient. What is not sent is kept, to the last bit.
 """
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -27,6 +28,18 @@ class Compressor(Protocol):
 
     def compress(self, gradient: np.ndarray, learning_rate: float, momentum: float) -> Sparse:
         """Take a gradient in (float32, flat, is overwritten); the step to send, its values as they arrive."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """Return what is kept for later steps, for a checkpoint."""
+        ...
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on with what `state` has returned.
+
+        Raises:
+            KeyError, ValueError: it is that of another compressor.
+        """
         ...
 
 
@@ -51,6 +64,14 @@ class GradientDropping:
         values = as_sent(whole, self._kind)
         self.rest[places] = self._left(whole, values, momentum)
         return places, values
+
+    def state(self) -> dict[str, Any]:
+        """See `Compressor`."""
+        return {"rest": self.rest}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """See `Compressor`."""
+        np.copyto(self.rest, state["rest"])
 
     def _left(self, whole: np.ndarray, values: np.ndarray, momentum: float) -> np.ndarray:
         """What stays of entries of which `values` are sent."""
@@ -122,3 +143,13 @@ class DeepGradientCompression:
         self.rest[places] = lost / np.float32(learning_rate) if lost.any() else 0
         self.velocity[places] = 0  # factor masking
         return places, values
+
+    def state(self) -> dict[str, Any]:
+        """See `Compressor`; the warm-up goes by the number of exchanges."""
+        return {"rest": self.rest, "velocity": self.velocity, "exchanges": self._exchanges}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """See `Compressor`."""
+        np.copyto(self.rest, state["rest"])
+        np.copyto(self.velocity, state["velocity"])
+        self._exchanges = state["exchanges"]

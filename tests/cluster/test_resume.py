@@ -32,6 +32,17 @@ MODES: dict[str, tuple[int, int, dict[str, Any]]] = {  # workers, servers, plan
     ),
     "2bit": (2, 1, {"algorithm": "local-sgd", "options": {"local_iterations": 2, "compression": "2bit"}}),
     "topk": (2, 2, {"algorithm": "local-sgd", "options": {"local_iterations": 2, "compression": "topk:0.1:0.05"}}),
+    "dgs": (
+        1,
+        2,
+        {"algorithm": "dgs", "options": {"ratio": 0.1, "momentum": 0.5}, "settings": {"learning_rate": 0.05}},
+    ),
+    "dgc-async in its warm-up": (
+        1,
+        1,
+        {"algorithm": "dgc-async", "options": {"ratio": 0.01, "warm_up": 9, "clip": 1.0, "dense_below": 0}},
+    ),
+    "gd-async": (1, 1, {"algorithm": "gd-async", "options": {"ratio": 0.1}, "settings": {"learning_rate": 0.05}}),
     "dcasgd": (1, 1, {"algorithm": "dcasgd", "options": {"strength": 5.0, "adaptive": True}}),
 }
 
@@ -49,7 +60,7 @@ def train(folder: Path, name: str, workers: int, servers: int, expected: int = 0
 
 
 #: What differs from another one in what the tests in memory show as well.
-LONG = dict.fromkeys(("2bit", "dcasgd"), pytest.mark.long)
+LONG = dict.fromkeys(("2bit", "gd-async", "dcasgd"), pytest.mark.long)
 
 
 @pytest.mark.parametrize("mode", [pytest.param(mode, marks=LONG.get(mode, ())) for mode in MODES])

@@ -1,5 +1,6 @@
 """Properties of the parts: selection, the wire format, and what compressors keep."""
 
+import copy
 from itertools import pairwise
 
 import numpy as np
@@ -154,6 +155,29 @@ def test_an_entry_silent_for_t_steps_has_its_momentum_once() -> None:
     for _ in range(5):
         compressor.compress(np.float32([1.0, 0.001]), 1.0, 0.5)
     assert compressor.carry[1] == pytest.approx(5 * 0.001)
+
+
+@pytest.mark.parametrize("kind", [GradientDropping, SAMomentum, DeepGradientCompression])
+def test_compressors_go_on_from_their_state_bit_for_bit(kind) -> None:
+    """In the middle of a warm-up, too; what a state lacks is noticed."""
+    rng = np.random.default_rng(2)
+    options = {"workers": 2, "warm_up": 8} if kind is DeepGradientCompression else {}
+
+    def make():
+        return kind(Selection([300, 20], 0.02, 0), "float16", **options)
+
+    def steps(compressor, gradients):
+        return [part.tobytes() for each in gradients for part in compressor.compress(each.copy(), 0.1, 0.5)]
+
+    gradients = list(rng.standard_normal((10, 320)).astype(np.float32))
+    whole, resumed = make(), make()
+    steps(whole, gradients[:5])
+    resumed.restore(copy.deepcopy(whole.state()))
+    assert steps(resumed, gradients[5:]) == steps(whole, gradients[5:])
+    for missing in whole.state():
+        crippled = make()
+        with pytest.raises(KeyError, match=missing):
+            crippled.restore({name: each for name, each in whole.state().items() if name != missing})
 
 
 def test_dgc_warm_up_falls_to_its_ratio_and_clips() -> None:

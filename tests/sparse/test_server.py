@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from esync.exchange.codecs.sparse_difference import DifferenceDownlink
 from esync.exchange.protocol import wire
 from esync.sparse import Differences, bounds_of
 from esync.sparse.marks import list_marked, no_marks
-from tests.exchange.memory_exchanges import MemoryExchanges, Worker
+from tests.exchange.memory_exchanges import Kept, MemoryExchanges, Worker
 
 TENSORS = [5, 30, 1, 12]
 SIZE = sum(TENSORS)
@@ -34,12 +36,13 @@ def start(
     secondary_ratio: float = 0.0,
     values: str = "float32",
     seed: int = 0,
+    kept: Kept | None = None,
 ) -> tuple[MemoryExchanges, list[Worker]]:
     initial = np.random.default_rng(7).standard_normal(SIZE).astype(np.float32)
     options = {"tensors": TENSORS, "secondary_ratio": secondary_ratio, "dense_below": 0, "values": values}
     private = not Differences(secondary_ratio, 0, values).replace
     asked = Specification("difference", False, options, private=private, sparse=True)
-    cluster = MemoryExchanges(asked, workers, initial, servers, bucket_elements, seed)
+    cluster = MemoryExchanges(asked, workers, initial, servers, bucket_elements, seed, kept=kept)
     return cluster, cluster.workers
 
 
@@ -103,6 +106,30 @@ def test_each_worker_has_what_the_server_believes(
             assert believed(cluster, worker).tobytes() == worker.weights.tobytes()
         if not secondary and values == "float32":
             assert workers[mover].weights.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+@pytest.mark.parametrize("values", ["float32", "float16"])
+@pytest.mark.parametrize("secondary", [0.0, 0.2])
+def test_a_run_goes_on_from_a_checkpoint_with_the_servers_weights(secondary: float, values: str, servers: int) -> None:
+    """All workers begin with them, whatever they had been sent; without loss that is what rank 0 has anyhow."""
+    options: dict[str, Any] = {"secondary_ratio": secondary, "values": values, "servers": servers}
+    whole, workers = start(2, **options)
+    for seed in range(4):
+        whole.round([workers[seed % 2]], [some_step(seed)])
+    whole.round([workers[0]], [some_step(4)])
+    resumed, newcomers = start(2, kept=whole.checkpoint(), **options)
+    for each in newcomers:
+        assert each.weights.tobytes() == whole.weights().tobytes()
+        assert believed(resumed, each).tobytes() == each.weights.tobytes()
+    for side in (whole, resumed):
+        for seed in range(5, 9):
+            side.round([side.workers[seed % 2]], [some_step(seed)])
+    assert resumed.weights().tobytes() == whole.weights().tobytes()
+    for mine, other in zip(newcomers, workers, strict=True):
+        assert believed(resumed, mine).tobytes() == mine.weights.tobytes()
+        if not whole.asked.private:
+            assert mine.weights.tobytes() == other.weights.tobytes()
 
 
 def test_what_was_held_back_comes_with_later_answers() -> None:
