@@ -11,7 +11,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,14 +130,14 @@ class Store:
         """
         folder = self.directory / f"round-{round_}"
         try:
-            folder.mkdir(exist_ok=True)
-            flush_folder(self.directory)
-            (folder / self._name).unlink(missing_ok=True)  # what replaces a part must not pass for it half written
-            files = {name: _write(folder / name, writer) for name, writer in writers.items()}
-            flush_folder(folder)
-            content = {"format": FORMAT, "round": round_, **facts, "files": files}
-            _write(folder / self._name, lambda path: _write_text(path, json.dumps(_sealed(content), indent=1)))
-            flush_folder(folder)
+            with self._claimed(folder):
+                flush_folder(self.directory)
+                (folder / self._name).unlink(missing_ok=True)  # what replaces a part must not pass for it half written
+                files = {name: _write(folder / name, writer) for name, writer in writers.items()}
+                flush_folder(folder)
+                content = {"format": FORMAT, "round": round_, **facts, "files": files}
+                _write(folder / self._name, lambda path: _write_text(path, json.dumps(_sealed(content), indent=1)))
+                flush_folder(folder)
         except OSError as error:
             raise CheckpointError(f"cannot write a checkpoint to {folder}: {error.strerror or error}") from None
         return Part(folder, content)
@@ -153,6 +153,20 @@ class Store:
         rounds = [_round(folder) for folder in self._folders() if (folder / self._name).exists()]
         if rounds[count:]:
             self.remove(lambda round_: round_ <= rounds[count])
+
+    @contextmanager
+    def _claimed(self, folder: Path) -> Iterator[None]:
+        """Make a folder, with a file in it: any worker deletes one that is empty."""
+        marker = folder / f".worker-{self.rank}.{os.getpid()}"
+        while True:
+            folder.mkdir(exist_ok=True)
+            with suppress(FileNotFoundError):
+                marker.touch()
+                break
+        try:
+            yield
+        finally:
+            marker.unlink(missing_ok=True)
 
     def _own(self, folder: Path) -> list[str]:
         """This worker's files in a folder, half written ones included."""

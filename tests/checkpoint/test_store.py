@@ -67,6 +67,22 @@ def test_workers_leave_each_others_parts_alone(tmp_path):
     }
 
 
+def test_a_folder_that_another_worker_deletes_because_it_is_still_empty_is_made_again(tmp_path, monkeypatch):
+    """The arrival of a newcomer once ended the job of a worker that had just made the folder of its checkpoint."""
+    store, newcomer = made(tmp_path, 0), made(tmp_path, 1)
+    mkdir, meanwhile = Path.mkdir, iter([newcomer.prepare])
+
+    def then_the_newcomer(path, *arguments, **options):
+        mkdir(path, *arguments, **options)
+        if path.parent == tmp_path:
+            next(meanwhile, lambda: None)()
+
+    monkeypatch.setattr(Path, "mkdir", then_the_newcomer)
+    write(store, 1, **{"model.params": "m"})
+    assert rounds(store) == [1]
+    assert names(tmp_path) == {"round-1/worker-0.json", "round-1/model.params"}
+
+
 @pytest.mark.parametrize(
     ("name", "spoil"),
     [

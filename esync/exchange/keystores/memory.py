@@ -21,6 +21,7 @@ import numpy as np
 
 from ... import config
 from ...errors import DeadlockError
+from ...liveness.connections import Address
 from ...liveness.membership import Membership
 from ...liveness.peers import Peers
 from ..base import ExchangeError
@@ -50,12 +51,15 @@ class MemoryCluster:
         lease: seconds of silence after which the servers go on without a worker; infinite: they wait.
         patience: seconds after which a worker gives up waiting; infinite: never, so that who waits in vain is found.
         most: things that may happen before the run counts as one that never ends.
+        haste: one in how many choices lets time pass although something could happen; 0: none.
 
     Attributes:
         nodes: the servers.
+        steps: things that have happened so far.
         now: seconds.
         history: what has happened, in words.
         stopped: servers that neither take nor answer anything.
+        connected: nonce → where that process listens, as long as it is there.
     """
 
     def __init__(
@@ -68,16 +72,18 @@ class MemoryCluster:
         lease: float = math.inf,
         patience: float = math.inf,
         most: int = 100_000,
+        haste: int = 0,
     ) -> None:
         self.workers, self.bucket_elements, self.lease, self.patience = workers, bucket_elements, lease, patience
-        self.nodes = [Node(shard, lambda: self.now) for shard in range(servers)]
-        self.now = 0.0
+        self.nodes = [Node(shard, self) for shard in range(servers)]
+        self.now, self.steps = 0.0, 0
         self.history: list[str] = []
         self.stopped: set[int] = set()
+        self.connected: dict[int, Address] = {}
         self.arrivals = 0  # of arrays and commands at servers
         self.holders: dict[int, int] = {}  # slot → nonce of its present process
         self.met: dict[int, set[int]] = defaultdict(set)  # number of a barrier → slots that have come to it
-        self._choose, self._most = choose, most
+        self._choose, self._most, self._haste = choose, most, haste
         self._tasks: list[Task] = []
         self._running: Task | None = None
         self._planned: dict[int, list[Callable[[], object]]] = {}
@@ -102,18 +108,23 @@ class MemoryCluster:
         return store
 
     def kill(self, rank: int) -> None:
-        """End a worker process as kill -9 does: of what it has sent, some arrives. Between two choices only."""
-        nonce = self.holders[rank]
-        for task in self._tasks:
+        """End the worker process that holds a slot; see `kill_process`."""
+        self.kill_process(self.holders[rank])
+        self.history.append(f"worker {rank} is killed")
+
+    def kill_process(self, nonce: int) -> None:
+        """End a process as kill -9 does: of what it has sent, some arrives. Between two choices only."""
+        for task in list(self._tasks):
             if task.owner == nonce:
                 self._switch(task, KilledError())
+        self.connected.pop(nonce, None)
         for place, queue in list(self._queues.items()):
             if place[0] == nonce:
                 arriving = self._choose(len(queue) + 1)
-                self._queues[place] = deque(list(queue)[:arriving])
+                for _ in range(len(queue) - arriving):
+                    queue.pop()
                 if not arriving:
                     del self._queues[place]
-        self.history.append(f"worker {rank} is killed")
 
     def at(self, choice: int, call: Callable[[], object]) -> None:
         """Have something done before that choice, counted from 0; not at all where the run is over by then."""
@@ -127,14 +138,15 @@ class MemoryCluster:
             Exception: what a worker or a server has failed with.
         """
         try:
-            for choice in range(self._most):
-                for call in self._planned.pop(choice, ()):
+            while self.steps < self._most:
+                for call in self._planned.pop(self.steps, ()):
                     call()
                 if not self._next():
                     return
+                self.steps += 1
             raise DeadlockError(f"no end after {self._most} choices: {self._waiting()}")
         finally:
-            for task in self._tasks:
+            for task in list(self._tasks):
                 self._switch(task, KilledError())
 
     # --- what stores and tasks use ----------------------------------------------------------------------------------
@@ -152,6 +164,12 @@ class MemoryCluster:
         self._tasks.append(task)
         return task
 
+    def meet(self, store: "MemoryStore", number: int) -> None:
+        """Let a worker wait until every slot's has come to the barrier of that number."""
+        met = self.met[number]
+        met.add(store.rank)
+        self.wait(lambda: len(met) == self.workers)
+
     def wait(self, ready: Callable[[], bool], wakes: float = math.inf) -> None:
         """Let others go on until it is so, or until it is that time, for the task that runs.
 
@@ -167,6 +185,11 @@ class MemoryCluster:
                 for wait in task.waits:
                     wait.check()
 
+    def pause(self) -> None:
+        """Let others go on first, for the task that runs."""
+        self.task.ready, self.task.wakes = lambda: True, math.inf
+        self.hub.switch()
+
     def put(self, owner: int, key: int, flight: "Flight") -> None:
         """Something leaves a process, after what it has sent under this key."""
         if self.task.killed:
@@ -175,16 +198,21 @@ class MemoryCluster:
 
     def under_way(self, owner: int, key: int | None = None) -> bool:
         """Whether something of a process is on its way, under this key or any."""
-        return any(owner == nonce and key in (None, place) for nonce, place in self._queues)
+        if key is not None:
+            return (owner, key) in self._queues
+        return any(owner == nonce for nonce, _ in self._queues)
 
     # --- helpers ----------------------------------------------------------------------------------------------------
 
     def _next(self) -> bool:
         """Let one thing happen; whether there was any."""
-        tasks = [task for task in self._tasks if not task.over and (task.ready() or self.now >= task.wakes)]
+        tasks = [task for task in self._tasks if self.now >= task.wakes or task.ready()]
         heads = [place for place, queue in self._queues.items() if queue[0].server not in self.stopped]
         if not tasks and not heads:
             return self._pass_time()
+        if self._haste and self._choose(self._haste) == self._haste - 1:
+            self._skip_time()
+            return True
         choice = self._choose(len(tasks) + len(heads))
         if choice < len(tasks):
             task = tasks[choice]
@@ -204,17 +232,21 @@ class MemoryCluster:
         return True
 
     def _pass_time(self) -> bool:
-        alive = [task for task in self._tasks if not task.over]
-        if not alive:
+        if not self._tasks:
             return False
-        earliest = min(task.wakes for task in alive)
-        if earliest == math.inf:
+        if not self._skip_time():
             raise DeadlockError(f"deadlock at {self.now:.3f} s: {self._waiting()}")
-        self.now = earliest
         return True
 
+    def _skip_time(self) -> bool:
+        """Let time pass until a task wakes; whether one ever does."""
+        earliest = min((task.wakes for task in self._tasks if task.wakes > self.now), default=math.inf)
+        if earliest < math.inf:
+            self.now = earliest
+        return earliest < math.inf
+
     def _waiting(self) -> str:
-        waits = ((task.name, [wait.what for wait in task.waits]) for task in self._tasks if not task.over)
+        waits = ((task.name, [wait.what for wait in task.waits]) for task in self._tasks)
         return "; ".join(f"{name} waits for {', '.join(what) or 'its own work'}" for name, what in waits)
 
     def _switch(self, task: "Task", error: KilledError | None = None) -> None:
@@ -228,6 +260,8 @@ class MemoryCluster:
                 task.kill(error)
         finally:
             self._running = None
+            if task.over:
+                self._tasks.remove(task)
 
 
 @dataclass(eq=False)
@@ -250,16 +284,19 @@ class Node:
 
     Args:
         shard: its number.
-        clock: seconds.
+        cluster: its time, and who is connected.
 
     Attributes:
         endpoint: its end of the protocol.
         stored: key → what pulls are answered with.
     """
 
-    def __init__(self, shard: int, clock: Callable[[], float]) -> None:
+    def __init__(self, shard: int, cluster: MemoryCluster) -> None:
+        def clock() -> float:
+            return cluster.now
+
         def membership(server: ParameterServer, lease: float) -> Membership:
-            return Membership(server, lease, clock, Peers(lambda among: set()))  # there are no connections
+            return Membership(server, lease, clock, Peers(lambda among: set(cluster.connected.values())))
 
         self.endpoint = Endpoint(shard, clock, membership=membership)
         self.stored: dict[int, np.ndarray] = {}
@@ -368,17 +405,19 @@ class MemoryStore(KeyedStore):
         cluster: the servers, and what is under way.
         rank: its slot.
         nonce: its own number.
+        newcomer: it takes the place of a dead one in a running cluster, as ps-lite has it: it sets up no keys that all
+            workers share, and goes past all barriers.
     """
 
     carries_values = True
-    address = ""
 
-    def __init__(self, cluster: MemoryCluster, rank: int, nonce: int) -> None:
+    def __init__(self, cluster: MemoryCluster, rank: int, nonce: int, newcomer: bool = False) -> None:
         super().__init__()
         self.rank, self.nonce = rank, nonce
         self.workers, self.servers = cluster.workers, len(cluster.nodes)
         self.bucket_elements, self.lease = cluster.bucket_elements, cluster.lease
-        self.first = rank == 0
+        self.first, self._newcomer = rank == 0 and not newcomer, newcomer
+        self.address = ":".join(map(str, cluster.connected.get(nonce, ())))
         self._cluster = cluster
         self._rooms: dict[int, np.ndarray] = {}
         self._meetings = 0
@@ -485,11 +524,10 @@ class MemoryStore(KeyedStore):
 
     def _meet(self) -> None:
         """See `KeyedStore._meet`."""
-        met = self._cluster.met[self._meetings]
         self._meetings += 1
-        met.add(self.rank)
-        with self.waiting("the other workers to come to"):
-            self._cluster.wait(lambda: len(met) == self.workers)
+        if not self._newcomer:
+            with self.waiting("the other workers to come to"):
+                self._cluster.meet(self, self._meetings)
 
     def _push(self, key: int) -> None:
         """See `KeyedStore._push`."""

@@ -1,0 +1,1 @@
+"""A search over moments of death; see `schedule` for what is drawn and `world` for what happens."""

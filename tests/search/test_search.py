@@ -1,0 +1,54 @@
+"""Schedules of every kind; `python -m tests.search` runs more of them, and any single one again."""
+
+import os
+
+import pytest
+
+from .known import known
+from .schedule import KINDS, Death, draw, with_words
+from .search import Finding, failure, search, shrink
+
+#: Of each kind, here; with --long so many.
+SCHEDULES, LONG = 20, 10_000
+
+
+def check(kind: str, schedules: int, jobs: int = 1) -> None:
+    found = [each for chunk in search([kind], 0, schedules, jobs) for each in chunk.failures]
+    new = [finding for finding in found if not known(kind, finding.error)]
+    assert not new, "\n".join(f"{described(finding)}\n" for finding in new[:3])
+
+
+def described(finding: Finding) -> str:
+    smallest = shrink(finding.schedule)
+    return f"{finding.error}\n  {finding.schedule.command}\n  {smallest.command}\n    {failure(smallest).error}"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_moment_of_death_breaks_a_run(kind: str) -> None:
+    check(kind, SCHEDULES)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_moment_of_death_breaks_a_run_in_many_schedules(kind: str) -> None:
+    check(kind, LONG, os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize("kind", ["sync", "async-elastic"])
+def test_a_schedule_has_one_history(kind: str) -> None:
+    one, again, other = (failure(draw(kind, seed)) for seed in (3, 3, 4))
+    assert one == again
+    assert one.history != other.history
+    assert len(one.history) > 100
+
+
+def test_a_command_runs_the_schedule_that_it_names() -> None:
+    drawn = draw("switch", 7)
+    assert drawn.command == "python -m tests.search switch 7"
+    words = {"workers": "1", "momentum": "0.5", "deaths": "12:worker:0,90:power", "calm": "40"}
+    other = with_words(drawn, words)
+    assert other.deaths == (Death(12, "worker", 0), Death(90, "power"))
+    assert (other.workers, other.calm) == (1, 40)
+    assert other.command.startswith("python -m tests.search switch 7 --")
+    said = dict(zip(*[iter(other.command.split()[5:])] * 2, strict=True))
+    assert with_words(drawn, {name[2:]: value for name, value in said.items()}) == other

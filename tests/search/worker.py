@@ -1,0 +1,210 @@
+"""A worker's program: what `esync.worker` does around an exchange and its checkpoints, for a model of a few values."""
+
+import math
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from esync.algorithms import Algorithm
+from esync.checkpoint import Checkpoints
+from esync.engine import mx
+from esync.exchange import NO_OFFERS, STATISTICS, WEIGHTS, Payload, Result
+from esync.exchange.keystores.memory import MemoryStore
+from esync.exchange.protocol.client import ParameterServerExchange
+from esync.exchange.protocol.ledger import Limits
+from esync.standing import Standing
+
+from ..exchange.vectors import SIZES, Held, sources, values
+from .schedule import Schedule
+
+RATE = 0.25
+#: Rounds after which Sync-Switch goes over to the other way, and back, and so on.
+SEGMENT = 2
+
+
+def gradient(rank: int, sequence: int, workers: int) -> np.ndarray:
+    """What a worker sends in an exchange, whoever holds its slot: at places that no other worker changes."""
+    whole = values(rank, sequence)[WEIGHTS]
+    return np.where(np.arange(whole.size) % workers == rank, whole, np.float32(0))
+
+
+class Parameter:
+    """One vector of the model, as Gluon has it."""
+
+    grad_req, dtype = "write", np.float32
+
+    def __init__(self, name: str, held: Held) -> None:
+        self.name, self._held = name, held
+
+    def list_ctx(self) -> list[Any]:
+        return [mx.cpu()]
+
+    def data(self) -> Any:
+        return mx.nd.array(self._held.vectors[self.name], dtype=np.float32)
+
+    def set_data(self, data: Any) -> None:
+        self._held.vectors[self.name][:] = data.asnumpy()
+
+
+class Optimizer:
+    """Has nothing to remember."""
+
+    def __init__(self) -> None:
+        self.lr_scheduler, self.wd, self.rescale_grad = None, 0.0, 1.0
+
+
+class Training:
+    """What checkpoints and the loop ask an algorithm for."""
+
+    name = "search"
+    vectors: ClassVar[dict[str, str]] = {}
+    left_out: tuple[int, ...] = ()
+
+    def __init__(self, exchange: ParameterServerExchange, switches: bool) -> None:
+        self.exchange, self._switches = exchange, switches
+        self.result: Result | None = None
+        self.round, self.exchanged = 0, False
+
+    @property
+    def synchronous(self) -> bool:
+        """Whether the next payload waits for the others'."""
+        if self._switches and self.result is not None and self.result.synchronous is not None:
+            return self.result.synchronous
+        return self.exchange.specification.synchronous
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run is over."""
+        return self.result is not None and self.result.finished
+
+    def begun(self, result: Result) -> None:
+        """The common model is there."""
+        self.result = result
+        shared = self.synchronous and not self._switches
+        self.round = result.round if shared else self.exchange.exchanges
+
+    def take_part(self) -> None:
+        """An exchange begins."""
+        if self._switches and self.result is not None:
+            self.left_out = self.result.apart if self.synchronous else ()
+
+    def count(self, result: Result) -> None:
+        """An exchange is over."""
+        self.result = result
+        shared = self.synchronous and not self._switches
+        self.round = result.round if shared else self.round + result.used
+        self.exchanged = result.used
+
+    state, restore = Algorithm.state, Algorithm.restore
+    unsent, restore_unsent = Algorithm.unsent, Algorithm.restore_unsent
+
+
+class Worker(Standing):
+    """One worker process, from the moment when it has found the others.
+
+    Args:
+        schedule: of the run.
+        store: its way to the servers.
+        world: is told what happens, and says when the process hangs; see `world.Life`.
+    """
+
+    gradient_scale = 1.0
+
+    def __init__(self, schedule: Schedule, store: MemoryStore, world: Any) -> None:
+        self._schedule, self._store, self._world = schedule, store, world
+        self._held = Held()
+        specification = schedule.settings.specification
+        self.exchange = ParameterServerExchange(specification, store)
+        self.training = Training(self.exchange, schedule.kind == "switch")
+        self.algorithm = self.training  # type: ignore[assignment]
+        self.replica = SimpleNamespace(further={})
+        self._params = [Parameter(name, self._held) for name in SIZES]
+        self._optimizer = Optimizer()
+        self._updaters = [SimpleNamespace(states={}, states_synced={})]
+        self._trained = 0  # exchanges that this slot has behind it; what checkpoints track
+
+    def run(self) -> None:
+        """Train until the run is over."""
+        schedule, exchange = self._schedule, self.exchange
+        checkpoints = None
+        if schedule.every:
+            checkpoints = Checkpoints(self._world.folder, schedule.every, schedule.keep, resume=True)
+            checkpoints.bind(self, {})
+            checkpoints.track("trained", self)
+        rank, workers = self._store.rank, schedule.workers
+        offers = checkpoints.offers(rank, workers) if checkpoints is not None else NO_OFFERS
+        exchange.join(SIZES, Limits(rounds=schedule.rounds), checkpoints.terms if checkpoints else {}, offers)
+        for name, vector in values(rank).items():
+            self._held.write(name, 0, vector)
+        if checkpoints is not None:
+            progress = checkpoints.settle(rank, exchange.job, exchange.resume_at, exchange.replacement)
+            if progress is not None:
+                exchange.resume(progress)
+        self._world.begins(self, self._held)
+        self.training.begun(exchange.begin(sources(self._held.vectors), self._held))
+        if checkpoints is not None:
+            checkpoints.begun()
+        self._world.joined(self)
+        while not self.finished:
+            self._world.iteration(self)
+            exchange.heartbeat()
+            self.training.take_part()
+            result = exchange.start(self._payload(), self._held).wait()
+            self.training.count(result)
+            self._trained = exchange.sequence
+            self._world.exchanged(self, result, self._held)
+            if checkpoints is not None and self.exchanged:
+                checkpoints.save_if_due()
+            if schedule.stop and rank == 0 and result.round >= schedule.stop:
+                exchange.stop()
+        if checkpoints is not None:
+            checkpoints.save()
+        exchange.close()
+
+    def state(self) -> dict[str, Any]:
+        """What is tracked."""
+        return {"trained": self._trained}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go back to there."""
+        self._trained = int(state["trained"])
+
+    def mean_statistics(self) -> Any:
+        """See `Trainer.mean_statistics`."""
+        return nullcontext()
+
+    def _master(self, parameter: Any) -> None:
+        """There are no float16 weights."""
+
+    def _payload(self) -> Payload:
+        schedule, specification = self._schedule, self.exchange.specification
+        weights = gradient(self.rank, self.exchange.sequence + 1, schedule.workers)
+        statistics = values(self.rank, self.exchange.sequence + 1)[STATISTICS]
+        vectors = sources({WEIGHTS: weights, STATISTICS: statistics})
+        terms: dict[str, Any] = {"momentum": schedule.momentum}
+        if specification.sparse:
+            places = np.flatnonzero(weights)
+            del vectors[WEIGHTS]
+            terms = {"step": (places, weights[places])}
+        if schedule.kind == "switch":
+            terms |= self._switching()
+        return Payload(vectors, 1, RATE, **terms)
+
+    def _switching(self) -> dict[str, Any]:
+        """What a commit of Sync-Switch says beside; see `algorithms.sync_switch`."""
+        result, workers = self.algorithm.result, self._schedule.workers
+        assert result is not None
+        synchronous, apart = self.algorithm.synchronous, result.apart
+        crowd = workers - len(apart)
+        leads = self.rank == min(set(range(workers)) - set(apart))
+        then = result.samples + (crowd if synchronous else 1)
+        planned = math.floor(then / (SEGMENT * workers)) % 2 == 0
+        wanted = (workers - 1,) if workers > 2 and result.round % 3 == 1 else ()
+        return {
+            "together": synchronous,
+            "switch": planned if (leads or not synchronous) and planned != synchronous else None,
+            "aside": synchronous and self.rank in apart,
+            "apart": wanted if leads and synchronous and wanted != apart else None,
+        }

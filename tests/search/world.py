@@ -1,0 +1,597 @@
+"""Runs a schedule: machines with workers and servers, a scheduler, a launcher, a disk; and says what was wrong."""
+
+import os
+import random
+import tempfile
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from esync.checkpoint.checkpoints import _offer
+from esync.checkpoint.store import Part, Store
+from esync.exchange import WEIGHTS, JobAbortedError, SlotLostError
+from esync.exchange.base import Result
+from esync.exchange.keystores.memory import Flight, MemoryCluster, MemoryStore, Node
+from esync.exchange.protocol import wire
+from esync.exchange.protocol.ledger import Ledger
+from esync.exchange.protocol.resumption import Offer, Offers, choose
+from esync.files import write_whole
+from esync.rendezvous import messages
+from esync.rendezvous.messages import Message
+from esync.rendezvous.messages import Node as Address
+from esync.rendezvous.roster import Roster, Sending, scheduler_node, worker_id
+
+from ..exchange.store_checks import BUCKET
+from ..exchange.vectors import Held
+from .disk import Disk
+from .schedule import HANG, MACHINE, POWER, WORKER, Death, Schedule
+from .worker import RATE, Worker, gradient
+
+#: Where the scheduler is, and what stands for its connections; no server has that number.
+SCHEDULER = scheduler_node("10.0.0.1", 9000)
+NO_SERVER = -1
+#: A folder in memory: files there need no disk.
+MEMORY = "/dev/shm"
+#: Owners of tasks that are no worker's.
+NOBODY = 0
+#: Group of ps-lite's barrier of all, and of all workers.
+EVERYBODY, WORKERS = 7, 4
+#: Jobs in one schedule, each going on from the one before; more than there are deaths.
+JOBS = 12
+#: Steps after which a job counts as one that never ends.
+ENDLESS = 40_000
+#: With a lease: one in how many steps lets time pass although something could happen.
+HASTE = 60
+
+
+class WrongError(AssertionError):
+    """Something happened that must not."""
+
+
+class JobOverError(Exception):
+    """The job has ended before its time: the power went, or the launcher has ended it."""
+
+
+@dataclass
+class Process:
+    """A worker process, or one that was.
+
+    Attributes:
+        number: of the worker, as the launcher counts them.
+        nonce: its own number.
+        slot: which the launcher has told it; None: it has the one that the scheduler gives it.
+        node: what the scheduler knows of it.
+        joined: whether it has had the common model.
+        code: exit code; None while it runs; negative where it was killed.
+        hangs: whether it is to hang now.
+    """
+
+    number: int
+    nonce: int
+    slot: int | None
+    node: Address
+    joined: bool = False
+    code: int | None = None
+    hangs: bool = False
+
+
+@dataclass
+class Seen:
+    """What was observed in a schedule.
+
+    Attributes:
+        models: round → what its model looked like; None where that is not the same in every job.
+        parts: round and job of a checkpoint → ranks whose parts are written.
+        needs: the same → ranks without which it is of no use.
+        newest: the newest round with a whole checkpoint; -1: there was none yet.
+        finished: whether some worker has ended a finished run.
+    """
+
+    models: dict[int, bytes] | None = field(default_factory=dict)
+    parts: dict[tuple[int, int], set[int]] = field(default_factory=lambda: defaultdict(set))
+    needs: dict[tuple[int, int], set[int]] = field(default_factory=dict)
+    newest: int = -1
+    finished: bool = False
+
+
+class World:
+    """All jobs of one schedule, on one disk.
+
+    Args:
+        schedule: what happens.
+
+    Attributes:
+        history: what has happened, in words.
+        steps: how many things have happened in jobs that are over.
+        jobs: how many jobs there were.
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule, self.seen = schedule, Seen()
+        self.chance = random.Random(f"{schedule.kind} {schedule.seed} order")
+        self.history: list[str] = []
+        self.steps = self.jobs = 0
+        self.life: Life | None = None
+
+    def run(self) -> None:
+        """Let job follow job until one is finished, or cannot go on.
+
+        Raises:
+            WrongError, DeadlockError: what must not happen.
+        """
+        place = tempfile.TemporaryDirectory(dir=MEMORY if os.path.isdir(MEMORY) else None)
+        with place as folder:
+            self.disk = Disk(Path(folder), self._disk_step)
+            self.folder = self.disk.root / "checkpoints"
+            self.folder.mkdir()
+            self._run()
+
+    def _run(self) -> None:
+        with (
+            self.disk.attached(),
+            _kept_books(),
+            mock.patch.object(Store, "write", self._writing),
+            mock.patch.object(os, "getpid", self._process_id),
+        ):
+            for self.jobs in range(1, JOBS + 1):
+                self.life = life = Life(self)
+                try:
+                    over = life.run()
+                finally:
+                    self.history += life.cluster.history
+                self.steps += life.cluster.steps + 1
+                self.life = None
+                self._check_checkpoints()
+                if over or not self.schedule.every:
+                    return
+            raise WrongError(f"no end after {JOBS} jobs")
+
+    def choose(self, options: int) -> int:
+        """What happens next."""
+        life = self.life
+        if life is not None and self.steps + life.cluster.steps >= self.schedule.calm:
+            return 0
+        return int(self.chance.random() * options)
+
+    def _disk_step(self) -> None:
+        if self.life is not None:
+            self.life.disk_step()
+
+    def _process_id(self) -> int:
+        """Processes in memory have process ids of their own."""
+        task = self.life.cluster.running if self.life is not None else None
+        return task.owner if task is not None else NOBODY
+
+    @property
+    def _writing(self) -> Callable[..., Part]:
+        """`Store.write`, and word of it."""
+        write = Store.write
+
+        def writing(store: Store, round_: int, writers: Any, facts: Any) -> Part:
+            part = write(store, round_, writers, facts)
+            if self.life is not None:
+                self.life.wrote(store.rank, round_, facts)
+            return part
+
+        return writing
+
+    def _check_checkpoints(self) -> None:
+        """All is quiet: what the next job would go on from."""
+        seen, schedule = self.seen, self.schedule
+        if seen.newest < 0:
+            return
+        found = {rank: Offers(True, offers_of(self.folder, rank)) for rank in range(schedule.workers)}
+        try:
+            at = choose(found)
+        except ValueError as error:
+            raise WrongError(f"the checkpoint of round {seen.newest} was whole, and now: {error}") from error
+        if at < seen.newest:
+            raise WrongError(f"the checkpoint of round {seen.newest} was whole, and now round {at} is the newest")
+
+
+def offers_of(folder: Path, rank: int) -> list[Offer]:
+    """What a worker would offer."""
+    return [_offer(part) for part in Store(folder, rank).parts()]
+
+
+class Cluster(MemoryCluster):
+    """Servers and workers of one job, whose barriers are the scheduler's."""
+
+    def __init__(self, life: "Life", world: World) -> None:
+        schedule = world.schedule
+        elastic = schedule.settings.elastic
+        super().__init__(
+            schedule.workers,
+            world.choose,
+            schedule.servers,
+            bucket_elements=BUCKET,
+            lease=schedule.lease,
+            most=ENDLESS,
+            haste=HASTE if elastic else 0,
+        )
+        self._life = life
+
+    @property
+    def running(self) -> Any:
+        """The task that runs, if any."""
+        return self._running
+
+    def meet(self, store: MemoryStore, number: int) -> None:
+        """See `MemoryCluster.meet`: ps-lite's barrier of all workers."""
+        self._life.barrier(store.nonce, WORKERS)
+
+
+class Life:
+    """One job: from the start of its processes to the end of the last one.
+
+    Args:
+        world: what it is part of.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world, self._schedule = world, world.schedule
+        self.folder, self._seen = world.folder, world.seen
+        self.cluster = Cluster(self, world)
+        self._processes: list[Process] = []
+        self._ended: deque[Process | int] = deque()  # workers, and servers by their number; the launcher is told
+        self._restarts: Counter[int] = Counter()
+        self._post: deque[tuple[Message, int]] = deque()  # for the scheduler, with the sender's id
+        self._departed: deque[tuple[str, int]] = deque()
+        self._gone: list[tuple[str, int]] = []
+        self._known: dict[tuple[str, int], Process] = {}
+        self._opened: Counter[int] = Counter()  # process → barriers that have opened for it
+        self._came: Counter[int] = Counter()
+        self._roster = Roster(SCHEDULER, self._schedule.servers, self._schedule.workers)
+        self._left: set[int] = set()  # servers that have ended by themselves
+        self._over = False
+        self._initial: Held | None = None
+        self._models: dict[int, bytes] = {}
+        self._unsure: dict[int, tuple[int, bytes]] = {}  # process → round and model, until it is heard to be a member
+        self._elastic = self._schedule.settings.elastic
+        if self._elastic:
+            self._seen.models = None
+
+    def run(self) -> bool:
+        """Let it happen; whether the run is over for good.
+
+        Raises:
+            WrongError, DeadlockError: what must not happen.
+        """
+        cluster, schedule = self.cluster, self._schedule
+        for death in schedule.deaths:
+            cluster.at(death.step - self._world.steps, lambda death=death: self._strike(death))  # type: ignore[misc]
+        for shard in range(schedule.servers):
+            node = Address(messages.SERVER, self._host(shard), 100 + shard)
+            self._post.append((Message(messages.ADD_NODE, (node,)), messages.EMPTY))
+            _watch(cluster.nodes[shard], self)
+        cluster.spawn("the scheduler", NOBODY, self._schedule_all, fatal=True)
+        cluster.spawn("the launcher", NOBODY, self._launch, fatal=True)
+        for number in range(schedule.workers):
+            self._start(number)
+        try:
+            cluster.run()
+        except JobOverError as error:
+            cluster.history.append(str(error))
+            return False
+        self._check_end()
+        return True
+
+    # --- what the workers tell, and ask -----------------------------------------------------------------------------
+
+    def begins(self, worker: Worker, held: Held) -> None:
+        """A worker has what it begins with."""
+        if worker.rank == 0 and not worker.exchange.replacement:
+            self._initial = Held()
+            for name, vector in held.vectors.items():
+                self._initial.write(name, 0, vector)
+
+    def joined(self, worker: Worker) -> None:
+        """A worker has the common model."""
+        process = self._process(worker.exchange.store.nonce)
+        process.joined, process.slot = True, worker.rank
+
+    def iteration(self, worker: Worker) -> None:
+        """A worker computes."""
+        self._hang()
+
+    def exchanged(self, worker: Worker, result: Result, held: Held) -> None:
+        """A worker has had an exchange."""
+        nonce = worker.exchange.store.nonce
+        if nonce in self._unsure:  # it was a member when this exchange was acknowledged
+            self._compare(*self._unsure.pop(nonce))
+        if self._schedule.settings.rounds and result.used:
+            held_now = b"".join(vector.tobytes() for vector in held.vectors.values())
+            if self._elastic and not result.finished:
+                self._unsure[nonce] = result.round, held_now
+            else:
+                self._compare(result.round, held_now)
+
+    def barrier(self, nonce: int, group: int) -> None:
+        """A process comes to a barrier of ps-lite, and waits until it opens."""
+        process = self._process(nonce)
+        self._came[nonce] += 1
+        self._tell(process, Message(messages.BARRIER, group=group, request=True))
+        self.cluster.wait(lambda: self._opened[nonce] >= self._came[nonce])
+
+    def disk_step(self) -> None:
+        """A process is about to change the disk."""
+        if self.cluster.running is not None:
+            self.cluster.pause()
+            self._hang()
+
+    # --- the launcher -----------------------------------------------------------------------------------------------
+
+    def _launch(self) -> None:
+        while True:
+            self.cluster.wait(lambda: bool(self._ended) or not self._running)
+            if not self._ended:
+                break
+            ended = self._ended.popleft()
+            if isinstance(ended, int):
+                raise JobOverError(f"the launcher ends the job: server {ended} has died")
+            self._deal_with(ended)
+        self._over = True
+
+    def _deal_with(self, process: Process) -> None:
+        number, schedule = process.number, self._schedule
+        if process.code == 0:
+            return
+        if not process.joined and not self._restarts[number]:
+            raise JobOverError(f"the launcher ends the job: worker {number} has ended before it had begun")
+        self._restarts[number] += 1
+        if self._restarts[number] > len(schedule.deaths) * 4 + 4:
+            raise WrongError(f"worker {number} is replaced again and again")
+        if schedule.settings.forgetful:
+            self._seen.models = None
+        self._start(number, process.slot)
+
+    @property
+    def _running(self) -> list[Process]:
+        return [process for process in self._processes if process.code is None]
+
+    def _process(self, nonce: int) -> Process:
+        return self._processes[nonce - 1]
+
+    def _start(self, number: int, slot: int | None = None) -> None:
+        nonce = len(self._processes) + 1
+        node = Address(messages.WORKER, self._host(number), 1000 + nonce)
+        process = Process(number, nonce, slot, node)
+        self._processes.append(process)
+        self._known[node.host, node.port] = process
+        self.cluster.connected[nonce] = node.host, node.port
+        name = f"worker {number}" + f" (process {nonce})" * (nonce > self._schedule.workers)
+        self.cluster.spawn(name, nonce, lambda: self._work(process), fatal=True)
+
+    def _host(self, number: int) -> str:
+        return f"10.0.0.{number % self._schedule.machines + 1}"
+
+    def _work(self, process: Process) -> None:
+        """A worker process, from its start to its end."""
+        cluster, world = self.cluster, self._world
+        self._tell(process, Message(messages.ADD_NODE, (process.node,)))
+        cluster.wait(lambda: process.node.id != messages.EMPTY)
+        rank = (process.node.id - worker_id(0)) // 2
+        newcomer = process.node.recovery
+        if not newcomer:
+            self.barrier(process.nonce, EVERYBODY)
+        slot = rank if not newcomer or process.slot is None else process.slot
+        store = MemoryStore(cluster, slot % self._schedule.workers, process.nonce, newcomer)
+        worker = Worker(self._schedule, store, self)
+        code = 0
+        try:
+            worker.run()
+            self._seen.finished = True
+            if store.rank == 0:
+                write_whole(world.disk.root / "model" / "model.params", b"the final model")
+        except SlotLostError as error:
+            cluster.history.append(f"worker {process.number}: {error}")
+            worker.exchange.close()
+            code = 1
+        except JobAbortedError as error:
+            raise WrongError(f"the job was aborted: {error}") from error
+        cluster.wait(lambda: not cluster.under_way(process.nonce) or bool(cluster.stopped))
+        self._end(process, code)
+
+    def _end(self, process: Process, code: int) -> None:
+        process.code = code
+        self.cluster.connected.pop(process.nonce, None)
+        self._departed.append((process.node.host, process.node.port))
+        self._ended.append(process)
+
+    # --- deaths -----------------------------------------------------------------------------------------------------
+
+    def _strike(self, death: Death) -> None:
+        cluster = self.cluster
+        cluster.history.append(f"--- {death}")
+        if death.what == POWER:
+            self._world.disk.lose_power(self._world.chance)
+            raise JobOverError("the power is gone")
+        if death.what == MACHINE:
+            host = self._host(death.number)
+            for process in [process for process in self._running if process.node.host == host]:
+                self._kill(process)
+            for shard in range(self._schedule.servers):
+                if self._host(shard) == host and shard not in cluster.stopped:
+                    cluster.stopped.add(shard)
+                    self._ended.append(shard)
+        for process in [process for process in self._running if process.number == death.number]:
+            if death.what == WORKER:
+                self._kill(process)
+            elif death.what == HANG:
+                process.hangs = True
+
+    def _kill(self, process: Process) -> None:
+        self.cluster.kill_process(process.nonce)
+        self._unsure.pop(process.nonce, None)
+        self._end(process, -9)
+
+    def _hang(self) -> None:
+        """The process that runs is silent for longer than a lease, where that was to be."""
+        task = self.cluster.running
+        process = self._process(task.owner)
+        if process.hangs and not task.killed:
+            process.hangs = False
+            until = self.cluster.now + 1.5 * self._schedule.lease
+            self.cluster.wait(lambda: self.cluster.now >= until, until)
+
+    # --- the scheduler ----------------------------------------------------------------------------------------------
+
+    def _schedule_all(self) -> None:
+        while True:
+            self.cluster.wait(lambda: bool(self._post or self._departed) or self._over)
+            if self._departed:
+                gone = [self._departed.popleft()]
+                self._send(self._roster.admit([*self._gone, *gone]))
+                self._gone += gone
+            elif self._post:
+                self._send(self._roster.take(*self._post.popleft()))
+                self._send(self._roster.admit(self._gone))
+            else:
+                return
+
+    def _tell(self, process: Process, message: Message) -> None:
+        """A process sends the scheduler a message."""
+        arrive = lambda: self._post.append((message, process.node.id))  # noqa: E731
+        self.cluster.put(process.nonce, NO_SERVER, Flight(NO_SERVER, f"news of worker {process.number}", [arrive]))
+
+    def _send(self, sendings: list[Sending]) -> None:
+        for sending in sendings:
+            what = f"news for {sending.to.host}:{sending.to.port}"
+            arrive = lambda sending=sending: self._hear(sending)  # noqa: E731
+            self.cluster.put(NOBODY, -sending.to.port, Flight(NO_SERVER, what, [arrive]))
+
+    def _hear(self, sending: Sending) -> None:
+        message, place = sending.message, (sending.to.host, sending.to.port)
+        process = self._known.get(place)
+        if message.command == messages.ADD_NODE:
+            me = next((node for node in message.nodes if (node.host, node.port) == place), None)
+            if process is not None and me is not None:
+                process.node = me
+            elif me is not None:  # a server, which waits for all from now on
+                self._post.append((Message(messages.BARRIER, group=EVERYBODY, request=True), me.id))
+        elif process is not None and message.command == messages.BARRIER:
+            self._opened[process.nonce] += 1
+
+    # --- invariants -------------------------------------------------------------------------------------------------
+
+    def served(self, node: Node) -> None:
+        """Something has arrived at a server: is it over for it?"""
+        shard = self.cluster.nodes.index(node)
+        ledger = node.endpoint.server.ledger
+        if ledger.deserted and shard not in self._left:
+            self._left.add(shard)
+            decides = self.cluster.nodes[0].endpoint.server.ledger  # the others do not know when a worker asks for it
+            if not decides.finished:
+                raise WrongError(f"server {shard} ends after round {ledger.round}, though the run is not over")
+
+    def wrote(self, rank: int, round_: int, facts: dict[str, Any]) -> None:
+        """A part of a checkpoint is on the disk."""
+        seen, checkpoint = self._seen, (round_, int(facts["job"]))
+        seen.parts[checkpoint].add(rank)
+        if "needs" in facts:
+            seen.needs[checkpoint] = set(facts["needs"])
+        if seen.needs.get(checkpoint, {-1}) <= seen.parts[checkpoint]:
+            seen.newest = max(seen.newest, round_)
+
+    def _compare(self, round_: int, model: bytes) -> None:
+        if self._models.setdefault(round_, model) != model:
+            raise WrongError(f"two workers have different models after round {round_}")
+        models = self._seen.models
+        if models is not None and models.setdefault(round_, model) != model:
+            raise WrongError(f"the model after round {round_} is another one than it was in an earlier job")
+
+    def _check_end(self) -> None:
+        """Everybody has ended by himself."""
+        schedule, settings = self._schedule, self._schedule.settings
+        ledgers = [node.endpoint.server.ledger for node in self.cluster.nodes]
+        if not ledgers[0].finished:
+            raise WrongError(f"all workers have ended, and the run is not over after round {ledgers[0].round}")
+        used = [Counter(each for use in log_of(ledger) for each in use.commits) for ledger in ledgers]
+        # The first server decides when the run is over: of commits that are used at once, the last ones may be under
+        # way then, and others may use them all the same.
+        late = {commit for use in log_of(ledgers[0])[-1:] if not use.together for commit in _newest(used)}
+        for shard, counts in enumerate(used):
+            if twice := [each for each, count in counts.items() if count > 1]:
+                raise WrongError(f"server {shard} has used commits (rank, sequence) twice: {twice}")
+            if only := {*(counts - used[0]), *(used[0] - counts)} - late:
+                raise WrongError(f"only one of servers 0 and {shard} has used commits {sorted(only)}")
+        books = {(ledger.round, ledger.version, ledger.step, ledger.samples) for ledger in ledgers}
+        if not late and len(books) > 1:
+            raise WrongError(f"the servers' books differ: {sorted(books)}")
+        if settings.rounds and not settings.elastic:
+            for use in log_of(ledgers[0]):
+                if sorted(rank for rank, _ in use.commits) != list(range(schedule.workers)):
+                    raise WrongError(f"a round was one of {use.commits}")
+        if settings.linear and not schedule.momentum:
+            self._check_weights()
+
+    def _check_weights(self) -> None:
+        """The servers hold what was used, once."""
+        schedule = self._schedule
+        if self._initial is None:
+            raise WrongError("nobody has begun")
+        for node in self.cluster.nodes:
+            server, expected = node.endpoint.server, self._initial.weights.astype(np.float64)
+            for use in log_of(server.ledger):
+                for rank, sequence in use.commits:
+                    rate = 1.0 if schedule.settings.specification.sparse else RATE / len(use.commits)
+                    expected -= rate * gradient(rank, sequence, schedule.workers)
+            for bucket in server.layout.of(WEIGHTS, self.cluster.nodes.index(node)):
+                held = node.stored[server.layout.key(bucket)][wire.HEADER_ELEMENTS :]
+                if not np.allclose(held, expected[bucket.start : bucket.stop], rtol=1e-4, atol=1e-5):
+                    raise WrongError(f"bucket {bucket.index} does not hold what was used")
+
+
+@dataclass(frozen=True)
+class Use:
+    """Commits that a server has used.
+
+    Attributes:
+        commits: rank and sequence number of each.
+        together: whether they were a round; else there is one.
+    """
+
+    commits: tuple[tuple[int, int], ...]
+    together: bool
+
+
+def log_of(ledger: Ledger) -> list[Use]:
+    """What a server has used."""
+    return ledger.__dict__.setdefault("log_of_search", [])
+
+
+def _newest(used: Iterable[Iterable[tuple[int, int]]]) -> set[tuple[int, int]]:
+    """The last commit of each worker."""
+    newest = dict(sorted(set().union(*used)))
+    return set(newest.items())
+
+
+@contextmanager
+def _kept_books() -> Iterator[None]:
+    """Have every ledger keep what was used."""
+    applied = Ledger.applied
+
+    def kept(ledger: Ledger, ranks: list[int], now: float) -> None:
+        commits = [ledger.pending[rank].message for rank in ranks]
+        uses = tuple((rank, int(message["sequence"])) for rank, message in zip(ranks, commits, strict=True))
+        log_of(ledger).append(Use(uses, ledger.together(commits[0])))
+        applied(ledger, ranks, now)
+
+    with mock.patch.object(Ledger, "applied", kept):
+        yield
+
+
+def _watch(node: Node, life: Life) -> None:
+    push = node.push
+
+    def watched(key: int, values: np.ndarray, init: bool = False) -> None:
+        push(key, values, init)
+        life.served(node)
+
+    node.push = watched  # type: ignore[method-assign]
