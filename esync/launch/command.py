@@ -179,6 +179,10 @@ def _explain(job: Plan) -> list[str]:
     return [
         *([TOKEN_NEEDED] if several and any(spec.role == "state server" for spec in job.processes) else []),
         *(f"# {spec.name} on {spec.host.name} ({spec.host.address})\n{spec.shell}" for spec in job.processes),
+        *(
+            f"# Nothing on {name} at first: it is a spare host, for the workers of one that is lost"
+            for name in job.spares
+        ),
     ]
 
 

@@ -4,6 +4,7 @@ Every address is a host with a folder of its own. Nothing outside of a test's fo
 empty directory that Debian's sshd wants when it is started by root.
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -109,7 +110,8 @@ class Sshd:
         return {key: value for key, value in entry.items() if value is not None}
 
     def close(self) -> None:
-        """End it with its connections."""
-        os.killpg(self._process.pid, signal.SIGKILL)
+        """End it with its connections, if it runs."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._log.close()

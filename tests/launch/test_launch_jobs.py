@@ -230,9 +230,10 @@ def test_a_log_directory_in_the_home_directory(tmp_path, data_dir, launch: Start
 
 
 def test_dry_run_prints_every_command_and_starts_nothing(tmp_path):
-    file = write(tmp_path / "cluster.yaml", description([0.1, 0.2]))
+    file = write(tmp_path / "cluster.yaml", {**description([0.1, 0.2]), "spare_hosts": ["127.0.0.1"]})
     done = run(tmp_path, str(file), "--dry-run", "--rounds", "3")
     assert done.returncode == 0
+    assert "# Nothing on 127.0.0.1 at first: it is a spare host, for the workers of one that is lost" in done.stdout
     commands = [line for line in done.stdout.splitlines() if " -m esync." in line]
     assert [re.search(r"-m esync\.(\w+)", line)[1] for line in commands] == [
         "scheduler", "server", "state_server", "worker", "worker",

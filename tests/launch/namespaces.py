@@ -60,7 +60,7 @@ class Machines:
         self._sshd: dict[str, Sshd] = {}
 
     def __enter__(self) -> "Machines":
-        _sweep()
+        sweep()
         try:
             self._connect()
             for name in self._hosts:
@@ -174,7 +174,7 @@ def _remove(namespace: str) -> None:
         subprocess.run(["ip", "netns", "del", namespace], capture_output=True)
 
 
-def _sweep() -> None:
+def sweep() -> None:
     """Remove what tests have left behind that were killed themselves."""
     for path in Path("/run/netns").glob(f"{_PREFIX}*"):
         if not Path("/proc", path.name.removeprefix(_PREFIX).partition("-")[0]).exists():
