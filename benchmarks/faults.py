@@ -7,7 +7,10 @@
 Sections: esync, sync and async kill workers (rank 0 included; half of the kills are aimed at the end of a round, where
 exchanges are), which the launcher replaces; state-server kills the state server, which it starts again; server kills
 the parameter server, once with a launcher that is at work and once with one that is stopped; resume kills it, too, and
-compares the resumed job's accuracies with an undisturbed one's; elastic kills one worker of four for good.
+compares the resumed job's accuracies with an undisturbed one's; elastic kills one worker of four for good; end kills
+workers in the last round, after it, and while the final model is written; checkpoint kills them while they write their
+parts, without-rank-0 kills rank 0 for good, and both kill the parameter server later and resume; machines kills all
+processes of an emulated host at once.
 """
 
 import argparse
@@ -24,6 +27,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import chosen_faults
 from results_file import write_figures
 from watched_job import STEPS, Job
 
@@ -222,6 +226,10 @@ WITHOUT_CHANCE: dict[str, Callable[[Path], dict[str, Any]]] = {
     "server": kill_server,
     "resume": resume,
     "elastic": lose_one,
+    "end": chosen_faults.end,
+    "checkpoint": chosen_faults.checkpoint,
+    "without-rank-0": chosen_faults.without_rank_0,
+    "machines": chosen_faults.machines,
 }
 
 
@@ -234,7 +242,10 @@ def show(section: str, result: dict[str, Any]) -> None:
     print(f"\n{section}")
     deaths = result.get("deaths")
     for name, value in result.items():
-        if name != "deaths":
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            if name != "deaths":
+                print(*(f"  {_rounded(each)}" for each in value), sep="\n")
+        else:
             print(f"  {name.replace('_', ' ')}: {_rounded(value)}")
     if not deaths:
         return
@@ -264,10 +275,15 @@ def main() -> None:
     parser.add_argument("--sections", nargs="+", choices=sections, default=sections)
     parser.add_argument("--kills", type=int, help="instead of each section's own number")
     parser.add_argument("--seed", type=int, default=0, help="of who is killed, and when")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write the figures to FILE, beside those of other sections"
+    )
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # through the with statements
-    results: dict[str, Any] = {"target_accuracy": TARGET, "load_before": os.getloadavg(), "cores": os.cpu_count()}
+    results: dict[str, Any] = {}
+    if options.json and options.json.exists():  # sections that are not run again stay as they are
+        results = json.loads(options.json.read_text())
+    results |= {"target_accuracy": TARGET, "load_before": os.getloadavg(), "cores": os.cpu_count()}
     for section in options.sections:
         chance = random.Random(f"{options.seed} {section}")
         with tempfile.TemporaryDirectory(prefix="faults-") as name:

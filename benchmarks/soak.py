@@ -34,10 +34,20 @@ MODES = ("esync", "async", "sync")
 TRAIN = {"network": "mlp", "batch_size": 1, "local_lr": 1e-4, "learning_rate": 1e-4, "test_images": 500}
 SAMPLES = 100  # per mode
 PAUSE = 0.25  # seconds between two looks at how far the job is
-#: Kind of series → how far it may move in all, from the first tenth on, and still be called flat.
-TOLERANCE = {"KiB": 1024.0, "open files": 1.0, "threads": 1.0, "files": 1.0}
-#: … or by this share of what it is.
-SHARE = 0.02
+EVENTS = 100  # evaluations, and checkpoints, per mode
+#: Unit of a series → how far it may move in all, from the first tenth of the rounds on, and still be called flat …
+TOLERANCE = {"KiB": 512.0, "open files": 1.0, "threads": 1.0, "files": 3.0}
+#: … or so much for each of the rounds: less than the 16 bytes of one message that somebody keeps.
+TOLERANCE_PER_ROUND = {"KiB": 8 / 1024}
+#: First words of a series → why it grows.
+REASONS = {
+    "worker": "ps-lite notes every push and pull of a worker in 8 bytes that it never frees (Customer::tracker_)",
+    "state server: ": "what the history's database takes, SQLite's page cache first; it slows down",
+    "round logs": "a file per round and worker: what a run leaves",
+    "output": "a line per round and worker",
+    "state server's database": "a row per second and worker, and one for each event: what a run leaves",
+    "state server's journal": "begins anew from the job's state at 16 MB (JOURNAL_BYTES)",
+}
 
 
 @dataclass
@@ -54,21 +64,24 @@ class Series:
     rounds: list[int] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
 
-    def judged(self, last: int) -> dict[str, Any]:
+    def judged(self, name: str, last: int) -> dict[str, Any]:
         """Judge what came after the first tenth of `last` rounds, and keep a value for each tenth."""
         rounds, values = np.array(self.rounds), np.array(self.values)
         late = rounds >= last / 10
         if late.sum() < 3:
             return {"unit": self.unit, "values": self.values, "verdict": "too short to tell"}
         slope, _ = np.polyfit(rounds[late], values[late], 1)
-        moved = slope * (rounds[late][-1] - rounds[late][0])
-        flat = abs(moved) <= max(TOLERANCE[self.unit], SHARE * float(values[late].mean()))
+        span = float(rounds[late][-1] - rounds[late][0])
+        moved, allowed = slope * span, TOLERANCE_PER_ROUND.get(self.unit, 0.0) * span
+        flat = abs(moved) <= max(TOLERANCE[self.unit], allowed)
         tenths = [values[np.abs(rounds - last * tenth / 10).argmin()] for tenth in range(1, 11)]
+        verdict = "flat" if flat else "grows" if slope > 0 else "shrinks"
+        reason = next((reason for words, reason in REASONS.items() if name.startswith(words)), "not known")
         return {
             "unit": self.unit,
-            "at_each_tenth": [round(float(value), 1) for value in tenths],
+            "at_each_tenth": [round(float(value)) for value in tenths],
             "per_1000_rounds": round(float(slope) * 1000, 3),
-            "verdict": "flat" if flat else "grows" if slope > 0 else "shrinks",
+            "verdict": f"grows: {reason}" if verdict == "grows" else verdict,
         }
 
 
@@ -97,12 +110,18 @@ class Soak:
         named = _named(processes)
         if not named.keys() >= {"worker 0", "worker 1"}:
             return
+        self.look()
         for name, pids in sorted(named.items()):
             try:
                 figures = [_of_process(pid) for pid in pids]
             except (OSError, ValueError):  # it has just ended
                 continue
-            for kind, unit in (("RSS", "KiB"), ("PSS", "KiB"), ("open files", "open files"), ("threads", "threads")):
+            for kind, unit in (
+                ("RSS", "KiB"),
+                ("anonymous", "KiB"),
+                ("open files", "open files"),
+                ("threads", "threads"),
+            ):
                 self._add(f"{name}: {kind}", unit, sum(figure[kind] for figure in figures))
         for name, paths in self._files().items():
             stats = [stat for path in paths for stat in _stats(path)]
@@ -144,10 +163,10 @@ def _named(processes: dict[int, str]) -> dict[str, list[int]]:
 def _of_process(pid: int) -> dict[str, float]:
     """Read a process's memory in KiB, its open files and its threads. Raises OSError where it has ended."""
     process = Path("/proc") / str(pid)
-    memory = dict(re.findall(r"^(Rss|Pss): +(\d+) kB", (process / "smaps_rollup").read_text(), re.MULTILINE))
+    memory = dict(re.findall(r"^(Rss|Anonymous): +(\d+) kB", (process / "smaps_rollup").read_text(), re.MULTILINE))
     return {
         "RSS": float(memory["Rss"]),
-        "PSS": float(memory["Pss"]),
+        "anonymous": float(memory["Anonymous"]),
         "open files": float(len(os.listdir(process / "fd"))),
         "threads": float(len(os.listdir(process / "task"))),
     }
@@ -175,8 +194,8 @@ def soak(mode: str, rounds: int, minutes: float | None) -> Iterator[dict[str, An
     """Run one mode; what is known by then, after each reading, and at the end."""
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
         folder = Path(name)
-        train: dict[str, Any] = {**TRAIN, "mode": mode, "rounds": rounds, "eval_duration": max(1, rounds // 20)}
-        train |= {"checkpoint_dir": str(folder / "checkpoints"), "checkpoint_every": max(1, rounds // 20)}
+        train: dict[str, Any] = {**TRAIN, "mode": mode, "rounds": rounds, "eval_duration": max(1, rounds // EVENTS)}
+        train |= {"checkpoint_dir": str(folder / "checkpoints"), "checkpoint_every": max(1, rounds // EVENTS)}
         if minutes is not None:
             train["max_time"] = minutes * 60
         with Job(folder, steps=[None, None], **train) as job:
@@ -202,7 +221,7 @@ def _figures(soak: Soak, seconds: float) -> dict[str, Any]:
         "seconds": round(seconds, 1),
         "rounds_per_second": round(soak.round / seconds, 1) if seconds else None,
         "exit_code": None,  # while it runs
-        "series": {name: series.judged(soak.round) for name, series in soak.series.items()},
+        "series": {name: series.judged(name, soak.round) for name, series in soak.series.items()},
     }
 
 
@@ -215,7 +234,7 @@ def show(mode: str, figures: dict[str, Any]) -> None:
         if tenths is None:
             print(f"  {name:44}  {series['verdict']}")
         else:
-            ends = f"{tenths[0]:12.0f}{tenths[-1]:12.0f}"
+            ends = f"{tenths[0]:>12}{tenths[-1]:>12}"
             print(f"  {name:44}{ends}  {series['per_1000_rounds']:16.2f} {series['unit']}: {series['verdict']}")
 
 

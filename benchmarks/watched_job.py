@@ -25,16 +25,26 @@ class Job:
         folder: of the job's files.
         flags: of the launcher.
         steps: seconds of one iteration of each worker; None: as fast as it can.
+        hosts: emulated host of each worker; None: each has its own, named h0, h1 …
+        servers: emulated host of each parameter server.
         train: flags of the workers.
     """
 
-    def __init__(self, folder: Path, *flags: str, steps: Sequence[float | None] = STEPS, **train: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *flags: str,
+        steps: Sequence[float | None] = STEPS,
+        hosts: Sequence[str] | None = None,
+        servers: Sequence[str] = ("h0",),
+        **train: Any,
+    ) -> None:
         self.mark, self.folder = uuid.uuid4().hex, folder
-        hosts = [f"h{rank}" for rank in range(len(steps))]
+        hosts = hosts or [f"h{rank}" for rank in range(len(steps))]
         content = {
             "hosts": {host: {"address": "localhost"} for host in hosts},
             "scheduler": {"host": "h0"},
-            "servers": [{"host": "h0"}],
+            "servers": [{"host": host} for host in servers],
             "state_server": {"host": "h0"},
             "workers": [
                 {"host": host, "device": "cpu", "step_time": step, "threads": 1}
@@ -104,19 +114,22 @@ class Job:
         paths = self.folder.glob(f"logs/*/*/h{rank}/cpu/iter-*.txt")
         return {int(path.stem.removeprefix("iter-")): json.loads(path.read_text()) for path in paths}
 
-    def until(self, condition: Callable[[], Any], limit: float = 300.0) -> bool:
-        """Wait while the job runs; whether the condition has come true."""
+    def until(self, condition: Callable[[], Any], limit: float = 300.0, pause: float = 0.01) -> bool:
+        """Wait while the job runs, looking after every pause; whether the condition has come true."""
         end = time.monotonic() + limit
         while not condition():
             if self.launch.poll() is not None or time.monotonic() > end:
                 return bool(condition())
-            time.sleep(0.01)
+            time.sleep(pause)
         return True
 
-    def finish(self, quiet: bool = False) -> dict[str, Any]:
-        """Wait for the end; the launcher's report."""
-        code = self.launch.wait(LIMIT)
+    def finish(self, quiet: bool = False, limit: float = LIMIT) -> dict[str, Any]:
+        """Wait for the end, `limit` seconds at most; the launcher's report, with exit_code None where it goes on."""
+        try:
+            code: int | None = self.launch.wait(limit)
+        except subprocess.TimeoutExpired:
+            code = None
         report = json.loads(self.report.read_text()) if self.report.exists() else {}
-        if code and not quiet:
+        if code != 0 and not quiet:
             print(self.output.read_text()[-3000:], file=sys.stderr)
         return {**report, "exit_code": code}
