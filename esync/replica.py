@@ -12,7 +12,7 @@ import numpy as np
 
 from .engine import mx
 from .errors import AlgorithmResultError, ExpectedError
-from .exchange import STATISTICS, WEIGHTS, Flat, Source
+from .exchange import STATISTICS, WEIGHTS, Flat
 from .flat_arrays import Difference, FlatArrays, Scaled
 from .landing import Landing
 from .modelview import Hook, ModelView
@@ -89,7 +89,7 @@ class Replica:
             self.contributions[name] = Flat(np.zeros(self.weights.size, np.float32))
 
     @property
-    def common(self) -> tuple[Source, Source]:
+    def common(self) -> tuple[Flat | FlatArrays, Flat | FlatArrays]:
         """The common weights and statistics of the last exchange; this worker's own where there are no others."""
         landing = self._landing
         if landing is not None:
@@ -110,20 +110,24 @@ class Replica:
 
     @contextmanager
     def with_mean_statistics(self) -> Iterator[None]:
-        """Let the network have the mean of all workers' statistics within a with statement; the replica is closed."""
-        if self.mean_statistics is None:
-            yield
-            return
-        own = np.empty(self.statistics.size, np.float32)
+        """Let the network have the common model within a with statement; the replica is closed."""
+        pairs = [
+            (own, common)
+            for own, common in zip((self.weights, self.statistics), self.common, strict=True)
+            if isinstance(common, Flat)
+        ]
+        kept = [np.empty(own.size, np.float32) for own, _ in pairs]
         self.open()
-        self.statistics.read(0, own.size, own)
-        self.statistics.write(0, self.mean_statistics.values)
+        for (own, common), values in zip(pairs, kept, strict=True):
+            own.read(0, values.size, values)
+            own.write(0, common.values)
         self.close()
         try:
             yield
         finally:
             self.open()
-            self.statistics.write(0, own)
+            for (own, _), values in zip(pairs, kept, strict=True):
+                own.write(0, values)
             self.close()
 
     def expect_landings(self) -> None:
@@ -137,11 +141,20 @@ class Replica:
 
     def depart(self) -> Landing:
         """An exchange begins and the worker goes on: where its answer is to be put. The replica is open."""
+        landing = self.keep_common()
+        landing.begin()
+        return landing
+
+    def keep_common(self) -> Landing:
+        """From now on keep the common model beside this worker's own, which is ahead of it; the replica is open.
+
+        The anchor and the statistics as they are now are the first common ones.
+        """
         if self.anchor is None:
             raise RuntimeError("keep_anchor was not called")
         if self._landing is None:
             self._landing = Landing(self.weights, self.statistics, self.anchor, self.further)
-        self._landing.begin()
+            self.statistics.read(0, self.statistics.size, self._landing.statistics.values)
         return self._landing
 
     def open(self) -> None:

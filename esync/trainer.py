@@ -270,8 +270,10 @@ class Trainer(Standing, GluonTrainer):
         """Evaluate or save the common model: with trainer.mean_statistics(): net.save_parameters(…).
 
         Asynchronous workers keep batch-norm statistics of their own, which suit their own data. Within the with
-        statement the network of rank 0 has the mean of all workers' latest statistics, as of its last exchange. In
-        synchronous modes, with `statistics="rank0"` and on other ranks nothing changes.
+        statement the network of rank 0 has the mean of all workers' latest statistics, as of its last exchange. A
+        worker that runs ahead (`run_ahead`) has a model of its own: within the with statement its network has the
+        common one of the last exchange. In other synchronous modes, with `statistics="rank0"` and on other ranks
+        nothing changes.
         """
         if not self._started:
             yield

@@ -29,6 +29,9 @@ class Array:
     def read(self, start: int, stop: int, out: np.ndarray) -> None:
         out[:] = self.values[start:stop]
 
+    def write(self, start: int, values: np.ndarray) -> None:
+        self.values[start : start + len(values)] = values
+
 
 def all_of(source: Any, count: int) -> list[float]:
     """All values of an exchange.Source."""

@@ -277,7 +277,6 @@ def test_a_default_value_that_was_typed_counts_as_given(capsys):
         (["--no-evaluation", "-e", "5"], ["--no-evaluation", "--eval-duration"]),
         (["--resume"], ["--resume needs --checkpoint-dir"]),
         (["--run-ahead", "5"], ["--run-ahead needs --overlap"]),
-        (["--overlap", "--checkpoint-dir", "x"], ["--overlap", "--checkpoint-dir", "would lose what"]),
         (["--overlap", "--query-mode", "blocking"], ["--overlap", "--query-mode blocking"]),
         (["--checkpoint-every", "5"], ["--checkpoint-every needs --checkpoint-dir"]),
         (["--checkpoint-dir", "x", "--resume", "--overwrite"], ["--resume", "--overwrite"]),

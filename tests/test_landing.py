@@ -115,6 +115,24 @@ def test_what_float16_cannot_hold_is_not_taken_for_training():
         assert get(replica.common[0]) == get(replica.weights) == [1, 1, 1]
 
 
+def test_a_resumed_worker_is_as_far_ahead_of_the_common_model_as_it_was():
+    replica = make_replica()
+    replica.anchor[:] = [1, 2, 3]
+    replica.keep_common()
+    put(replica.weights, [1.5, 2, 7])
+    put(replica.statistics, [*FIXED, 1, 1, 4, 4])
+    assert get(Sized(replica.update(), 3)) == [0.5, 0, 4]
+    assert [get(each) for each in replica.common] == [[1, 2, 3], [*FIXED, 0, 0, 5, 5]]
+    replica.close()
+    with replica.with_mean_statistics():
+        replica.open()
+        assert (get(replica.weights), get(replica.statistics)) == ([1, 2, 3], [*FIXED, 0, 0, 5, 5])
+        replica.close()
+    replica.open()
+    assert (get(replica.weights), get(replica.statistics)) == ([1.5, 2, 7], [*FIXED, 1, 1, 4, 4])
+    assert get(Sized(replica.update(), 3)) == [0.5, 0, 4]
+
+
 def test_without_exchanges_under_way_the_common_model_is_the_own_one():
     replica = make_replica()
     assert replica.common == (replica.weights, replica.statistics)

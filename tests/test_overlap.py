@@ -1,5 +1,9 @@
 """ESync that runs ahead of its exchanges, in a world where answers come when the script says."""
 
+from dataclasses import replace
+
+import pytest
+
 from esync.algorithms import ESync
 from esync.exchange import Payload, Specification
 from esync.handles import Completed
@@ -138,6 +142,52 @@ def test_the_end_of_the_run_discards_what_nobody_will_get():
     assert len(world.made.travelling) == 1
 
 
-def test_it_keeps_no_checkpoints():
-    assert ESync(run_ahead=1).prevents_checkpoints == "--overlap"
-    assert not ESync().prevents_checkpoints
+class CheckpointsAfter:
+    """Checkpoints that are due after these rounds, until they have been written."""
+
+    def __init__(self, *rounds):
+        self.rounds = set(rounds)
+
+    def due(self, round_):
+        return round_ in self.rounds
+
+
+@pytest.mark.parametrize("due", [(), (1,), (1, 2)])
+def test_an_exchange_that_is_due_waits_until_the_checkpoint_has_been_written(due):
+    """It begins with the next step, so that the checkpoint misses nothing; what is sent is the same."""
+    answers = [([0, 0], False, True)] * 3
+    world, algorithm, _ = overlapped(answers, [99] * 3, local_iterations=2, run_ahead=2)
+    algorithm.surroundings = replace(algorithm.surroundings, past=CheckpointsAfter(*due))
+    for gradient in ([1, 0], [1, 0], [0, 1], [0, 2], [0, 4], [0, 8], [0, 16]):
+        world.step(algorithm, gradient)
+        assert algorithm.in_flight == (len(world.made.travelling) > algorithm.round)
+        if algorithm.exchanged:  # after 4 and 6 steps
+            assert algorithm.in_flight == (algorithm.round not in due)
+            assert algorithm.unsent().get("ahead", {}).get("iterations") == (None if algorithm.in_flight else 2)
+    assert [sent.values for sent in world.made.sent] == [[2.0, 0.0], [0.0, 3.0]]
+    assert len(world.made.travelling) == 3
+
+
+def test_a_resumed_worker_sends_what_it_had_learnt_at_once():
+    answers = [([0, 0], False, True)] * 3
+    whole, first, _ = overlapped(answers, [99] * 3, local_iterations=2, run_ahead=2)
+    first.surroundings = replace(first.surroundings, past=CheckpointsAfter(1))
+    for gradient in ([1, 0], [1, 0], [0, 1], [0, 2]):
+        whole.step(first, gradient)
+    world, algorithm, _ = overlapped(answers[1:], [99] * 2, local_iterations=2, run_ahead=2)
+    world.replica.anchor[:] = 0  # the common model of the checkpoint
+    world.replica.keep_common = lambda: None
+    algorithm.restore_unsent(first.unsent())
+    for gradient in ([0, 4], [0, 8]):
+        whole.step(first, gradient)
+        world.step(algorithm, gradient)
+    assert [each.values for each in world.made.sent] == [each.values for each in whole.made.sent[1:]] == [[0.0, 3.0]]
+    assert [each.samples for each in world.made.sent] == [8]
+
+
+def test_what_is_discarded_at_the_end_is_in_no_checkpoint():
+    world, algorithm, _ = overlapped([([10, 20], True, True)], [0])
+    for _ in range(3):
+        world.step(algorithm, [1, 0])
+    assert algorithm.finished
+    assert algorithm.unsent() == {}

@@ -65,6 +65,9 @@ class ReplicaOfModel(Model, Protocol):
     def keep_statistics(self, own: bool) -> None:
         """Say where the mean of all workers' statistics is put: beside this worker's own, or in their place."""
 
+    def keep_common(self) -> LandingOfModel:
+        """From now on keep the common model, which this one is now, beside this worker's own."""
+
     def depart(self) -> LandingOfModel:
         """An exchange begins during which the worker goes on: where its answer is to be put."""
 
@@ -124,6 +127,9 @@ class Past(Protocol):
     def offers(self, rank: int, workers: int) -> Offers:
         """What this worker could go on from, as holder of slot `rank` of so many."""
 
+    def due(self, round_: int) -> bool:
+        """Whether a checkpoint is to be written after this round, before the next exchange begins."""
+
     def settle(self, rank: int, job: int, resume_at: int, replacement: bool) -> Progress | None:
         """The workers have met: go back to the checkpoint that they have chosen.
 
@@ -144,6 +150,10 @@ class NoPast:
     def offers(self, rank: int, workers: int) -> Offers:
         """Nothing."""
         return NO_OFFERS
+
+    def due(self, round_: int) -> bool:
+        """None is written."""
+        return False
 
     def settle(self, rank: int, job: int, resume_at: int, replacement: bool) -> None:
         """Nothing to go back to."""
@@ -366,6 +376,11 @@ class Algorithm(ABC):
     def exchange_phase(self) -> str:
         """The name of an exchange in the log files."""
         return GLOBAL_UPDATE if self.sends == "updates" else GLOBAL_AGGREGATE
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether an exchange is under way, during which this worker runs ahead."""
+        return False
 
     @property
     def finished(self) -> bool:

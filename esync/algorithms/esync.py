@@ -128,7 +128,7 @@ class ESync(ModelAveraging):
         with self.recorder.phase(CHECK_READY):
             if self._called():
                 return True
-            if self._question is not None or self.device.now() < self.free_until:
+            if self._question is not None or self.device.now() < self.free_until or not self._unasked:
                 return False
             mean, self._unasked, self._unasked_seconds = self._unasked_seconds / self._unasked, 0, 0.0
             self._asked_after, self._asked_at = self._iterations, self.device.now()

@@ -3,6 +3,7 @@
 from numbers import Integral
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import model_validator
 
 from .. import config
@@ -11,6 +12,9 @@ from ..exchange import STATISTICS, WEIGHTS, Payload, Result, Specification
 from ..handles import Handle
 from .base import Algorithm, CompressionOptions, LandingOfModel, Surroundings
 from .options import option
+
+#: What a worker that has run ahead has learnt, among what `ModelAveraging.unsent` returns.
+_AHEAD = "ahead"
 
 
 class ModelAveraging(Algorithm):
@@ -91,10 +95,9 @@ class ModelAveraging(Algorithm):
         ahead = options.run_ahead if options.overlap else 0
         # At the next exchange the one before has to be over.
         self._run_ahead = ahead if options.local_iterations is None else min(ahead, options.local_iterations)
-        if ahead:
-            self.prevents_checkpoints = "--overlap"
         self._flight: tuple[Handle[Result], LandingOfModel] | None = None
         self._samples, self._iterations = 0, 0  # since the last payload
+        self._put_off = False  # the next exchange, if it is due already: a checkpoint is written first
 
     @property
     def planned_iterations(self) -> int:
@@ -127,9 +130,17 @@ class ModelAveraging(Algorithm):
         self._begin(self._join(specification))
 
     def step(self, batch_size: int) -> None:
-        """One local step; an exchange where one is due. That of a worker which runs ahead ends in a later step."""
+        """One local step; an exchange where one is due. That of a worker which runs ahead ends in a later step.
+
+        A checkpoint must not miss what an exchange under way carries. So where one is to be written after the round
+        that has just ended, the next exchange begins with the next step.
+        """
         if self.exchange is not None:
             self.exchange.heartbeat()
+        if self._put_off:
+            self._put_off = False
+            if self._due():
+                self.aggregate()
         self.abandoned = self._gives_up()
         if not self.abandoned:
             seconds = self._local_step(batch_size)
@@ -137,7 +148,8 @@ class ModelAveraging(Algorithm):
             self.recorder.next_iteration()
         if self._flight is not None:
             self._land(*self._flight)
-        if self._flight is None and not self.finished and (self.abandoned or self._due()):
+            self._put_off = self._flight is None and self.surroundings.past.due(self.round)
+        if self._flight is None and not self._put_off and not self.finished and (self.abandoned or self._due()):
             self.aggregate()
 
     @property
@@ -212,6 +224,7 @@ class ModelAveraging(Algorithm):
             result = exchange.wait()
             if result.finished:
                 landing.discard()
+                self._samples, self._iterations = 0, 0
             self.replica.close()
         self._flight = None
         self._begin_round(result)
@@ -219,3 +232,36 @@ class ModelAveraging(Algorithm):
     def _begin_round(self, result: Result) -> None:
         """An exchange is over. Where this worker has run ahead, some of its next iterations are done already."""
         self._count(result)
+
+    def unsent(self) -> dict[str, Any]:
+        """See `Algorithm.unsent`; what a worker has learnt by running ahead of the common model."""
+        if not (self._run_ahead and self._iterations):
+            return super().unsent()
+        replica = self.replica
+        weights, statistics = (np.empty(each.size, np.float32) for each in (replica.weights, replica.statistics))
+        replica.open()
+        replica.weights.read(0, weights.size, weights)
+        replica.statistics.read(0, statistics.size, statistics)
+        replica.close()
+        ahead = {
+            "weights": weights,
+            "statistics": statistics,
+            "samples": self._samples,
+            "iterations": self._iterations,
+        }
+        return {**super().unsent(), _AHEAD: ahead}
+
+    def restore_unsent(self, state: dict[str, Any]) -> None:
+        """See `Algorithm.restore_unsent`."""
+        super().restore_unsent(state)
+        if _AHEAD not in state:
+            return
+        ahead, replica = state[_AHEAD], self.replica
+        replica.open()
+        if self._run_ahead:
+            replica.keep_common()
+        replica.weights.write(0, ahead["weights"])
+        replica.statistics.write(0, ahead["statistics"])
+        replica.close()
+        self._samples, self._iterations = ahead["samples"], ahead["iterations"]
+        self._put_off = True

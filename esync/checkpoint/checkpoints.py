@@ -123,8 +123,7 @@ class Checkpoints:
         if self._crowded:  # all workers have come here since the last one was written: it is there for all of them
             self._store.keep(self._keep)
             self._crowded = False
-        round_ = self._result().round
-        due = round_ // self._every > self._seen // self._every
+        due = self.due(self._result().round)
         if due:
             self.save()
         return due
@@ -133,11 +132,17 @@ class Checkpoints:
         """Write a checkpoint now. In synchronous modes all workers must do it after the same round.
 
         Raises:
-            CheckpointError: it could not be written.
+            CheckpointError: it could not be written; or an exchange is under way (`run_ahead`), whose payload it would
+                lose.
         """
         trainer, result = self._trainer, self._result()
         if self.newest is not None and result.round <= self.newest.round:
             return
+        if trainer.algorithm.in_flight:
+            raise CheckpointError(
+                f"no checkpoint of round {result.round}: an exchange is under way, whose payload it would lose; call "
+                "save_if_due after every step, which finds the right moment"
+            )
         for call in self._before:
             call()
         arrays: dict[str, np.ndarray] = {}
@@ -219,6 +224,10 @@ class Checkpoints:
             if differences := self._differences(part):
                 return Offers(self._resume, problem=f"the checkpoint {part.folder} does not fit: {differences}")
         return Offers(self._resume, [_offer(part) for part in self._parts])
+
+    def due(self, round_: int) -> bool:
+        """See `algorithms.base.Past`."""
+        return round_ // self._every > self._seen // self._every
 
     def settle(self, rank: int, job: int, resume_at: int, replacement: bool) -> Progress | None:
         """See `algorithms.base.Past`."""

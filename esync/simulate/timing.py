@@ -96,6 +96,10 @@ class TimedReplica:
     def settle(self) -> None:
         """Nothing is waited for."""
 
+    def keep_common(self) -> "TimedReplica":
+        """Nothing is kept."""
+        return self
+
     def depart(self) -> "TimedReplica":
         """The model is put here."""
         return self

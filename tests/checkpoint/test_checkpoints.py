@@ -78,6 +78,14 @@ def test_a_run_goes_on_as_if_nothing_had_been(tmp_path):
     assert resumed.trainer.algorithm.result.books.samples == 20
 
 
+def test_one_that_would_miss_an_exchange_under_way_is_refused(tmp_path, monkeypatch):
+    run = Run(tmp_path).go(1)
+    monkeypatch.setattr(type(run.trainer.algorithm), "in_flight", True)
+    with pytest.raises(CheckpointError, match=r"round 1: an exchange is under way.*call save_if_due after every step"):
+        run.checkpoints.save()
+    assert not folders(tmp_path)
+
+
 def test_two_are_kept_once_the_newest_is_safe(tmp_path):
     run = Run(tmp_path).go(9)
     assert folders(tmp_path) == {"round-3", "round-6", "round-9"}
