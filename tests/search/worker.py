@@ -61,6 +61,7 @@ class Training:
     name = "search"
     vectors: ClassVar[dict[str, str]] = {}
     left_out: tuple[int, ...] = ()
+    in_flight = False
 
     def __init__(self, exchange: ParameterServerExchange, switches: bool) -> None:
         self.exchange, self._switches = exchange, switches
