@@ -69,14 +69,8 @@ class Membership:
                 continue
             if rank in gone:
                 self._drop(rank, "its connection has ended")
-            elif self._held_up_by(rank) and now - self._server.heard.get(rank, now) > self._lease:
+            elif ledger.waits_for(rank) and now - self._server.heard.get(rank, now) > self._lease:
                 self._drop(rank, f"it has not been heard for {self._lease:g} s")
-
-    def _held_up_by(self, rank: int) -> bool:
-        """Whether others wait for this worker."""
-        ledger = self._server.ledger
-        waited_for = ledger.synchronous and bool(ledger.counted[rank])
-        return waited_for and bool(ledger.pending) and rank not in ledger.pending
 
     def _drop(self, rank: int, reason: str) -> None:
         log.warning("worker %d is left out from now on: %s", rank, reason)

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from esync.exchange import JobAbortedError, SlotLostError, Specification
-from tests.exchange.memory_exchanges import Kept, MemoryExchanges
+from esync.exchange.protocol.status import Status
+from tests.exchange.memory_exchanges import Kept, MemoryExchanges, Worker
 
 KINDS = ["fp16", "2bit", "topk:0.1", "topk:1", "topk:0.1:0.05"]
 quick = settings(max_examples=25, deadline=None)
@@ -222,3 +223,37 @@ def test_a_malformed_payload_ends_the_run_and_changes_nothing(kind: str) -> None
     with pytest.raises(JobAbortedError, match="nothing was done with it"):
         cluster.round(cluster.workers, [np.ones(2009)])
     assert (cluster.weights() == 1).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_round_that_ends_while_a_newcomer_takes_the_model_is_not_added_twice_or_left_out(
+    kind: str, seed: int
+) -> None:
+    """The dead worker's commit had come to the first server only, whose round ends behind the newcomer's pull."""
+    rng, size = np.random.default_rng(5), 90
+    side = started(kind, 2, [50, 40], normal(rng, size), servers=2, seed=seed)
+    first, second = side.workers
+    side.round([first, second], [normal(rng, size), normal(rng, size)])
+    second.die(normal(rng, size), before=1)
+    newcomer = side.workers[1] = Worker(side, 1)
+    asked, statuses = [], newcomer.store.statuses
+
+    def ask() -> list[Status]:
+        asked.append(None)
+        if len(asked) == 2:  # it has the model, and wants to know what it belongs to
+            side.cluster.wait(lambda: side.servers[0].ledger.round == 2)
+        return statuses()
+
+    def commit() -> None:
+        side.cluster.wait(lambda: len(asked) == 2)
+        first.start(normal(rng, size))
+
+    newcomer.store.statuses = ask  # type: ignore[method-assign]
+    first.spawn(commit)
+    side.cluster.run()
+    newcomer.send(normal(rng, size))
+    for each in (first, newcomer):
+        each.fetch()
+    side.round([first, newcomer], [normal(rng, size), normal(rng, size)])
+    assert first.weights.tobytes() == newcomer.weights.tobytes() == side.weights().tobytes()

@@ -52,9 +52,11 @@ class MemoryExchanges:
         bucket_elements: int,
         seed: int = 0,
         lease: float = math.inf,
+        limits: Limits | None = None,
         kept: Kept | None = None,
     ) -> None:
         self.asked, self.initial, self.kept = asked, weights if kept is None else kept.weights, kept
+        self.limits = limits or Limits()
         choose = random.Random(seed).randrange
         self.cluster = MemoryCluster(workers, choose, servers, bucket_elements=bucket_elements, lease=lease)
         self.workers = [Worker(self, rank) for rank in range(workers)]
@@ -91,10 +93,12 @@ class MemoryExchanges:
         for server in self.servers:
             server.drop(rank)
 
-    def round(self, crowd: Sequence["Worker"], updates: Sequence[np.ndarray], learning_rate: float = 1.0) -> None:
-        """Let these workers exchange once, all at the same time."""
+    def round(
+        self, crowd: Sequence["Worker"], updates: Sequence[np.ndarray], learning_rate: float = 1.0, **terms: Any
+    ) -> None:
+        """Let these workers exchange once, all at the same time; `terms` are of their payloads."""
         for worker, update in zip(crowd, updates, strict=True):
-            worker.spawn(partial(worker.exchange_once, update, learning_rate))
+            worker.spawn(partial(worker.exchange_once, update, learning_rate, **terms))
         self.cluster.run()
 
     def weights(self, channel: int = 0) -> np.ndarray:
@@ -112,7 +116,7 @@ class Worker(Held):
 
         def begin(store: MemoryStore) -> None:
             exchange, kept = self.exchange, side.kept
-            exchange.join(sizes, Limits(), {})
+            exchange.join(sizes, side.limits, {})
             if kept is not None:
                 exchange.resume(kept.progress[rank])
             self.result = exchange.begin(sources({WEIGHTS: side.initial, STATISTICS: np.empty(0, np.float32)}), self)
@@ -132,9 +136,9 @@ class Worker(Held):
         """Have something done when the cluster runs."""
         self._cluster.spawn(f"worker {self.rank}", self.store.nonce, work, fatal=True)
 
-    def send(self, update: np.ndarray, learning_rate: float = 1.0) -> None:
+    def send(self, update: np.ndarray, learning_rate: float = 1.0, **terms: Any) -> None:
         """Send a payload and its commits."""
-        self.spawn(partial(self._start, update, learning_rate))
+        self.spawn(partial(self.start, update, learning_rate, **terms))
         self._cluster.run()
 
     def fetch(self) -> None:
@@ -142,12 +146,12 @@ class Worker(Held):
         self.spawn(self._wait)
         self._cluster.run()
 
-    def exchange_once(self, update: np.ndarray, learning_rate: float = 1.0) -> None:
+    def exchange_once(self, update: np.ndarray, learning_rate: float = 1.0, **terms: Any) -> None:
         """Both, as part of its own work."""
-        self._start(update, learning_rate)
+        self.start(update, learning_rate, **terms)
         self._wait()
 
-    def die(self, update: np.ndarray, before: int) -> None:
+    def die(self, update: np.ndarray, before: int, **terms: Any) -> None:
         """Send a payload, but die before its commit to this server, where only some of the arrays arrive."""
 
         def look(server: int, arrays: list[np.ndarray], message: Mapping[str, Any] | None) -> None:
@@ -156,7 +160,7 @@ class Worker(Held):
 
         self.before_sending(look)
         self._cluster.stopped.update(range(before, self.store.servers))
-        self.send(update)
+        self.send(update, **terms)
         self._cluster.kill(self.rank)
         self._cluster.stopped.clear()
         self._cluster.run()
@@ -174,10 +178,11 @@ class Worker(Held):
     def _wait(self) -> None:
         self.result = self._pending.wait()
 
-    def _start(self, update: np.ndarray, learning_rate: float) -> None:
+    def start(self, update: np.ndarray, learning_rate: float = 1.0, **terms: Any) -> None:
+        """Send a payload and its commits, as part of its own work."""
         vectors, step = {WEIGHTS: Flat(np.asarray(update, np.float32))}, None
         if self.exchange.specification.sparse:
             places = np.flatnonzero(update)
             vectors, step = {}, (places, update[places])
-        payload = Payload(vectors, 1, learning_rate, self._side.momentum, step=step)
+        payload = Payload(vectors, 1, learning_rate, self._side.momentum, step=step, **terms)
         self._pending = self.exchange.start(payload, self)

@@ -104,7 +104,8 @@ class Worker:
         self.codec = WorkerCodec(up.encoder(rank), down.decoder(rank))
         buckets = [bucket for bucket in cluster.layout.buckets if bucket.vector == WEIGHTS]
         common = {bucket.index: self.weights[bucket.start : bucket.stop].copy() for bucket in buckets}
-        self.codec.decoder.begin(common, [server.ledger.step for server in cluster.servers])
+        steps = {bucket.index: cluster.servers[bucket.shard].ledger.step for bucket in buckets}
+        self.codec.decoder.begin(common, steps)
 
     def send(self, update: np.ndarray | Sparse, statistics: float) -> None:
         """Push a payload and its commits."""

@@ -1,14 +1,113 @@
-"""Workers that servers go on without, each from a moment of its own on."""
+"""Workers killed at random moments where servers go on without them, each from a moment of its own on."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
 
 from esync.exchange import SlotLostError, Specification
+from esync.exchange.keystores.memory import MemoryCluster, MemoryStore
+from esync.exchange.protocol.client import ParameterServerExchange
+from esync.exchange.protocol.ledger import Ledger, Limits
 
 from .memory_exchanges import MemoryExchanges
+from .store_checks import BUCKET, ROUNDS, SERVERS, SPECIFICATIONS, WORKERS, payload_of
+from .vectors import SIZES, Held, sources, values
 
 #: Seconds of silence; nobody is dropped for that here.
 LEASE = 1e6
+#: Choices of a run without a death, about.
+LENGTH = 500
+
+
+@dataclass
+class Run:
+    """A training in which workers may die, and every server drops them sooner or later.
+
+    Attributes:
+        kind: of `SPECIFICATIONS`.
+        seed: of the order of things.
+        models: what the workers hold that were there at the end.
+    """
+
+    kind: str
+    seed: int
+    models: dict[int, Held] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.chance = random.Random(self.seed)
+        self.cluster = MemoryCluster(WORKERS, self.chance.randrange, SERVERS, bucket_elements=BUCKET, lease=LEASE)
+        for rank in range(WORKERS):
+            self.cluster.start(rank, self.work)
+
+    @property
+    def ledgers(self) -> list[Ledger]:
+        return [node.endpoint.server.ledger for node in self.cluster.nodes]
+
+    def work(self, store: MemoryStore) -> None:
+        model = Held()
+        exchange = ParameterServerExchange(SPECIFICATIONS[self.kind], store)
+        exchange.join(SIZES, Limits(rounds=ROUNDS), {})
+        result = exchange.begin(sources(values(0)), model)
+        while not result.finished:
+            result = exchange.start(payload_of(self.kind, exchange.sequence, store.rank), model).wait()
+        self.models[store.rank] = model
+        exchange.close()
+
+    def die(self, ranks: Sequence[int], first: int) -> None:
+        """Have these workers killed, one after the other, and plan when servers notice and others take their places."""
+        for rank in ranks:
+            dead = first + self.chance.randrange(20)
+            self.cluster.at(dead, lambda rank=rank: self.kill(rank))  # type: ignore[misc]
+            self.cluster.at(dead + self.chance.randrange(1, 400), lambda rank=rank: self.replace(rank))  # type: ignore[misc]
+            for server in range(SERVERS):
+                noticed = dead + self.chance.randrange(1, 300)
+                self.cluster.at(noticed, lambda rank=rank, server=server: self.drop(rank, server))  # type: ignore[misc]
+        self.replaced = len(ranks)
+        self.cluster.spawn("launcher", 0, self.launch)
+
+    def launch(self) -> None:
+        """Time passes until all replacements have been started, whoever is there."""
+        while self.replaced:
+            self.cluster.wait(lambda: False, self.cluster.now + 1e-3)
+
+    def kill(self, rank: int) -> None:
+        self.cluster.kill(rank)
+        self.models.pop(rank, None)
+
+    def replace(self, rank: int) -> None:
+        self.cluster.start(rank, self.work)
+        self.replaced -= 1
+
+    def drop(self, rank: int, server: int) -> None:
+        """Unless its replacement is there, or will not come any more because it was there and is done."""
+        if self.ledgers[server].nonce[rank] <= WORKERS:
+            self.cluster.nodes[server].endpoint.server.drop(rank)
+
+    def check(self) -> None:
+        assert sorted(self.models) == list(range(WORKERS))
+        assert len({model.weights.tobytes() for model in self.models.values()}) == 1
+        assert [ledger.round for ledger in self.ledgers] == [ROUNDS] * SERVERS
+
+
+@pytest.mark.parametrize("kind", [kind for kind, asked in SPECIFICATIONS.items() if asked.synchronous])
+@pytest.mark.parametrize("many", [1, WORKERS])
+def test_workers_that_die_at_any_moment_are_replaced_whenever_servers_notice(kind: str, many: int) -> None:
+    for seed in range(20):
+        run = Run(kind, seed)
+        first = run.chance.randrange(150, LENGTH)  # nobody may be left out before all have begun
+        run.die(run.chance.sample(range(WORKERS), many), first)
+        try:
+            run.cluster.run()
+            run.check()
+        except Exception as error:
+            error.args = (f"{kind}, seed {seed}: {error}; last: {run.cluster.history[-5:]}",)
+            raise
+
+
+# --- chosen moments -------------------------------------------------------------------------------------------------
 
 
 def started(workers: int) -> MemoryExchanges:
@@ -27,3 +126,58 @@ def test_who_has_lost_its_slot_does_not_end_the_run_with_its_goodbye() -> None:
     slow.spawn(slow.exchange.close)
     side.cluster.run()
     assert not any(server.ledger.deserted for server in side.servers)
+
+
+def test_newcomers_end_a_round_that_all_others_have_died_in() -> None:
+    """Commits that had reached one server only have ended it there, and nobody is left who could on the other one."""
+    side = started(2)
+    for worker in side.workers:
+        worker.die(np.ones(8), before=1)
+    side.drop(0)
+    side.drop(1)
+    assert [server.ledger.round for server in side.servers] == [1, 0]
+    newcomers = [side.replace(rank) for rank in (0, 1)]
+    for _ in range(2):
+        side.round(newcomers, [np.ones(8), np.ones(8)])
+        assert newcomers[0].weights.tobytes() == newcomers[1].weights.tobytes() == side.weights().tobytes()
+    assert [server.ledger.round for server in side.servers] == [2, 2]
+    assert (side.weights() == -2).all()
+
+
+def test_a_newcomer_between_two_servers_of_which_one_has_gone_on_without_its_slot_is_waited_for_once() -> None:
+    """The others wait on the second server, for it or for the end of its slot."""
+    side = started(2)
+    other, dead = side.workers
+    side.cluster.kill(dead.rank)
+    other.send(np.ones(8))
+    side.servers[0].drop(1)
+    assert [server.ledger.round for server in side.servers] == [1, 0]
+    newcomer = side.replace(1)
+    newcomer.send(np.ones(8))
+    for worker in (other, newcomer):
+        worker.fetch()
+    assert [server.ledger.round for server in side.servers] == [1, 1]
+    side.round([other, newcomer], [np.ones(8), np.ones(8)])
+    assert other.weights.tobytes() == newcomer.weights.tobytes() == side.weights().tobytes()
+    assert [server.ledger.round for server in side.servers] == [2, 2]
+
+
+def test_all_servers_are_trained_to_the_end_that_the_first_one_says() -> None:
+    """The second one has counted the samples of a commit that the first one has not; its limit would come sooner."""
+    side = MemoryExchanges(
+        Specification("sgd", True), 2, np.zeros(8, np.float32), 2, 4, lease=LEASE, limits=Limits(samples=3)
+    )
+    one, dead = side.workers
+    one.send(np.ones(8))
+    side.servers[0].drop(1)
+    side.cluster.stopped.add(0)
+    dead.send(np.ones(8))
+    side.cluster.kill(1)
+    side.cluster.stopped.clear()
+    one.fetch()
+    side.servers[1].drop(1)
+    for _ in range(2):
+        side.round([one], [np.ones(8)])
+    assert [server.ledger.samples for server in side.servers] == [3, 4]
+    assert side.servers[0].ledger.finished
+    assert (side.weights() == -3).all()

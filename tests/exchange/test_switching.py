@@ -183,6 +183,17 @@ def test_whoever_leads_may_switch_and_then_nobody_is_apart():
     assert cluster.status()["used"][0]
 
 
+def test_a_round_of_commits_that_say_so_waits_for_who_is_missing_whatever_a_server_thinks():
+    """So a worker that hangs is noticed on every server, also where the commit with the switch has not come."""
+    ledger = Ledger(2, False)
+    for rank in range(2):
+        ledger.join(rank, 7 + rank, 0.0)
+    assert not ledger.waits_for(1)
+    ledger.commit(wire.message(wire.COMMIT, rank=0, sequence=1, use=wire.TOGETHER), 1.0)
+    assert ledger.waits_for(1)
+    assert not ledger.waits_for(0)
+
+
 def test_somebody_always_leads():
     cluster = MemoryServers(2, np.zeros(2))
     for rank in (0, 1):

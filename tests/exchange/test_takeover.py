@@ -1,18 +1,43 @@
 import pytest
 
-from esync.exchange.protocol.takeover import in_round
+from esync.exchange.protocol.takeover import exchanges_behind, in_round
 
 
 @pytest.mark.parametrize(
-    ("acknowledged", "committed", "expected"),
+    ("rounds", "committed", "expected"),
     [
         ([3], [True], True),
         ([3], [False], False),
         ([3, 3], [True, True], True),
         ([3, 3], [True, False], False),  # died between two servers: its exchange is done once more
         ([4, 3], [False, True], True),  # the first server has ended the round, the second one will
+        ([4, 3], [False, False], False),  # the first server has ended it without the worker, or alone with its commit
         ([4, 4], [False, False], False),
     ],
 )
-def test_the_round_of_a_dead_worker(acknowledged, committed, expected):
-    assert in_round(acknowledged, committed) == expected
+def test_the_round_of_a_dead_worker(rounds, committed, expected):
+    assert in_round(rounds, committed) == expected
+
+
+@pytest.mark.parametrize(
+    ("acknowledged", "rounds", "expected"),
+    [
+        ([3], [5], 3),
+        ([4, 3], [6, 5], 3),  # used by one server; the other one needs it once more
+        ([3, 3], [6, 5], 3),  # the first server has ended the round without it
+        ([4, 3], [6, 6], 4),  # dropped before the second server had its commit: that is over
+        ([4, 3], [5, 6], 4),  # the same, one round later
+        ([3, 5], [5, 6], 4),
+    ],
+)
+def test_how_many_exchanges_of_a_dead_worker_are_over(acknowledged, rounds, expected):
+    """The next one is new to every server in the earliest round, and so is the one after it to all."""
+    assert exchanges_behind(acknowledged, rounds, synchronous=True) == expected
+    earliest = min(rounds)
+    for number, ended in zip(acknowledged, rounds, strict=True):
+        assert expected + 1 > number or ended > earliest
+        assert expected + 2 > number
+
+
+def test_where_nothing_waits_every_commit_is_made_up_for():
+    assert exchanges_behind([4, 3], [0, 0], synchronous=False) == 3

@@ -112,12 +112,13 @@ class Decoder(ABC):
     keeps_common = False
     lossy = False
 
-    def begin(self, common: Common, steps: Sequence[int]) -> None:  # noqa: B027 - most keep nothing
+    def begin(self, common: Common, steps: Mapping[int, int]) -> None:  # noqa: B027 - most keep nothing
         """Start from these common weights.
 
         Args:
             common: changed in place from now on.
-            steps: how often the weights have changed so far on each server.
+            steps: index of a bucket → how often the weights had changed when it was as it is here. A round of a dead
+                worker may have ended since, or between two buckets.
         """
 
     @abstractmethod

@@ -128,10 +128,9 @@ class BucketDecoder(Decoder):
         self._common: Common = {}
         self._steps: dict[int, int] = {}  # bucket → the step that its common weights are at
 
-    def begin(self, common: Common, steps: Sequence[int]) -> None:
+    def begin(self, common: Common, steps: Mapping[int, int]) -> None:
         """See `Decoder.begin`."""
-        self._common = common
-        self._steps = {index: steps[server] for server, each in enumerate(self._packing.by_server) for index in each}
+        self._common, self._steps = common, dict(steps)
 
     def wanted(self, server: int, length: int) -> list[tuple[int, int]]:
         """See `Decoder.wanted`; the length is always the same."""

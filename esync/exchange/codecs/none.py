@@ -77,10 +77,14 @@ class PlainDecoder(Decoder):
         layout: how the model is cut.
         channel: of the keys.
         vector: name of the vector.
+
+    Attributes:
+        steps: index of a bucket → how often the weights had changed when it was read last, in the shared channel.
     """
 
     def __init__(self, layout: Layout, channel: int, vector: str = WEIGHTS) -> None:
         self._layout, self._channel, self._vector = layout, channel, vector
+        self.steps: dict[int, int] = {}
 
     def wanted(self, server: int, length: int) -> list[tuple[int, int]]:
         """See `Decoder.wanted`; the length is always the same."""
@@ -90,6 +94,7 @@ class PlainDecoder(Decoder):
     def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: Model) -> None:
         """See `Decoder.read`."""
         for bucket, array in zip(self._layout.of(self._vector, server), arrays, strict=True):
+            self.steps[bucket.index] = int(wire.header_of(array)["sequence"])
             model.write(self._vector, bucket.start, array[wire.HEADER_ELEMENTS :])
 
     def answer_sizes(self, server: int) -> list[int]:

@@ -118,9 +118,14 @@ class TopKDecoder(Decoder):
         self._common: Common = {}
         self._steps: list[int] = []  # that the common weights are at; of each server
 
-    def begin(self, common: Common, steps: Sequence[int]) -> None:
-        """See `Decoder.begin`."""
-        self._common, self._steps = common, list(steps)
+    def begin(self, common: Common, steps: Mapping[int, int]) -> None:
+        """See `Decoder.begin`; an answer may be put into buckets that have it already."""
+        layout = self._packing.layout
+        self._common = common
+        self._steps = [
+            min((steps[bucket.index] for bucket in layout.of(WEIGHTS, server)), default=0)
+            for server in range(layout.servers)
+        ]
 
     def wanted(self, server: int, length: int) -> list[tuple[int, int]]:
         """See `Decoder.wanted`."""

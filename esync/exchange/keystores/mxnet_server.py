@@ -53,7 +53,7 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
     def _on_command(self, body: bytes) -> None:
         command = decode(body)
         self._endpoint.command(command)
-        if isinstance(command, Greeting) and not command.aside:
+        if isinstance(command, Greeting):
             log.info("worker %d of %d is here", command.rank, command.slots)
 
     def _on_push(self, key: int | str, received: Any, stored: Any) -> None:

@@ -21,7 +21,7 @@ from ...rules import STATE_VECTORS
 from ..base import NO_OFFERS, Exchange, JobAbortedError, Model, Payload, Result, SlotLostError, Source
 from ..codecs.base import KeepsCommon, WorkerCodec
 from ..codecs.choice import codec_of
-from ..codecs.none import plain_codec
+from ..codecs.none import PlainDecoder, plain_codec
 from . import wire
 from .greeting import Greeting, Resumed
 from .layout import WEIGHTS, Layout
@@ -32,7 +32,7 @@ from .resumption import Offers, Progress
 from .specification import Specification
 from .status import Status
 from .store import LONGEST_PAUSE, Place, Store
-from .takeover import exchanges_behind, in_round
+from .takeover import behind, exchanges_behind, in_round
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +66,9 @@ class ParameterServerExchange(Exchange):
         self.exchanges = self.sequence = 0
         self.replacement = False
         self.job, self.resume_at = 0, -1
+        self._round = 0  # number of the round that the next payload is part of, where it is used together
+        self._astray: list[int] = []  # servers that have missed whom that round does not wait for
+        self._apart: tuple[int, ...] = ()  # as the first server says
         self._codec_of = codec_of
         self._hidden: HiddenExchange | None = None
         self._over = self._closed = self._met = self._lost = False
@@ -115,17 +118,18 @@ class ParameterServerExchange(Exchange):
         if notice := statuses[0].notice:
             log.warning("%s", notice)
         self.replacement = statuses[0].arrivals > 1
-        synchronous = statuses[0].synchronous
-        if self.replacement and synchronous:
-            statuses = self._fall_in(greeting, statuses)
-        acknowledged, rounds = [each.acknowledged for each in statuses], [each.round for each in statuses]
-        self.exchanges = self.sequence = exchanges_behind(acknowledged, rounds, synchronous)
+        if self.replacement and behind(statuses).synchronous:
+            statuses = self._fall_in(statuses)
+        acknowledged, rounds = [each.acknowledged for each in statuses], [each.rounds_together for each in statuses]
+        self.exchanges = self.sequence = exchanges_behind(acknowledged, rounds, behind(statuses).synchronous)
         self.job, self.resume_at = statuses[0].job, statuses[0].resume_at
 
     def begin(self, vectors: Mapping[str, Source], model: Model) -> Result:
         """See `Exchange.begin`."""
         store, specification = self.store, self.specification
         common = {name: plain_codec(self.layout, 0, name) for name in self.layout.sizes}
+        shared = PlainDecoder(self.layout, 0)
+        common[WEIGHTS] = common[WEIGHTS]._replace(decoder=shared)
         # What this worker holds now, also where the model cannot hold it to the last bit.
         keeps = specification.private or self._codecs[WEIGHTS].decoder.keeps_common
         received = Parcel(self.layout.sizes) if store.carries_values and keeps else None
@@ -144,11 +148,10 @@ class ParameterServerExchange(Exchange):
                     store.open(self._by_server(self._write(own, received.vectors, wire.NOTHING)))
             if keeps or specification.sparse:  # from now on the weights travel through other keys
                 store.release([self.layout.key(bucket) for bucket in self.layout.of(WEIGHTS)])
-        statuses = self._statuses()
         if received is not None and self._codecs[WEIGHTS].decoder.keeps_common:
-            # No round can end without this worker, so these are the steps that its model belongs to.
-            self._codecs[WEIGHTS].decoder.begin(self._common(model, received), [status.step for status in statuses])
-        return self.report(sorted(statuses, key=lambda status: status.round), 0.0, 0.0)
+            self._codecs[WEIGHTS].decoder.begin(self._common(model, received), shared.steps)
+        statuses = self._statuses()
+        return self.report(statuses, 0.0, 0.0, behind(statuses))
 
     # --- exchanging -------------------------------------------------------------------------------------------------
 
@@ -169,8 +172,10 @@ class ParameterServerExchange(Exchange):
         else:
             for server, places in enumerate(self._sizes(vectors, answers=False)):
                 store.send(server, places)
+        for server in self._astray:
+            self.say_to(server, wire.FOLLOW, round=self._round, text=wire.encode_ranks(self._apart))
         for server in range(store.servers):
-            self.say_to(server, wire.COMMIT, buckets=sent[server], **payload.terms)
+            self.say_to(server, wire.COMMIT, buckets=sent[server], round=self._round, **payload.terms)
         if not self.specification.overlap:
             finish = partial(self._finish, model, payload.returned, begun)
             return PendingExchange(store, self.sequence, self.look, finish)
@@ -270,17 +275,31 @@ class ParameterServerExchange(Exchange):
                 )
             self.heartbeat()
 
-    def report(self, statuses: Sequence[Status], wait: float, transfer: float) -> Result:
-        """What the statuses say, as a result: the first of them (of server 0, which decides when the run ends).
+    def report(self, statuses: Sequence[Status], wait: float, transfer: float, books: Status | None = None) -> Result:
+        """What the servers' statuses say, as a result.
 
-        A worker is apart as long as one of them says so: only when no server does any more, all have ended the round
-        after which it is waited for again.
+        Server 0 decides when the run ends, how commits are used, and which workers are apart: a worker's commit in
+        which that was asked for may have come to some servers only. Those that have missed whom the round does not wait
+        for are told. A worker that is apart stays so until all servers have ended the round after which it is not.
+
+        Args:
+            statuses: of all servers.
+            wait: see `Result`.
+            transfer: see `Result`.
+            books: whose books count; None: those of server 0.
         """
-        status = statuses[0]
+        status = statuses[0] if books is None else books
         self._over = status.finished
-        apart = (
-            status.apart if len(statuses) == 1 else tuple(sorted({rank for each in statuses for rank in each.apart}))
-        )
+        first, latest = statuses[0], max(each.rounds_together for each in statuses)
+        self._round = min(each.rounds_together for each in statuses) + 1
+        self._apart = first.apart
+        self._astray = [
+            server
+            for server, each in enumerate(statuses)
+            if each.apart != first.apart and each.rounds_together == first.rounds_together
+        ]
+        old = {rank for each in statuses if each.rounds_together < latest for rank in each.apart}
+        apart = tuple(sorted({*first.apart, *old})) if old else first.apart
         return Result(
             round=status.round,
             version=status.version,
@@ -340,26 +359,18 @@ class ParameterServerExchange(Exchange):
             self.look(status)
         return statuses
 
-    def _fall_in(self, greeting: Greeting, statuses: list[Status]) -> list[Status]:
+    def _fall_in(self, statuses: list[Status]) -> list[Status]:
         """Join the rounds of a running job; the servers' statuses then.
 
-        What the dead worker has committed everywhere counts, so the round that it is part of has to end first. Servers
-        that go on without dead workers may have counted this one in from different rounds on: then it steps back and
-        tries again.
+        What the dead worker has committed everywhere counts, so the round that it is part of has to end first.
         """
         store = self.store
         with store.waiting("the end of the round that the dead worker has committed in at", "") as wait:
-            while True:
-                if in_round([each.acknowledged for each in statuses], [each.committed for each in statuses]):
-                    store.sleep(LONGEST_PAUSE)
-                    statuses = self._statuses()
-                elif store.lease < math.inf and len({each.round for each in statuses}) > 1:
-                    store.command(replace(greeting, aside=True))
-                    store.sleep(LONGEST_PAUSE)
-                    statuses = self._greet(greeting)
-                else:
-                    return statuses
+            while in_round([each.rounds_together for each in statuses], [each.committed for each in statuses]):
+                store.sleep(LONGEST_PAUSE)
+                statuses = self._statuses()
                 wait.check()
+        return statuses
 
     def _write(
         self, codecs: Mapping[str, WorkerCodec], vectors: Mapping[str, Any], kind: int

@@ -63,7 +63,7 @@ class Endpoint:
         return self._server
 
     def command(self, command: Greeting | Resumed) -> None:
-        """A worker introduces itself, steps back, or has gone back to a checkpoint."""
+        """A worker introduces itself, or has gone back to a checkpoint."""
         if isinstance(command, Greeting):
             self._greet(command)
         elif self._server is not None:
@@ -81,9 +81,6 @@ class Endpoint:
             self._greeted = greeting
             if greeting.lease < math.inf and self._make_membership is not None:
                 self._membership = self._make_membership(self._server, greeting.lease)
-        if greeting.aside:
-            self._server.drop(greeting.rank)
-            return
         self._server.join(greeting.rank, greeting.nonce, greeting.offers)
         if self._membership is not None:
             self._membership.joined(greeting.rank, greeting.address)
@@ -109,7 +106,14 @@ def serve(greeting: Greeting, shard: int, clock: Callable[[], float], memory: Me
     # Time passes differently on every server: only the first one, which decides when the run ends, looks at it.
     limits = greeting.limits if shard == FIRST else replace(greeting.limits, seconds=math.inf)
     asked = greeting.specification
-    ledger = Ledger(greeting.slots, asked.synchronous, limits, staleness=asked.staleness, added=asked.scalars)
+    ledger = Ledger(
+        greeting.slots,
+        asked.synchronous,
+        limits,
+        staleness=asked.staleness,
+        decides=shard == FIRST,
+        added=asked.scalars,
+    )
     layout = greeting.layout()
     up, down = packings_of(asked, layout, greeting.slots)
     if not up.name == down.name == NONE:

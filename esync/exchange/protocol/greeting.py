@@ -23,7 +23,7 @@ from .specification import Specification
 COMMAND = 0
 
 #: What may differ between workers.
-PERSONAL = ("rank", "nonce", "address", "aside", "offers")
+PERSONAL = ("rank", "nonce", "address", "offers")
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,6 @@ class Greeting:
         agreement: whatever else must be the same on all workers; name → value, both shown when they differ.
         lease: seconds of silence after which the servers go on without a worker; infinite: they wait.
         address: where this worker listens, host:port; "" where that is not known.
-        aside: it steps back: it is not to be waited for until it greets again.
         offers: the checkpoints that this worker could go on from.
     """
 
@@ -84,7 +83,6 @@ class Greeting:
     agreement: dict[str, Any] = field(default_factory=dict)
     lease: float = math.inf
     address: str = ""
-    aside: bool = False
     offers: Offers = field(default_factory=Offers)
     protocol: int = wire.PROTOCOL
     version: str = __version__

@@ -5,7 +5,7 @@ all keep the same books.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,6 +52,7 @@ class Ledger:
         version: commits that have gone into the weights.
         samples: training samples behind them.
         samples_together: those of them whose commits were used together, as rounds.
+        rounds_together: those rounds.
         resume_at: the round of the checkpoint that the run goes on from; −1: from the beginning.
         stop_at: the run is over when `round` reaches it; None while that is not known.
         failure: why the run was aborted, "" while it was not.
@@ -59,6 +60,7 @@ class Ledger:
         staleness: commits that a worker may be ahead of the slowest member (stale synchronous parallel): one that was
             applied at once is acknowledged when its worker may go on.
         released: commits whose acknowledgement has had to wait for that.
+        decides: whether this server says when the run ends. The rounds of another one go on as long as workers commit.
         added: name of each scalar that commits have beside the built-in ones → how it is combined; see `scalars`.
     """
 
@@ -70,12 +72,14 @@ class Ledger:
     step: int = 0
     samples: int = 0
     samples_together: int = 0
+    rounds_together: int = 0
     resume_at: int = -1
     stop_at: int | None = None
     failure: str = ""
     notice: str = ""
     staleness: float = math.inf
     released: int = 0
+    decides: bool = True
     added: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -96,7 +100,6 @@ class Ledger:
         self.pending: dict[int, Pending] = {}
         self._held: set[int] = set()  # ranks whose pending commit is applied already
         self._now = 0.0
-        self._together = 0  # rounds in which the members' commits were used together
         self._at_once = 0  # commits that were applied each at once
         self._started: float | None = None
         self._elapsed = 0.0
@@ -178,7 +181,7 @@ class Ledger:
         """Go on where an earlier job had come to: limits count from the beginning of the whole run."""
         self.round, self.version, self.samples = books.round, books.version, books.samples
         self.step = books.step
-        self._together, self._at_once = books.round, books.version % self.slots
+        self.rounds_together, self._at_once = books.round, books.version % self.slots
         if books.synchronous is not None:
             self.synchronous = books.synchronous
         if books.samples_together is not None:
@@ -205,7 +208,8 @@ class Ledger:
         """Note a commit whose payload is complete.
 
         Commits that are used together must have the same learning rate, momentum and weight decay: otherwise the run
-        is aborted. One of a worker that the rounds have gone on without may be rounds behind: it is not used.
+        is aborted. One of a worker that the rounds have gone on without may be rounds behind: it is not used. Neither
+        is one for a round that has ended here, where other servers still wait for it.
 
         Returns:
             The ranks whose commits are to be applied now, in this order: all of the round once the last member has
@@ -216,7 +220,8 @@ class Ledger:
         other = next(iter(self.pending.values()), None)
         self.pending[rank] = Pending(message, now)
         self._now = now
-        if self.finished or message["use"] == wire.ASIDE or (together and not self.member[rank]):
+        late = together and (not self.member[rank] or 0 < int(message["round"]) <= self.rounds_together)
+        if self.finished or message["use"] == wire.ASIDE or late:
             self._acknowledge([rank], now, used=False)
             self._release(now)
             return []
@@ -233,6 +238,15 @@ class Ledger:
             return []  # most of the time; the rest costs more the more workers there are
         members = set(np.flatnonzero(counted).tolist())
         return sorted(self.pending) if self.pending and members <= set(self.pending) else []
+
+    def waits_for(self, rank: int) -> bool:
+        """Whether others have committed in a round that cannot end without this worker."""
+        return bool(self.counted[rank]) and rank not in self.pending and bool(self.pending.keys() - self._held)
+
+    def follow(self, message: Any) -> None:
+        """Take over whom the round under way does not wait for, where that is the round that the message tells of."""
+        if message["round"] == self.rounds_together + 1:
+            self._set_apart(wire.decode_ranks(message["text"]) or ())
 
     def together(self, message: Any) -> bool:
         """Whether a commit waits for those of the other members."""
@@ -254,12 +268,13 @@ class Ledger:
         self.samples += samples
         if together:
             self.samples_together += samples
-            self._together += 1
+            self.rounds_together += 1
+            self.synchronous = True  # also where the commit that has asked for it came to other servers only
             self.step += 1
         else:
             self._at_once += len(ranks)
             self.step += len(ranks)
-        self.round = self._together + self._at_once // self.slots
+        self.round = self.rounds_together + self._at_once // self.slots
         self.scalars.note(messages)
         self._round, self._told = ranks if together else None, None
         for message in messages:
@@ -270,7 +285,8 @@ class Ledger:
             self._pass(now)
         else:
             self._acknowledge(ranks, now, used=True)
-        self._check_limits()
+        if self.decides or not together:
+            self._check_limits()
         self._release(now)
         # The run may end at once for some when others wait for a round already: it will not come, and a round of those
         # alone who have not left yet would take their learning rates, meant for a mean of all, for its own.
@@ -294,7 +310,7 @@ class Ledger:
         """The record that the workers pull (wire.status_type)."""
         record = np.zeros((), wire.status_type(self.slots, self.added))
         record["round"], record["version"], record["samples"] = self.round, self.version, self.samples
-        record["samples_together"] = self.samples_together
+        record["samples_together"], record["rounds_together"] = self.samples_together, self.rounds_together
         record["step"], record["elapsed"], record["fastest"] = self.step, self._elapsed, self.fastest
         record["job"], record["resume_at"] = self.job, self.resume_at
         record["stop_at"] = -1 if self.stop_at is None else self.stop_at
@@ -318,9 +334,12 @@ class Ledger:
         if not self.synchronous:
             self.apart[:] = False
         elif ranks is not None and self.together(message):
-            apart = np.isin(np.arange(self.slots), list(ranks))
-            if (self.member & ~apart).any():  # else nobody would lead
-                self.apart = apart
+            self._set_apart(ranks)
+
+    def _set_apart(self, ranks: Collection[int]) -> None:
+        apart = np.isin(np.arange(self.slots), list(ranks))
+        if (self.member & ~apart).any():  # else nobody would lead
+            self.apart = apart
 
     def _let_out(self, rank: int, goodbye: bool) -> None:
         self.member[rank] = False

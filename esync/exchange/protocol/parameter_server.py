@@ -221,6 +221,7 @@ class ParameterServer:
                 self.downlink.welcome(channel - 1, bucket.index, values)
         elif shelf.weights is None:
             shelf.published = stored
+            wire.stamp(stored, wire.WEIGHTS, 0, 0, self.ledger.step, bucket.index)
             shelf.exact = trained and self.downlink.keeps_exact
             own = values.copy() if shelf.exact else values
             if shelf.restored is not None:
@@ -281,6 +282,9 @@ class ParameterServer:
                 if kind == wire.LEAVE:
                     self._forget_latest(rank)
                 self.ledger.leave(rank)
+                self._apply(self.ledger.due())
+            elif kind == wire.FOLLOW:
+                self.ledger.follow(message)
                 self._apply(self.ledger.due())
             elif kind == wire.STOP:
                 self.ledger.stop()
@@ -386,6 +390,8 @@ class ParameterServer:
             targets.append(shelf.published)
         for target in targets:
             np.copyto(target[wire.HEADER_ELEMENTS :], host)
+        # The round under way is only counted when all of it has been done.
+        wire.stamp(shelf.published, wire.WEIGHTS, 0, 0, self.ledger.step + 1, index)
 
     def _mean_of_latest(self, shelf: Shelf, value: Array, message: Any, weighting: str) -> Array:
         """What a bucket is replaced by: the mean of a round as it is, or that of all workers' latest values."""

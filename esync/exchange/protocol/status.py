@@ -30,6 +30,7 @@ class Status:
     step: int
     samples: int
     samples_together: int
+    rounds_together: int
     fastest: float
     scalars: Mapping[str, float]
     elapsed: float
@@ -63,6 +64,7 @@ class Status:
             step=int(record["step"]),
             samples=int(record["samples"]),
             samples_together=int(record["samples_together"]),
+            rounds_together=int(record["rounds_together"]),
             fastest=float(record["fastest"]),
             scalars=wire.scalars_of(record),
             elapsed=float(record["elapsed"]),
@@ -94,6 +96,7 @@ class Status:
             step=ledger.step,
             samples=ledger.samples,
             samples_together=ledger.samples_together,
+            rounds_together=ledger.rounds_together,
             fastest=ledger.fastest,
             scalars=ledger.told_added,
             elapsed=ledger.elapsed,

@@ -1,6 +1,20 @@
-"""Where a worker goes on that has joined: what the former holder of its slot has left behind."""
+"""Where a worker goes on that has joined: what the former holder of its slot has left behind.
+
+A round ends on every server by itself, and may end on some without a worker whose death they have noticed sooner, or
+with one whose commit has come to them only. Every commit says which round it is part of, and a server that has ended
+that round only acknowledges it. So a newcomer takes part in the earliest round that any server has under way, and all
+servers are in the same one when it is over. No two are more than one round apart: before a worker commits in a round,
+all servers have ended the one before.
+"""
 
 from collections.abc import Sequence
+
+from .status import Status
+
+
+def behind(statuses: Sequence[Status]) -> Status:
+    """The status of the server that has ended the fewest rounds; of several, the first."""
+    return min(statuses, key=lambda status: status.rounds_together)
 
 
 def exchanges_behind(acknowledged: Sequence[int], rounds: Sequence[int], synchronous: bool) -> int:
@@ -11,21 +25,24 @@ def exchanges_behind(acknowledged: Sequence[int], rounds: Sequence[int], synchro
 
     Args:
         acknowledged: sequence number of the slot's last commit that each server has dealt with.
-        rounds: rounds completed, by each server.
-        synchronous: whether rounds wait for every worker.
+        rounds: rounds that each server has ended.
+        synchronous: whether the next commits are used together.
     """
-    over = synchronous and len(set(rounds)) == 1
-    return max(acknowledged) if over else min(acknowledged)
+    if not synchronous:
+        return min(acknowledged)
+    earliest = min(rounds)
+    # Of what a server has dealt with in the round that others are still in, there is at most one commit.
+    return max(number - (ended - earliest) for number, ended in zip(acknowledged, rounds, strict=True))
 
 
-def in_round(acknowledged: Sequence[int], committed: Sequence[bool]) -> bool:
-    """Whether the round under way goes on with what the dead worker has committed: it has to end first.
+def in_round(rounds: Sequence[int], committed: Sequence[bool]) -> bool:
+    """Whether the earliest round under way needs nothing more of the slot: it has to end first.
 
-    It has committed everywhere; where a server has ended that round already, another one may be about to.
+    The dead worker has committed in it, on every server that has not ended it.
 
     Args:
-        acknowledged: sequence number of the slot's last commit that each server has dealt with.
-        committed: whether a later one waits, on each server, for the others' commits.
+        rounds: rounds that each server has ended.
+        committed: whether a commit of the slot waits, on each server, for the others'.
     """
-    reached = {number + bool(waits) for number, waits in zip(acknowledged, committed, strict=True)}
-    return any(committed) and len(reached) == 1
+    earliest = min(rounds)
+    return all(waits or ended > earliest for ended, waits in zip(rounds, committed, strict=True))

@@ -15,13 +15,13 @@ import numpy as np
 from .scalars import BUILT_IN
 
 #: Changes whenever a worker and a server of different versions would misunderstand each other.
-PROTOCOL = 11
+PROTOCOL = 12
 
 #: float32 values that the header takes in front of every bucket.
 HEADER_ELEMENTS = 8
 
 #: Bytes kept for a reason or a name in messages and the status, UTF-8, cut where longer.
-TEXT_BYTES = 400
+TEXT_BYTES = 392
 
 # --- kinds of a bucket's header and of a message ------------------------------------------------------------------
 NOTHING = 0  # initial values of a key, and the push that only shows the server where a key is stored
@@ -34,6 +34,7 @@ ABORT = 6  # end the run now, it has failed
 FETCH = 7  # put what the rule remembers about one bucket into the mailbox, or the weights that it works on
 STATE = 8  # in the mailbox: the same, on its way to a checkpoint or back from one
 DONE = 9  # the run is over and this worker will not be heard again: its statistics stay in the final mean
+FOLLOW = 10  # whom the round of that number does not wait for, as the first server has decided
 
 #: In FETCH and STATE, in the place of the number of a vector that the rule remembers: the weights that it works on.
 SERVER_WEIGHTS = -1
@@ -58,9 +59,12 @@ MESSAGE = np.dtype(
         ("samples", "<i8"),  # that went into this payload
         ("buckets", "<i4"),  # of this payload on this server; FETCH: the index of the bucket
         ("place", "<i4"),  # FETCH: which of the vectors that the rule remembers, from 0, or SERVER_WEIGHTS
+        ("round", "<i8"),  # used together: number of the round that it is part of, from 1; 0: the one under way
         ("use", "<i4"),  # how this commit is used: AS_AGREED, TOGETHER, AT_ONCE, ASIDE
         ("switch", "<i4"),  # how commits are to be used from now on, see `Ledger.applied`; AS_AGREED: as before
-        ("text", f"S{TEXT_BYTES}"),  # of the leader's commit: whom rounds do not wait for from now on, see encode_ranks
+        # Of the leader's commit: whom rounds do not wait for from now on; FOLLOW: whom this one does not wait for; see
+        # encode_ranks.
+        ("text", f"S{TEXT_BYTES}"),
     ]
 )
 
@@ -95,6 +99,7 @@ def _status_type(slots: int, scalars: tuple[str, ...]) -> np.dtype:
             ("step", "<i8"),  # times that the weights have changed: once per round, or once per commit used at once
             ("samples", "<i8"),  # of all workers
             ("samples_together", "<i8"),  # those of them whose commits were used together, as rounds
+            ("rounds_together", "<i8"),  # rounds in which commits were used together
             ("fastest", "<f8"),  # seconds of an iteration on the fastest worker; 0: nobody has said
             ("elapsed", "<f8"),  # seconds from the last worker's greeting to the last change of this record
             ("job", "<i8"),  # number of this job: the nonce of the first holder of slot 0

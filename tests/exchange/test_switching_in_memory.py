@@ -1,0 +1,125 @@
+"""Sync-Switch with the real client over servers in memory: what the leader asks for, and its death at any moment."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from esync.exchange import WEIGHTS, Payload, Result, Specification
+from esync.exchange.keystores.memory import MemoryCluster, MemoryStore
+from esync.exchange.protocol.client import ParameterServerExchange
+from esync.exchange.protocol.ledger import Ledger, Limits
+
+from .memory_exchanges import MemoryExchanges
+from .store_checks import BUCKET, SERVERS, WORKERS
+from .vectors import SIZES, Held, sources, values
+
+ROUNDS = 8
+#: Choices of a run without a death, about, and the most of one with a death.
+LENGTH, MOST = 900, 30_000
+
+#: Given how things stand and a source of chance, what the leader asks for with its next payload.
+Wish = Callable[[Result, random.Random], dict[str, object]]
+
+
+def goes_back_and_forth(result: Result, chance: random.Random) -> dict[str, object]:
+    return {"switch": not result.synchronous} if chance.random() < 0.4 else {}
+
+
+def leaves_somebody_out(result: Result, chance: random.Random) -> dict[str, object]:
+    return {"apart": () if result.apart else (2,)} if chance.random() < 0.4 else {}
+
+
+@dataclass
+class Run:
+    """A training whose leader asks for something new now and then, and dies once.
+
+    Attributes:
+        wish: see `Wish`.
+        seed: of the order of things.
+        done: ranks of the workers that were there at the end.
+    """
+
+    wish: Wish
+    seed: int
+    done: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.chance = random.Random(self.seed)
+        self.cluster = MemoryCluster(WORKERS, self.chance.randrange, SERVERS, bucket_elements=BUCKET, most=MOST)
+        for rank in range(WORKERS):
+            self.cluster.start(rank, self.work)
+
+    @property
+    def ledgers(self) -> list[Ledger]:
+        return [node.endpoint.server.ledger for node in self.cluster.nodes]
+
+    def work(self, store: MemoryStore) -> None:
+        exchange, model = ParameterServerExchange(Specification("momentum_sgd", True), store), Held()
+        exchange.join(SIZES, Limits(rounds=ROUNDS), {})
+        result = exchange.begin(sources(values(0)), model)
+        while not result.finished:
+            aside = bool(result.synchronous) and store.rank in result.apart
+            asked = self.wish(result, self.chance) if store.rank == 0 else {}
+            sent = {WEIGHTS: np.ones(SIZES[WEIGHTS], np.float32)}
+            payload = Payload(sources(sent), 1, 0.25, together=result.synchronous, aside=aside, **asked)  # type: ignore[arg-type]
+            result = exchange.start(payload, model).wait()
+            if aside:
+                store.sleep(0.001)  # else time never passes, because there is always something that it can do
+        self.done.add(store.rank)
+        exchange.close()
+
+    def replace(self, rank: int) -> None:
+        self.cluster.kill(rank)
+        self.done.discard(rank)
+        self.cluster.start(rank, self.work)
+
+
+@pytest.mark.parametrize("wish", [goes_back_and_forth, leaves_somebody_out])
+@pytest.mark.parametrize("dies", [False, True])
+def test_the_leader_dies_at_any_moment_and_the_servers_stay_together(wish: Wish, dies: bool) -> None:
+    for seed in range(40):
+        run = Run(wish, seed)
+        if dies:
+            run.cluster.at(run.chance.randrange(LENGTH), lambda run=run: run.replace(0))  # type: ignore[misc]
+        try:
+            run.cluster.run()
+            assert run.done == set(range(WORKERS))
+            assert len({ledger.rounds_together for ledger in run.ledgers}) == 1
+        except Exception as error:
+            error.args = (f"seed {seed}: {error}; last: {run.cluster.history[-5:]}",)
+            raise
+
+
+def test_servers_agree_on_rounds_again_that_a_dead_worker_had_asked_one_of_them_for() -> None:
+    side = MemoryExchanges(Specification("momentum_sgd", False), 2, np.zeros(8, np.float32), 2, 4)
+    leader, other = side.workers
+    side.round([other], [np.ones(8)], together=False)
+    leader.die(np.ones(8), before=1, together=False, switch=True)
+    assert [server.ledger.synchronous for server in side.servers] == [True, False]
+    newcomer = side.replace(0)
+    assert newcomer.result.synchronous
+    side.round([newcomer, other], [np.ones(8), np.ones(8)], together=True)
+    assert [server.ledger.synchronous for server in side.servers] == [True, True]
+    assert [server.ledger.rounds_together for server in side.servers] == [1, 1]
+    assert newcomer.weights.tobytes() == other.weights.tobytes() == side.weights().tobytes()
+
+
+def test_servers_agree_on_whom_rounds_do_not_wait_for() -> None:
+    """The leader had asked the first of them only, and its replacement does not know."""
+    side = MemoryExchanges(Specification("momentum_sgd", True), 3, np.zeros(8, np.float32), 2, 4)
+    leader, other, slow = side.workers
+    for worker in (other, slow):
+        worker.send(np.ones(8), together=True)
+    leader.die(np.ones(8), before=1, together=True, apart=(2,))
+    newcomer = side.replace(0)
+    newcomer.send(np.ones(8), together=True)
+    for worker in (other, slow, newcomer):
+        worker.fetch()
+    assert [server.ledger.apart.any() for server in side.servers] == [True, False]
+    side.round([slow], [np.ones(8)], together=True, aside=True)
+    side.round([newcomer, other], [np.ones(8), np.ones(8)], together=True)
+    assert [server.ledger.rounds_together for server in side.servers] == [2, 2]
+    assert [server.ledger.apart.tolist() for server in side.servers] == [[False, False, True]] * 2
