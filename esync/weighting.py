@@ -46,3 +46,11 @@ def divisor(weighting: str, samples: Sequence[int]) -> float:
     if weighting == UNIFORM:
         return count
     return total if weighting == SAMPLES else count * count / total
+
+
+def rounding(workers: int) -> float:
+    """By what share of its size a mean of so many equal float32 values may differ from them.
+
+    Each is multiplied, they are added up, and the sum is divided.
+    """
+    return (workers + 2) * 2.0**-24

@@ -307,3 +307,23 @@ def test_a_checkpoint_brings_books_and_momentum_back_on_all_workers() -> None:
         assert resume_at == 7
         assert (result.round, result.samples) == (8, 100 + 10 + 11 + 12)
         np.testing.assert_allclose(model.values, weights, rtol=1e-5, atol=1e-6)
+
+
+def test_frozen_layers_stay_as_they_are_bit_for_bit() -> None:
+    """Means of equal values by numbers of samples round; what has changed is the mean all the same."""
+    samples = (60, 61, 113)
+
+    def body(exchange: CollectiveExchange) -> Any:
+        model = met(exchange, Limits(rounds=20))
+        begun, finished, number = model.statistics.copy(), False, 0
+        while not finished:
+            number += 1
+            sent = np.append(model.statistics[:-1], np.float32(number))
+            vectors = {WEIGHTS: Vector(noise(exchange.rank, number)), STATISTICS: Vector(sent)}
+            finished = exchange.start(Payload(vectors, samples[exchange.rank], 0.1), model).wait().finished
+        exchange.close()
+        return begun, model.statistics
+
+    for begun, statistics in run(len(samples), body, weighting="samples"):
+        assert statistics[-1] == pytest.approx(20)
+        assert statistics[:-1].tobytes() == begun[:-1].tobytes()

@@ -36,12 +36,25 @@ def test_the_published_statistics_are_the_mean_of_all_workers_latest(private, se
     assert all(memory.staged_bytes == 0 for memory in cluster.memories)
 
 
-def test_frozen_layers_stay_as_they_are_bit_for_bit():
-    frozen = floats(3, 2)
-    cluster = MemoryServers(3, NOTHING, frozen, synchronous=False)
-    for rank in range(3):
-        cluster.send(rank, 1, NOTHING, frozen)
-        assert cluster.statistics().tobytes() == frozen.tobytes()
+@pytest.mark.parametrize("weighting", ["uniform", "samples", "normalized"])
+@pytest.mark.parametrize("synchronous", [False, True])
+def test_frozen_layers_stay_as_they_are_bit_for_bit(synchronous, weighting):
+    """Beside statistics that change, with numbers of samples that round."""
+    frozen = np.float32([*floats(3, 50), -np.inf, 0.0])
+    cluster = MemoryServers(3, NOTHING, [*frozen, 1.0], synchronous=synchronous, weighting=weighting)
+    for sequence in range(1, 40):
+        for rank, samples in enumerate((60, 61, 113)):
+            cluster.send(rank, sequence, NOTHING, np.float32([*frozen, sequence]), samples=samples)
+        assert cluster.statistics()[:-1].tobytes() == frozen.tobytes()
+        assert cluster.statistics()[-1] == pytest.approx(sequence)
+
+
+def test_a_mean_of_equal_values_is_exact():
+    value = floats(5, 100)
+    latest = LatestValues(value, np.ones(3, bool), "samples")
+    for rank, samples in enumerate((60, 61, 113)):
+        latest.put(rank, value, samples)
+    assert latest.mean().tobytes() == value.tobytes()
 
 
 def test_who_is_gone_no_longer_counts_and_who_takes_the_slot_counts_from_its_first_commit_on():

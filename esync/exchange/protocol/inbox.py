@@ -25,11 +25,20 @@ class Memory(Protocol):
     def assign(self, kept: Array, new: Array) -> Array:
         """Replace the values of a kept array; returns the array to keep from now on."""
 
+    def keep(self, new: Array, before: Array, share: float) -> None:
+        """Give new values back what they were before, where they differ by no more than this share of it."""
+
     def fetch(self, array: Array) -> np.ndarray:
         """The values of a working array in host memory."""
 
     def release(self, arrays: Iterable[Array]) -> None:
         """These staged arrays are no longer needed."""
+
+
+def keep_equal(new: np.ndarray, before: np.ndarray, share: float) -> None:
+    """See `Memory.keep`."""
+    with np.errstate(invalid="ignore"):  # infinite values
+        np.copyto(new, before, where=np.abs(new - before) <= share * np.abs(before))
 
 
 class HostMemory:
@@ -63,6 +72,10 @@ class HostMemory:
         if new is not kept:  # a rule for sparse steps has written there itself
             np.copyto(kept, new)
         return kept
+
+    def keep(self, new: np.ndarray, before: np.ndarray, share: float) -> None:
+        """See `Memory.keep`."""
+        keep_equal(new, before, share)
 
     def fetch(self, array: np.ndarray) -> np.ndarray:
         """It is there already."""

@@ -47,6 +47,6 @@ class LatestValues:
         total = np.zeros(self._values[ranks[0]].size)
         for rank in ranks:
             own = factor(self._weighting, self._samples[rank])
-            total += self._values[rank] if own == 1 else own * self._values[rank]
+            total += self._values[rank] if own == 1 else np.multiply(own, self._values[rank], dtype=np.float64)
         total /= divisor(self._weighting, [self._samples[rank] for rank in ranks])
         return total.astype(np.float32)
