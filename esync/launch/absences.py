@@ -79,11 +79,11 @@ class Absences:
             wait = Wait("", self._limit)
             self._missing[name] = Absence(again(process, process.spec), wait, first, now)
             return True
+        absence.said = process.last_lines[-1] if process.last_lines else ""
         if absence.wait.lasted > self._limit:
             return False
         place = process.spec if process.arrived else self._next_place(process.spec)
         absence.spec, absence.answering = again(process, place), False
-        absence.said = process.last_lines[-1] if process.last_lines else ""
         absence.due = min(now + absence.pause, absence.wait.since + self._limit)
         absence.pause = min(2 * absence.pause, config.LAUNCH_RETRY[1])
         return True

@@ -66,6 +66,10 @@ class Replacements:
         """How many of its replacements a process has had."""
         return sum(each.name == name and each.counted for each in self.made)
 
+    def take_back(self, name: str) -> None:
+        """Forget the replacement of a process that no host has answered for."""
+        self.made = [each for each in self.made if each.name != name or each.counted or each.joined is not None]
+
     def verdict(self, process: Process) -> str:
         """REPLACE, AWAIT (its host), LOSE or FAIL."""
         spec = process.spec

@@ -129,7 +129,9 @@ class Supervisor:
         while not self._over and (self._running("worker") or self._awaiting):
             self._tick()
         if not self._over:
-            self._replacements.lost += self._absences.abandon()
+            for name in self._absences.abandon():
+                self._replacements.take_back(name)
+                self._replacements.lost.append(name)
 
     def _linger(self) -> None:
         """Let the others end by themselves: after a failure for a moment, so that they can say why they end too."""
@@ -262,6 +264,7 @@ class Supervisor:
         if self._absences.note(process, self._replacements.again):
             return
         why = self._absences.give_up(name)
+        self._replacements.take_back(name)
         if self._replacements.elastic and self._running("worker"):
             self._replacements.lost.append(name)
             self._view.say(f"{name} ({process.spec.where}) {why}; the others go on without it")
