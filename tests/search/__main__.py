@@ -10,6 +10,7 @@ import argparse
 import sys
 from dataclasses import fields
 
+from .faults import table
 from .schedule import KINDS, Schedule, draw, with_words
 from .search import failure, report, search, shrink
 
@@ -23,11 +24,16 @@ def main() -> int:
     parser.add_argument("--schedules", type=int, default=100, help="of each kind (default: %(default)s)")
     parser.add_argument("--first", type=int, default=0, help="seed (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=1, help="processes that search (default: %(default)s)")
+    parser.add_argument(
+        "--faults", type=int, help="put faults back that were mended, and search so many schedules for each"
+    )
     parser.add_argument("--no-shrink", action="store_true", help="show failures as they were found")
     drawn = [field.name for field in fields(Schedule) if field.name not in ("kind", "seed")]
     for name in drawn:
         parser.add_argument(f"--{name}", help="instead of what is drawn from the seed")
     options = parser.parse_args()
+    if options.faults:
+        return table(options.faults)
     if options.kind is None:
         return report(
             search(options.kinds.split(","), options.first, options.schedules, options.jobs), not options.no_shrink

@@ -5,16 +5,20 @@ import re
 #: The end of which kinds of run, as a pattern → what is said about it → why.
 KNOWN = [
     (
-        r"(sync|fp16|2bit|topk|overlap)-elastic",
-        r"only one of servers 0 and \d has used commits",
-        "a worker that dies between two servers counts on those that its commit has reached",
+        r".*-elastic|async|private|ssp|sparse",
+        r"--resume: no checkpoint is there in all its parts",
+        "others write parts while there is no worker 0, or before it has its first, and delete what was whole",
     ),
     (
-        r"async|private|ssp|async-elastic|private-elastic",
-        r"--resume: no checkpoint is there in all its parts: worker 0 has none",
-        "without rounds, others may have two parts before rank 0 has its first",
+        r".*-elastic",
+        r"no end after",
+        "where servers have ended different rounds and nobody is left, newcomers step aside for ever",
     ),
-    (r"switch", r"no end after", "a worker that dies at a switch, between two servers, may never be replaced"),
+    (
+        r"switch",
+        r"no end after",
+        "the leader dies when its commit that switches has reached one of the servers",
+    ),
 ]
 
 

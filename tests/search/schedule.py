@@ -52,7 +52,7 @@ _PLAIN: dict[str, Kind] = {
     ),
     "ssp": Kind(Specification("sgd", False, staleness=1), linear=True),
     "switch": Kind(Specification("momentum_sgd", True)),
-    "sparse": Kind(Specification("difference", False, SPARSE, sparse=True), checkpoints=False, linear=True),
+    "sparse": Kind(Specification("difference", False, SPARSE, sparse=True), linear=True),
     "fp16": Kind(
         _compressed("fp16"),
     ),
@@ -108,9 +108,11 @@ class Schedule:
         workers: slots.
         servers: of them, as many.
         machines: worker or server number i runs on machine i modulo this.
+        dedicated: 1: servers run on a machine of their own, which never dies.
         rounds: limit of the run.
         every: rounds from one checkpoint to the next; 0: there are none.
         keep: checkpoints that are kept.
+        restarts: how often the launcher replaces each worker.
         lease: seconds; infinite where the kind is not elastic.
         momentum: of the servers' rule.
         stop: the round after which a worker asks for the end; 0: nobody does.
@@ -123,9 +125,11 @@ class Schedule:
     workers: int
     servers: int
     machines: int
+    dedicated: int
     rounds: int
     every: int
     keep: int
+    restarts: int
     lease: float
     momentum: float
     stop: int
@@ -171,9 +175,11 @@ def draw(kind: str, seed: int, **chosen: object) -> Schedule:
         workers=chance.choice((1, 2, 2, 3, 3, 4)),
         servers=chance.choice((1, 2, 2, 3)),
         machines=chance.randint(1, 4),
+        dedicated=chance.randint(0, 1),
         rounds=chance.randint(2, 7),
         every=chance.choice((1, 2, 3)) if settings.checkpoints and chance.random() < 0.75 else 0,
         keep=chance.choice((1, 1, 2, 3)),
+        restarts=chance.choice((9, 9, 0)) if settings.elastic else 9,
         lease=chance.choice((2.0, 5.0, 30.0)) if settings.elastic else math.inf,
         momentum=chance.choice((0.0, 0.5)) if rule in ("sgd", "momentum_sgd") else 0.0,
         stop=chance.choice((0, 0, 0, 1, 3)),
@@ -185,7 +191,8 @@ def draw(kind: str, seed: int, **chosen: object) -> Schedule:
     steps = int(1.2 * length(schedule))
     deaths = []
     for _ in range(chance.choice((1, 1, 2, 2, 3, 4))):
-        what = chance.choice((WORKER,) * 6 + (MACHINE, POWER) + (HANG,) * (2 if settings.elastic else 0))
+        power = (POWER,) if schedule.every else ()  # else it only ends the job
+        what = chance.choice((WORKER,) * 5 + (MACHINE,) * 2 + power + (HANG,) * (2 if settings.elastic else 0))
         of = schedule.machines if what == MACHINE else schedule.workers
         deaths.append(Death(chance.randrange(steps), what, 0 if what == POWER else chance.randrange(of)))
     if len(deaths) > 1 and chance.random() < 0.4:  # several at the same moment, or nearly so

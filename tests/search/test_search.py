@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from .faults import FAULTS, Fault
 from .known import known
 from .schedule import KINDS, Death, draw, with_words
 from .search import Finding, failure, search, shrink
@@ -52,3 +53,15 @@ def test_a_command_runs_the_schedule_that_it_names() -> None:
     assert other.command.startswith("python -m tests.search switch 7 --")
     said = dict(zip(*[iter(other.command.split()[5:])] * 2, strict=True))
     assert with_words(drawn, {name[2:]: value for name, value in said.items()}) == other
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_a_fault_can_be_put_back(fault: Fault) -> None:
+    with fault.put_back():
+        pass
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_a_fault_that_is_put_back_is_found(fault: Fault) -> None:
+    assert fault.found(1000) is not None

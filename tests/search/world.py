@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
@@ -267,7 +267,7 @@ class Life:
         for death in schedule.deaths:
             cluster.at(death.step - self._world.steps, lambda death=death: self._strike(death))  # type: ignore[misc]
         for shard in range(schedule.servers):
-            node = Address(messages.SERVER, self._host(shard), 100 + shard)
+            node = Address(messages.SERVER, self._host(shard, True), 100 + shard)
             self._post.append((Message(messages.ADD_NODE, (node,)), messages.EMPTY))
             _watch(cluster.nodes[shard], self)
         cluster.spawn("the scheduler", NOBODY, self._schedule_all, fatal=True)
@@ -344,9 +344,11 @@ class Life:
             return
         if not process.joined and not self._restarts[number]:
             raise JobOverError(f"the launcher ends the job: worker {number} has ended before it had begun")
+        if self._restarts[number] >= schedule.restarts:
+            if not self._elastic or not self._running:
+                raise JobOverError(f"the launcher ends the job: worker {number} may not be replaced any more")
+            return  # the others go on without it
         self._restarts[number] += 1
-        if self._restarts[number] > len(schedule.deaths) * 4 + 4:
-            raise WrongError(f"worker {number} is replaced again and again")
         if schedule.settings.forgetful:
             self._seen.models = None
         self._start(number, process.slot)
@@ -368,8 +370,9 @@ class Life:
         name = f"worker {number}" + f" (process {nonce})" * (nonce > self._schedule.workers)
         self.cluster.spawn(name, nonce, lambda: self._work(process), fatal=True)
 
-    def _host(self, number: int) -> str:
-        return f"10.0.0.{number % self._schedule.machines + 1}"
+    def _host(self, number: int, server: bool = False) -> str:
+        net = int(server and self._schedule.dedicated)
+        return f"10.0.{net}.{number % self._schedule.machines + 1}"
 
     def _work(self, process: Process) -> None:
         """A worker process, from its start to its end."""
@@ -417,7 +420,7 @@ class Life:
             for process in [process for process in self._running if process.node.host == host]:
                 self._kill(process)
             for shard in range(self._schedule.servers):
-                if self._host(shard) == host and shard not in cluster.stopped:
+                if self._host(shard, True) == host and shard not in cluster.stopped:
                     cluster.stopped.add(shard)
                     self._ended.append(shard)
         for process in [process for process in self._running if process.number == death.number]:
@@ -512,10 +515,14 @@ class Life:
         ledgers = [node.endpoint.server.ledger for node in self.cluster.nodes]
         if not ledgers[0].finished:
             raise WrongError(f"all workers have ended, and the run is not over after round {ledgers[0].round}")
-        used = [Counter(each for use in log_of(ledger) for each in use.commits) for ledger in ledgers]
+        used = [Counter(each[:2] for use in log_of(ledger) for each in use.commits) for ledger in ledgers]
         # The first server decides when the run is over: of commits that are used at once, the last ones may be under
         # way then, and others may use them all the same.
         late = {commit for use in log_of(ledgers[0])[-1:] if not use.together for commit in _newest(used)}
+        if self._elastic:  # servers go on without a worker that dies between two of them, each when it notices
+            whole = {process.nonce for process in self._processes if process.code == 0}
+            logs = [each for ledger in ledgers for use in log_of(ledger) for each in use.commits]
+            late |= {each[:2] for each in logs if each.nonce not in whole}
         for shard, counts in enumerate(used):
             if twice := [each for each, count in counts.items() if count > 1]:
                 raise WrongError(f"server {shard} has used commits (rank, sequence) twice: {twice}")
@@ -524,9 +531,11 @@ class Life:
         books = {(ledger.round, ledger.version, ledger.step, ledger.samples) for ledger in ledgers}
         if not late and len(books) > 1:
             raise WrongError(f"the servers' books differ: {sorted(books)}")
+        if settings.rounds and len({ledger.round for ledger in ledgers}) > 1:
+            raise WrongError(f"servers have ended different rounds: {sorted(books)}")
         if settings.rounds and not settings.elastic:
             for use in log_of(ledgers[0]):
-                if sorted(rank for rank, _ in use.commits) != list(range(schedule.workers)):
+                if sorted(each.rank for each in use.commits) != list(range(schedule.workers)):
                     raise WrongError(f"a round was one of {use.commits}")
         if settings.linear and not schedule.momentum:
             self._check_weights()
@@ -539,7 +548,7 @@ class Life:
         for node in self.cluster.nodes:
             server, expected = node.endpoint.server, self._initial.weights.astype(np.float64)
             for use in log_of(server.ledger):
-                for rank, sequence in use.commits:
+                for rank, sequence, _ in use.commits:
                     rate = 1.0 if schedule.settings.specification.sparse else RATE / len(use.commits)
                     expected -= rate * gradient(rank, sequence, schedule.workers)
             for bucket in server.layout.of(WEIGHTS, self.cluster.nodes.index(node)):
@@ -548,16 +557,24 @@ class Life:
                     raise WrongError(f"bucket {bucket.index} does not hold what was used")
 
 
+class Commit(NamedTuple):
+    """A commit that a server has used, and whose it was."""
+
+    rank: int
+    sequence: int
+    nonce: int
+
+
 @dataclass(frozen=True)
 class Use:
     """Commits that a server has used.
 
     Attributes:
-        commits: rank and sequence number of each.
+        commits: which ones.
         together: whether they were a round; else there is one.
     """
 
-    commits: tuple[tuple[int, int], ...]
+    commits: tuple[Commit, ...]
     together: bool
 
 
@@ -579,7 +596,10 @@ def _kept_books() -> Iterator[None]:
 
     def kept(ledger: Ledger, ranks: list[int], now: float) -> None:
         commits = [ledger.pending[rank].message for rank in ranks]
-        uses = tuple((rank, int(message["sequence"])) for rank, message in zip(ranks, commits, strict=True))
+        uses = tuple(
+            Commit(rank, int(message["sequence"]), int(message["nonce"]))
+            for rank, message in zip(ranks, commits, strict=True)
+        )
         log_of(ledger).append(Use(uses, ledger.together(commits[0])))
         applied(ledger, ranks, now)
 
