@@ -114,16 +114,39 @@ FAULTS: dict[str, Fault] = {
         "sync", (Edit(f"{_SERVER}._on_commit", "if rank in self.ledger.pending:", "if False:"),)
     ),
     "a newcomer skips an exchange that some servers have not used": Fault(
-        "async", (Edit(f"{_CLIENT}:exchanges_behind", "max(acknowledged) if over else min", "max"),)
+        "async", (Edit(f"{_CLIENT}:exchanges_behind", "return min(acknowledged)", "return max(acknowledged)"),)
     ),
     "a newcomer does not wait for the round of the dead worker": Fault(
-        "sync", (Edit(f"{_CLIENT}:in_round", "return any(committed) and ", "return False and "),)
+        "sync", (Edit(f"{_CLIENT}:in_round", "return all(", "return False and all("),)
     ),
     "half a payload of a dead worker is completed by its replacement": Fault(
         "sync", (Edit("esync.exchange.protocol.inbox:Inbox.put", "staged[:2] != (nonce, sequence)", "False"),)
     ),
-    "SSP: nobody is released when a worker leaves": Fault(
-        "ssp", (Edit("esync.exchange.protocol.ledger:Ledger._let_out", "self._release(self._now)", "pass"),)
+    "a server waits for a dead worker's commit to a round that it has ended": Fault(
+        "sync-elastic",
+        (
+            Edit(
+                "esync.exchange.protocol.ledger:Ledger.commit",
+                'or 0 < int(message["round"]) <= self.rounds_together',
+                "",
+            ),
+        ),
+    ),
+    "a newcomer asks for the step of its weights after it has fetched them": Fault(
+        "fp16",
+        (
+            Edit(
+                f"{_CLIENT}:ParameterServerExchange.begin",
+                "shared.steps)",
+                "{each.index: self._statuses()[each.shard].step for each in self.layout.of(WEIGHTS)})",
+            ),
+        ),
+    ),
+    "a server that has missed the leader's commit stays asynchronous": Fault(
+        "switch", (Edit("esync.exchange.protocol.ledger:Ledger.applied", "self.synchronous = True", "pass"),)
+    ),
+    "a server that has missed the leader's commit waits for those who are apart": Fault(
+        "switch", (Edit(f"{_CLIENT}:ParameterServerExchange.start", "in self._astray", "in ()"),)
     ),
     "the folder of a checkpoint is deleted before anything is in it": Fault(
         "sync", (Edit("esync.checkpoint.store:Store._claimed", "marker.touch()", "pass"),)

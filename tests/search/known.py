@@ -9,16 +9,6 @@ KNOWN = [
         r"--resume: no checkpoint is there in all its parts",
         "others write parts while there is no worker 0, or before it has its first, and delete what was whole",
     ),
-    (
-        r".*-elastic",
-        r"no end after",
-        "where servers have ended different rounds and nobody is left, newcomers step aside for ever",
-    ),
-    (
-        r"switch",
-        r"no end after",
-        "the leader dies when its commit that switches has reached one of the servers",
-    ),
 ]
 
 
