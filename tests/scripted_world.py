@@ -124,7 +124,7 @@ class ScriptedExchange(Exchange):
     def __init__(self, specification: Specification, rank: int, answers: list[tuple[list[float], bool, bool]]) -> None:
         self.specification, self.rank, self.workers = specification, rank, 3
         self.replacement, self.exchanges = False, 0
-        self.job, self.resume_at = 7, -1
+        self.job, self.resume_at, self.part = 7, -1, 0
         self.answers = answers
         self.log: list[Any] = []
         self.sent: list[Sent] = []

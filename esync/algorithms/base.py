@@ -541,7 +541,8 @@ class Algorithm(ABC):
         offers = surroundings.past.offers(exchange.rank, exchange.workers)
         sizes = {name: vector.size for name, vector in self._vectors().items()}
         exchange.join(sizes, self._limits(exchange), surroundings.agreement, offers)
-        progress = surroundings.past.settle(exchange.rank, exchange.job, exchange.resume_at, exchange.replacement)
+        with exchange.busy("reading the checkpoint"):
+            progress = surroundings.past.settle(exchange.rank, exchange.job, exchange.resume_at, exchange.replacement)
         if progress is not None:
             exchange.resume(self._regained(progress))
         return exchange

@@ -54,5 +54,13 @@ class Local(Algorithm):
         books = self._ledger
         self.round = books.round
         self.result = Result(
-            books.round, books.version, books.samples, 0.0, 0.0, books.finished, used, elapsed=books.elapsed
+            books.round,
+            books.version,
+            books.samples,
+            0.0,
+            0.0,
+            books.finished,
+            used,
+            elapsed=books.elapsed,
+            needed=books.needed,
         )

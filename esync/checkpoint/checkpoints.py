@@ -61,7 +61,7 @@ class Checkpoints:
     Args:
         directory: where they are; best one that all workers see. `~` is this machine's home directory.
         every: rounds from one to the next.
-        keep: how many are kept (one more while the newest is not yet known to be there for all workers).
+        keep: how many are kept, beside those that are newer than the newest one that is known to be whole.
         resume: go on from the newest that is whole; from the beginning where there is none.
         overwrite: delete those of an earlier run, instead of refusing to begin.
 
@@ -93,8 +93,7 @@ class Checkpoints:
         self._goes_on = False
         self._before: list[Callable[[], None]] = []
         self._parts: list[Part] = []
-        self._job, self._ordinal, self._seen = 0, 0, 0
-        self._crowded = False
+        self._job, self._seen, self._whole = 0, 0, 0
 
     # --- for a training loop ----------------------------------------------------------------------------------------
 
@@ -117,12 +116,11 @@ class Checkpoints:
 
     def save_if_due(self) -> bool:
         """Write a checkpoint where the last step has ended a round that should have one; whether it has."""
-        trainer = self._trainer
-        if not trainer.exchanged or 0 in trainer.algorithm.left_out:  # nobody would write the model
+        if not self._trainer.exchanged:
             return False
-        if self._crowded:  # all workers have come here since the last one was written: it is there for all of them
-            self._store.keep(self._keep)
-            self._crowded = False
+        self._prune()
+        if 0 not in self._result().needed:  # nobody would write the model
+            return False
         due = self.due(self._result().round)
         if due:
             self.save()
@@ -136,23 +134,26 @@ class Checkpoints:
                 lose.
         """
         trainer, result = self._trainer, self._result()
-        if self.newest is not None and result.round <= self.newest.round:
+        if 0 not in result.needed or (self.newest is not None and result.round <= self.newest.round):
             return
         if trainer.algorithm.in_flight:
             raise CheckpointError(
                 f"no checkpoint of round {result.round}: an exchange is under way, whose payload it would lose; call "
                 "save_if_due after every step, which finds the right moment"
             )
+        with trainer.busy(f"writing the checkpoint of round {result.round}"):
+            self._write(result)
+
+    def _write(self, result: Result) -> None:
+        trainer, exchange = self._trainer, self._trainer.algorithm.exchange
         for call in self._before:
             call()
         arrays: dict[str, np.ndarray] = {}
-        if trainer.algorithm.exchange is not None:
-            trainer.algorithm.exchange.heartbeat()
         begun = time.perf_counter()
         facts: dict[str, Any] = {
             "version": __version__,
             "job": self._job,
-            "ordinal": self._ordinal + 1,
+            "ordinal": 2 if self._whole else 1,  # earlier versions counted on
             "workers": trainer.workers,
             "exchanges": trainer.round,
             "agreement": self._agreement,
@@ -171,9 +172,10 @@ class Checkpoints:
             if not self._common(facts, writers):
                 return
             facts["books"] = vars(result.books)
-        part = self._store.write(result.round, writers, facts)
-        self._ordinal, self._seen, self._crowded = self._ordinal + 1, result.round, True
-        self.newest = part
+        self.newest = self._store.write(result.round, writers, facts)
+        self._seen = result.round
+        if exchange is not None:
+            exchange.part = result.round
         log.debug("checkpoint of round %d in %.2f s", result.round, time.perf_counter() - begun)
 
     @property
@@ -252,7 +254,7 @@ class Checkpoints:
         part = next((part for part in self._parts if part.round <= resume_at), None)
         if part is None:
             log.warning("this worker has no part of the checkpoint of round %d: its batches begin anew", resume_at)
-            return Progress(0)
+            return Progress(resume_at)
         self._go_back(part)
         self.newest = part if part.round == resume_at else None
         if rank != 0:
@@ -282,6 +284,8 @@ class Checkpoints:
             log.warning("this worker's optimizer begins anew: %s does not fit: %s", parts[0].folder, differences)
             return False
         self._go_back(parts[0])
+        if self._trainer.algorithm.exchange is not None:
+            self._trainer.algorithm.exchange.part = parts[0].round
         return True
 
     def begun(self) -> None:
@@ -291,7 +295,8 @@ class Checkpoints:
             CheckpointError: the algorithm cannot go back to that state, or has one that cannot be stored.
         """
         algorithm = self._trainer.algorithm
-        self._seen = algorithm.result.round if algorithm.result is not None else 0
+        if algorithm.result is not None:
+            self._seen, self._whole = algorithm.result.round, algorithm.result.whole
         fresh = self._encoded("state", {})  # what cannot be stored is noticed now, not at the first checkpoint
         if self._unsent is not None and not self._trainer.replacement:
             self._restore(algorithm.restore_unsent, *self._unsent)
@@ -330,12 +335,19 @@ class Checkpoints:
     def _go_back(self, part: Part) -> None:
         arrays = load_arrays(part, f"worker-{self._store.rank}.npz")
         self._optimizer.load(part.facts["optimizer"], arrays)
-        self._ordinal = int(part.facts["ordinal"])
         self._found = dict(part.facts["tracked"])
         if "algorithm_state" in part.facts:
             self._algorithm_state = part.round, decode(part.facts["algorithm_state"], arrays, mx.cpu())
         if "unsent" in part.facts:
             self._unsent = part.round, decode(part.facts["unsent"], arrays, mx.cpu())
+
+    def _prune(self) -> None:
+        """Delete what is older than the newest checkpoint that is known to be whole, but for as many as are kept."""
+        alone = self._trainer.algorithm.exchange is None
+        whole = self._result().whole if not alone else self.newest.round if self.newest is not None else 0
+        if whole != self._whole:
+            self._store.keep(self._keep, whole)
+            self._whole = whole
 
     def _result(self) -> Result:
         """How the last exchange went."""
@@ -350,7 +362,7 @@ class Checkpoints:
         writers[MODEL_FILE] = lambda path: save_model(path, trainer)
         if further := further_vectors(trainer):
             writers[VECTORS_FILE] = lambda path: save_arrays(path, further)
-        facts["needs"] = [0]
+        facts["needs"] = list(self._result().needed)
         if exchange is None:
             return True
         state, weights = exchange.rule_state(), exchange.server_weights()
@@ -360,11 +372,10 @@ class Checkpoints:
         if vectors:
             writers[SERVER_FILE] = lambda path: save_arrays(path, vectors)
         facts["vectors"] = len(state)
-        if trainer.algorithm.synchronous:
-            facts["needs"] = [rank for rank in trainer.members if rank not in trainer.algorithm.left_out]
-            if exchange.version() != self._result().version:  # the others have not waited for this worker
-                log.warning("no checkpoint of round %d: the job has gone on meanwhile", self._result().round)
-                return False
+        if trainer.algorithm.synchronous and exchange.version() != self._result().version:
+            # The others have not waited for this worker.
+            log.warning("no checkpoint of round %d: the job has gone on meanwhile", self._result().round)
+            return False
         return True
 
     def _differences(self, part: Part) -> str:

@@ -42,16 +42,15 @@ class CheckpointedTrainer(Protocol):
         """See `Standing`."""
 
     @property
-    def members(self) -> tuple[int, ...]:
-        """See `Standing`."""
-
-    @property
     def exchanged(self) -> bool:
         """See `Standing`."""
 
     @property
     def replacement(self) -> bool:
         """See `Standing`."""
+
+    def busy(self, what: str) -> AbstractContextManager[None]:
+        """Tell the others within a with statement that this worker is alive, though it does not train."""
 
     def mean_statistics(self) -> AbstractContextManager[None]:
         """Let the network have the mean of all workers' batch-norm statistics within a with statement."""

@@ -148,11 +148,16 @@ class Store:
             if which(_round(folder)):
                 self._remove(folder, [self._name, *self._own(folder)])
 
-    def keep(self, count: int) -> None:
-        """Delete all parts of this worker but the newest `count`."""
+    def keep(self, count: int, whole: int) -> None:
+        """Delete parts of this worker that no checkpoint needs.
+
+        Args:
+            count: how many are kept of those up to the newest checkpoint that is whole; newer ones all are.
+            whole: round of that checkpoint.
+        """
         rounds = [_round(folder) for folder in self._folders() if (folder / self._name).exists()]
-        if rounds[count:]:
-            self.remove(lambda round_: round_ <= rounds[count])
+        kept = [round_ for round_ in rounds if round_ <= whole][:count]
+        self.remove(lambda round_: round_ <= whole and round_ not in kept)
 
     @contextmanager
     def _claimed(self, folder: Path) -> Iterator[None]:

@@ -145,6 +145,8 @@ class Result:
             asynchronous run.
         elapsed: seconds of the run.
         members: ranks that take part in the rounds; all of them, unless dead ones are left out.
+        needed: ranks whose parts a checkpoint of now needs; without rank 0, who has the model, there can be none.
+        whole: round of the newest checkpoint that is known to be whole; 0: none.
         step: times that the weights had changed by then: once per round, or once per payload used at once.
         synchronous: whether the next payloads should be used together; None where that never changes.
         samples_together: those of `samples` that were used in rounds of several workers; None where nobody counts them.
@@ -163,6 +165,8 @@ class Result:
     used: bool = True
     elapsed: float = 0.0
     members: tuple[int, ...] = ()
+    needed: tuple[int, ...] = ()
+    whole: int = 0
     step: int = 0
     synchronous: bool | None = None
     apart: tuple[int, ...] = ()
@@ -208,6 +212,8 @@ class Exchange(Protocol):
         exchanges: how many exchanges of this slot have been used so far (known after `join`).
         job: number of this job (known after `join`).
         resume_at: the round of the checkpoint that the workers go on from; −1: from the beginning (known after `join`).
+        part: round of the newest part of a checkpoint of this run that is on this worker's disk, for payloads to tell;
+            0: none.
     """
 
     rank: int
@@ -216,6 +222,7 @@ class Exchange(Protocol):
     exchanges: int
     job: int
     resume_at: int
+    part: int
 
     def join(
         self,

@@ -101,6 +101,8 @@ def standing(ledger: Ledger, wait: float, transfer: float, used: bool) -> Result
         used=used,
         elapsed=ledger.elapsed,
         members=tuple(range(ledger.slots)),
+        needed=ledger.needed,
+        whole=ledger.whole,
         step=ledger.step,
         scalars=ledger.told_added,
     )

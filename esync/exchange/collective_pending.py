@@ -30,7 +30,7 @@ class PendingCollective:
         exchange.model.fill(self._sums, payload.vectors)
         exchange.hold()
         self._committed = time.perf_counter()
-        exchange.control.say(wire.COMMIT, self._sequence, exchange.engine.note, **payload.terms)
+        exchange.control.say(wire.COMMIT, self._sequence, exchange.engine.note, part=exchange.part, **payload.terms)
         self._commits: Commits | None = None
         self._fibres: Fibres | None = None
         self._missing: list[int] = []

@@ -29,6 +29,7 @@ class CollectiveState:
         rank: of this worker.
         workers: number of ranks.
         sequence: number of the newest exchange.
+        part: see `Exchange.part`.
         control: messages between the ranks.
         turn: held by the thread that talks to the others, because MPI is used by one thread at a time.
         ledger: what the ranks have agreed upon; there from joining on, like the following two.
@@ -52,7 +53,7 @@ class CollectiveState:
         self.engine, self.watchdog, self.hold = engine, watchdog, hold
         self._round_timeout = round_timeout
         self.rank, self.workers = engine.transport.rank, engine.transport.size
-        self.sequence = 0
+        self.sequence = self.part = 0
         self.control = Control(engine.transport, nonce, scalars)
         self.turn = threading.RLock()
         self._scratch: np.ndarray | None = None

@@ -107,6 +107,7 @@ class CollectiveExchange(CollectiveState, Exchange):
             self.ledger.join(rank, each.nonce, self._offset)
         try:
             self.resume_at = choose({rank: each.offers for rank, each in greetings.items()})
+            self.ledger.resume_at = self.resume_at
         except ValueError as error:
             raise JobAbortedError(str(error)) from None
         self.job = self.ledger.job

@@ -165,7 +165,7 @@ class SimulatedCollective(Exchange):
         self._specification, self.side, self._straggler = specification, side, straggler
         self.rank, self.workers = rank, side.slots
         self.replacement, self.exchanges = False, 0
-        self.job, self.resume_at = 0, -1
+        self.job, self.resume_at, self.part = 0, -1, 0
         self.sent = self.received = 0.0
         self.polls = self.sequence = 0
         side.exchanges[rank] = self

@@ -24,7 +24,7 @@ def write(store: Store, round_: int) -> None:
     names = ("model.params", "worker-0.npz")
     writers = {name: (lambda path, name=name: fill(path, content(round_, name))) for name in names}
     store.write(round_, writers, {"job": 1})
-    store.keep(2)
+    store.keep(2, round_)
 
 
 def fill(path: Path, data: bytes) -> None:

@@ -43,13 +43,26 @@ def test_the_newest_comes_first(tmp_path):
     assert rounds(store) == [100, 10, 9]
 
 
-def test_only_the_newest_are_kept(tmp_path):
+@pytest.mark.parametrize(
+    ("whole", "kept"), [(5, [5, 4]), (4, [5, 4, 3]), (3, [5, 4, 3, 2]), (1, [5, 4, 3, 2, 1]), (0, [5, 4, 3, 2, 1])]
+)
+def test_only_what_is_older_than_a_whole_checkpoint_is_deleted(tmp_path, whole, kept):
     store = made(tmp_path, 0)
     for round_ in range(1, 6):
         write(store, round_, **{"model.params": "m", "server.npz": "s"})
-    store.keep(2)
-    assert rounds(store) == [5, 4]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["round-4", "round-5"]
+    store.keep(2, whole)
+    assert rounds(store) == kept
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"round-{round_}" for round_ in reversed(kept)]
+
+
+def test_what_a_dead_worker_has_left_half_written_goes_with_the_old_parts(tmp_path):
+    store = made(tmp_path, 0)
+    for round_ in range(1, 5):
+        write(store, round_, **{"model.params": "m"})
+    for round_ in (2, 4):
+        (tmp_path / f"round-{round_}" / "worker-0.json").unlink()
+    store.keep(1, 3)
+    assert names(tmp_path) == {"round-3/model.params", "round-3/worker-0.json", "round-4/model.params"}
 
 
 def test_workers_leave_each_others_parts_alone(tmp_path):
@@ -57,7 +70,7 @@ def test_workers_leave_each_others_parts_alone(tmp_path):
     for store in stores:
         for round_ in (1, 2):
             write(store, round_, **{f"worker-{store.rank}.npz": "x"})
-    stores[1].keep(1)
+    stores[1].keep(1, 2)
     stores[1].prepare()
     stores[0].remove(lambda round_: round_ == 2)
     assert [rounds(store) for store in stores] == [[1], [2], [2, 1]]

@@ -65,7 +65,7 @@ class ParameterServerExchange(Exchange):
         self.rank, self.workers = store.rank, store.workers
         self.exchanges = self.sequence = 0
         self.replacement = False
-        self.job, self.resume_at = 0, -1
+        self.job, self.resume_at, self.part = 0, -1, 0
         self._round = 0  # number of the round that the next payload is part of, where it is used together
         self._astray: list[int] = []  # servers that have missed whom that round does not wait for
         self._apart: tuple[int, ...] = ()  # as the first server says
@@ -175,7 +175,8 @@ class ParameterServerExchange(Exchange):
         for server in self._astray:
             self.say_to(server, wire.FOLLOW, round=self._round, text=wire.encode_ranks(self._apart))
         for server in range(store.servers):
-            self.say_to(server, wire.COMMIT, buckets=sent[server], round=self._round, **payload.terms)
+            own = {"buckets": sent[server], "round": self._round, "part": self.part}
+            self.say_to(server, wire.COMMIT, **own, **payload.terms)
         if not self.specification.overlap:
             finish = partial(self._finish, model, payload.returned, begun)
             return PendingExchange(store, self.sequence, self.look, finish)
@@ -310,6 +311,8 @@ class ParameterServerExchange(Exchange):
             used=status.used,
             elapsed=status.elapsed,
             members=status.members,
+            needed=status.needed,
+            whole=status.whole,
             step=status.step,
             synchronous=status.synchronous,
             fastest=status.fastest,

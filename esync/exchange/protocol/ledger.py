@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from . import wire
-from .resumption import Books
+from .resumption import Books, WholeCheckpoint
 from .scalars import Scalars
 
 
@@ -91,11 +91,13 @@ class Ledger:
         self.member = np.zeros(self.slots, bool)
         self.apart = np.zeros(self.slots, bool)  # members that rounds do not wait for
         self.acknowledged = np.zeros(self.slots, np.int64)
+        self._behind = np.zeros(self.slots, np.int64)  # commits of a slot in earlier lives of the run
         self.used = np.zeros(self.slots, bool)
         self.wait = np.zeros(self.slots)
         self.answer = np.zeros(self.slots, np.int64)
         self.scalars = Scalars(self.added, self.slots)
-        self._round: list[int] | None = None  # ranks of the newest round, where it was one of several workers
+        self._round: tuple[int, ...] | None = None  # ranks of the newest round, where it was one of several workers
+        self._checkpoint = WholeCheckpoint()
         self._told: dict[str, float] | None = None
         self.pending: dict[int, Pending] = {}
         self._held: set[int] = set()  # ranks whose pending commit is applied already
@@ -129,6 +131,22 @@ class Ledger:
         return self.member & ~self.apart
 
     @property
+    def needed(self) -> tuple[int, ...]:
+        """The ranks whose parts a checkpoint of now needs: of those that took part in the newest round.
+
+        Where commits are used at once it is rank 0 alone, who has the model.
+        """
+        if self._round is not None:
+            return self._round
+        needed = self._checkpoint.needed or range(self.slots if self.synchronous else 1)
+        return tuple(rank for rank in needed if self.member[rank])
+
+    @property
+    def whole(self) -> int:
+        """Round of the newest checkpoint that is known to be whole; 0: none."""
+        return max(self._checkpoint.round, self.resume_at)
+
+    @property
     def fastest(self) -> float:
         """Seconds of an iteration on the fastest worker; 0 where none has told."""
         pace = self.told["pace"]
@@ -141,7 +159,7 @@ class Ledger:
         NaN where nobody has said one. It stays as it is from the end of one round to that of the next.
         """
         if self._told is None:
-            self._told = self.scalars.combined(self._round or np.flatnonzero(self.member))
+            self._told = self.scalars.combined(list(self._round or np.flatnonzero(self.member)))
         return self._told
 
     @property
@@ -166,7 +184,9 @@ class Ledger:
         self._now = now
         if rank in self._held:
             self._let_go(rank, now)  # it takes the weights as they are now, whatever it is told
-        self.arrivals[rank] += self.nonce[rank] != nonce
+        if self.nonce[rank] != nonce:
+            self.arrivals[rank] += 1
+            self._checkpoint.joined(rank, self.round)
         self.nonce[rank] = nonce
         self.member[rank] = True
         self._told = None
@@ -176,6 +196,13 @@ class Ledger:
             self._started = now
         elif self._started is not None:
             self._elapsed = now - self._started  # for a newcomer's clock
+
+    def go_back(self, rank: int, exchanges: int) -> None:
+        """A worker has gone back to a checkpoint, with so many commits of its slot behind it.
+
+        Who is ahead of whom is reckoned from there: a part may be missing, or older than the others'.
+        """
+        self.acknowledged[rank] = self._behind[rank] = exchanges
 
     def resume(self, books: Books, now: float) -> None:
         """Go on where an earlier job had come to: limits count from the beginning of the whole run."""
@@ -276,7 +303,9 @@ class Ledger:
             self.step += len(ranks)
         self.round = self.rounds_together + self._at_once // self.slots
         self.scalars.note(messages)
-        self._round, self._told = ranks if together else None, None
+        self._round, self._told = tuple(ranks) if together else None, None
+        parts = {rank: int(message["part"]) for rank, message in zip(ranks, messages, strict=True)}
+        self._checkpoint.used(parts, self.round, together)
         for message in messages:
             if message["rank"] == leader or (not together and self.member[int(message["rank"])]):
                 self._follow(message)
@@ -313,6 +342,7 @@ class Ledger:
         record["samples_together"], record["rounds_together"] = self.samples_together, self.rounds_together
         record["step"], record["elapsed"], record["fastest"] = self.step, self._elapsed, self.fastest
         record["job"], record["resume_at"] = self.job, self.resume_at
+        record["whole"] = self.whole
         record["stop_at"] = -1 if self.stop_at is None else self.stop_at
         record["aborted"] = bool(self.failure)
         record["synchronous"] = self.synchronous
@@ -321,6 +351,7 @@ class Ledger:
         record["answer"] = self.answer
         record["nonce"], record["arrivals"], record["member"] = self.nonce, self.arrivals, self.member
         record["apart"] = self.member & self.apart
+        record["needed"][list(self.needed)] = 1
         record["committed"][list(self.pending)] = 1
         for name in self.added:
             record["scalars"][name] = self.told[name]
@@ -364,10 +395,14 @@ class Ledger:
         """Let those go on who are not too far ahead of the slowest member, or all of them when the run is over."""
         if not self._held:
             return
-        slowest = min((self.commits_of(rank) for rank in np.flatnonzero(self.member).tolist()), default=math.inf)
+        slowest = min((self._come(rank) for rank in np.flatnonzero(self.member).tolist()), default=math.inf)
         for rank in sorted(self._held):
-            if self.finished or self.commits_of(rank) - slowest <= self.staleness:
+            if self.finished or self._come(rank) - slowest <= self.staleness:
                 self._let_go(rank, now)
+
+    def _come(self, rank: int) -> int:
+        """How many commits of this slot have been dealt with since the job began."""
+        return self.commits_of(rank) - int(self._behind[rank])
 
     def _let_go(self, rank: int, now: float) -> None:
         self._held.discard(rank)

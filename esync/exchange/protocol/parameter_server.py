@@ -151,7 +151,7 @@ class ParameterServer:
         """A worker has gone back to a checkpoint: the exchanges that it has behind it, and the run (from rank 0)."""
         if not self._is_current(rank, nonce):
             return
-        self.ledger.acknowledged[rank] = exchanges
+        self.ledger.go_back(rank, exchanges)
         if books is not None:
             self.ledger.resume(books, self._clock())
         self._publish_status()

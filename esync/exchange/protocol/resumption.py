@@ -1,14 +1,21 @@
-"""Which checkpoint the workers of a job go on from: a pure decision over what each of them says it holds.
+"""Which checkpoint is whole, and which one the workers of a job go on from: pure decisions over what each of them says.
 
-Every worker offers the rounds that it has a whole part of, in its greeting. Rank 0's parts hold the model, so the
-choice is among them; each says whose other parts it needs: in synchronous modes those of all members of that round, in
-asynchronous ones nobody's. A job that went on from a checkpoint writes parts under a number of its own, so that parts
-of two lives of one run are never mixed.
+A checkpoint is whole when rank 0's part, which holds the model, is on its disk, and so are the other parts that it
+needs: in synchronous modes those of all workers that took part in that round, in asynchronous ones nobody's.
+
+While a job runs, every commit says which part its worker has written last. `WholeCheckpoint` concludes which checkpoint
+is whole, the status tells all workers, and they delete only what is older. A job that begins is offered, in every
+greeting, the rounds that its worker has a part of, and `choose` takes the newest checkpoint that is whole. A job that
+went on from a checkpoint writes parts under a number of its own, so that parts of two lives of one run are never mixed.
 """
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+#: Changes of who takes part in the rounds that are remembered, to tell of a checkpoint whose parts it needs.
+MEMORY = 16
 
 
 @dataclass(frozen=True)
@@ -18,7 +25,7 @@ class Offer:
     Attributes:
         round: when it was written.
         job: number of the job that wrote it.
-        ordinal: how many checkpoints the run had had by then, this one included.
+        ordinal: 1 where no checkpoint of the run was known to be whole by then; else more.
         needs: of rank 0, the ranks without whose parts this checkpoint is of no use.
     """
 
@@ -77,7 +84,7 @@ class Progress:
     """What one worker brings back from a checkpoint.
 
     Attributes:
-        exchanges: of this worker that were used.
+        exchanges: of this worker that were used; where no part tells, about as many as everybody's.
         books: of the run, from rank 0; None from the others.
         state: what the rule remembers, from rank 0: one flat vector each, as many values as there are weights; None
             where the rule had not begun to remember it.
@@ -88,6 +95,59 @@ class Progress:
     books: Books | None = None
     state: list[Any] = field(default_factory=list)
     weights: Any = None
+
+
+class WholeCheckpoint:
+    """Which checkpoint of a running job is known to be whole, given what commits say once they are used.
+
+    Attributes:
+        round: of the newest one; 0: none.
+    """
+
+    def __init__(self) -> None:
+        self.round = 0
+        self._written: dict[int, int] = {}  # rank → round of the newest part that its present holder has
+        self._since: dict[int, int] = {}  # rank → rounds that were over when its present holder came
+        # From which round on a checkpoint needs whose parts; the oldest are forgotten.
+        self._needs: deque[tuple[int, Sequence[int]]] = deque(maxlen=MEMORY)
+
+    @property
+    def needed(self) -> Sequence[int] | None:
+        """Whose parts a checkpoint of now needs; None before anything has been used."""
+        return self._needs[-1][1] if self._needs else None
+
+    def joined(self, rank: int, round_: int) -> None:
+        """Another process takes a slot when so many rounds are over; it will say what it has."""
+        self._written.pop(rank, None)
+        self._since[rank] = round_
+
+    def used(self, parts: Mapping[int, int], round_: int, together: bool) -> None:
+        """Commits have been used.
+
+        Args:
+            parts: rank → round of the newest part that its commit has told of.
+            round_: rounds that are over with them.
+            together: whether they were used together, as a round, or one at once.
+        """
+        self._written.update(parts)
+        newest = self._written.get(0, 0)
+        if newest > self.round:
+            common = min(self._written.get(rank, 0) for rank in self._needed(newest))
+            if common > self.round and all(self._has(rank, common) for rank in self._needed(common)):
+                self.round = common
+        # Rounds are counted on after as many commits at once as there are workers, so this number may be a round's.
+        since, needed = (round_, tuple(parts)) if together else (round_ + 1, (0,))
+        if not self._needs or self._needs[-1][1] != needed:
+            self._needs.append((since, needed))
+
+    def _needed(self, round_: int) -> Sequence[int]:
+        """Whose parts a checkpoint of that round needs; with −1 among them, whom nobody is, where that is forgotten."""
+        return next((needed for since, needed in reversed(self._needs) if since <= round_), (-1,))
+
+    def _has(self, rank: int, round_: int) -> bool:
+        """Whether a worker has its part of a checkpoint: all write the same ones, from when they have come."""
+        written = self._written.get(rank, 0)
+        return written == round_ or (written > round_ and self._since.get(rank, 0) < round_)
 
 
 def choose(offers: Mapping[int, Offers]) -> int:
@@ -112,7 +172,7 @@ def choose(offers: Mapping[int, Offers]) -> int:
         if all(_has(offers[rank], model) for rank in model.needs):
             return model.round
     if all(part.ordinal == 1 for each in offers.values() for part in each.parts):
-        return -1  # the job ended while its first checkpoint was being written
+        return -1  # the job ended before any checkpoint was whole
     held = "; ".join(f"worker {rank} has {_rounds(each)}" for rank, each in sorted(offers.items()))
     raise ValueError(
         f"--resume: no checkpoint is there in all its parts: {held}; the checkpoint directory should be one that all "

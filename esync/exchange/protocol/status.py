@@ -22,6 +22,7 @@ class Status:
         committed: whether a later exchange of this worker waits for the others.
         members: ranks that take part in the rounds.
         apart: ranks that are there, but that rounds do not wait for.
+        needed: ranks whose parts a checkpoint of now needs.
         late: ranks whose commits the round under way waits for.
     """
 
@@ -36,6 +37,7 @@ class Status:
     elapsed: float
     job: int
     resume_at: int
+    whole: int
     finished: bool
     synchronous: bool
     failure: str
@@ -49,6 +51,7 @@ class Status:
     committed: bool
     members: tuple[int, ...]
     apart: tuple[int, ...]
+    needed: tuple[int, ...]
     late: tuple[int, ...] = ()
 
     @classmethod
@@ -70,6 +73,7 @@ class Status:
             elapsed=float(record["elapsed"]),
             job=int(record["job"]),
             resume_at=int(record["resume_at"]),
+            whole=int(record["whole"]),
             finished=0 <= stop_at <= int(record["round"]),
             synchronous=bool(record["synchronous"]),
             failure=text if aborted else "",
@@ -83,6 +87,7 @@ class Status:
             committed=bool(committed[rank]),
             members=_ranks(member),
             apart=_ranks(apart),
+            needed=_ranks(record["needed"] != 0),
             late=_ranks(member & ~apart & ~committed),
         )
 
@@ -102,6 +107,7 @@ class Status:
             elapsed=ledger.elapsed,
             job=ledger.job,
             resume_at=ledger.resume_at,
+            whole=0,
             finished=ledger.finished,
             synchronous=ledger.synchronous,
             failure=ledger.failure,
@@ -115,6 +121,7 @@ class Status:
             committed=rank in ledger.pending,
             members=everyone if complete else _ranks(ledger.member),
             apart=_ranks(ledger.member & ledger.apart) if np.count_nonzero(ledger.apart) else (),
+            needed=(),  # as `whole`, of use for checkpoints only, which nobody writes who asks in this way
         )
 
 

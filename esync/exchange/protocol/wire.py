@@ -61,6 +61,7 @@ MESSAGE = np.dtype(
         ("place", "<i4"),  # FETCH: which of the vectors that the rule remembers, from 0, or SERVER_WEIGHTS
         ("round", "<i8"),  # used together: number of the round that it is part of, from 1; 0: the one under way
         ("use", "<i4"),  # how this commit is used: AS_AGREED, TOGETHER, AT_ONCE, ASIDE
+        ("part", "<i8"),  # round of the newest part of a checkpoint of this run on this worker's disk; 0: none
         ("switch", "<i4"),  # how commits are to be used from now on, see `Ledger.applied`; AS_AGREED: as before
         # Of the leader's commit: whom rounds do not wait for from now on; FOLLOW: whom this one does not wait for; see
         # encode_ranks.
@@ -104,6 +105,7 @@ def _status_type(slots: int, scalars: tuple[str, ...]) -> np.dtype:
             ("elapsed", "<f8"),  # seconds from the last worker's greeting to the last change of this record
             ("job", "<i8"),  # number of this job: the nonce of the first holder of slot 0
             ("resume_at", "<i8"),  # the round that the workers go on from; -1: from the beginning
+            ("whole", "<i8"),  # round of the newest checkpoint that is known to be whole; 0: none
             ("stop_at", "<i8"),  # the run ends when this many rounds are done; -1: not known yet
             ("aborted", "<i4"),  # 1: the run has failed, for the reason in text
             ("synchronous", "<i4"),  # 1: the next commits should be used together, 0: each of them at once
@@ -116,6 +118,7 @@ def _status_type(slots: int, scalars: tuple[str, ...]) -> np.dtype:
             ("arrivals", "<i4", (slots,)),  # how many workers have held it so far
             ("member", "<i4", (slots,)),  # 1: counted in the round under way
             ("apart", "<i4", (slots,)),  # 1: is there, but rounds do not wait for it
+            ("needed", "<i4", (slots,)),  # 1: a checkpoint of now needs its part
             ("committed", "<i4", (slots,)),  # 1: has committed in the round under way
             *([("scalars", [(name, "<f8") for name in sorted(scalars)])] if scalars else []),
         ]
