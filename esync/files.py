@@ -70,6 +70,15 @@ def write_whole(path: Path, content: bytes) -> None:
         beside.write_bytes(content)
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, where they are not there; they outlive a power cut."""
+    missing = [each for each in path.parents if not each.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for each in (path, *missing):  # the first one may have been made by somebody else just now
+        with contextlib.suppress(PermissionError):  # a folder that may be passed through, but not be read
+            flush_folder(each.parent)
+
+
 def flush_folder(path: Path) -> None:
     """The names in a folder, too, outlive a power cut."""
     handle = os.open(path, os.O_RDONLY)

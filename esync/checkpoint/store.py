@@ -1,7 +1,9 @@
 """Checkpoints on disk: folders `round-N` with one part per worker; a part is there as a whole, or it is not there.
 
 A part is some data files and `worker-R.json`, which says what the part is and has the size and the SHA-256 of each
-data file, and its own. It is written last. Every file is written beside, flushed to the disk and renamed. Workers on
+data file, and its own. It is written last, and deleted first. Every file is written beside, flushed to the disk and
+renamed; data files are on the disk under their names before the JSON file is, and stay until it is gone from there, so
+that a part is whole after a power cut, too, or none. It counts as written when its JSON file is on the disk. Workers on
 one file system share the folders, and each touches the files of its own part only; workers on different machines may
 each have folders of their own.
 """
@@ -16,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..files import flush_folder, whole
+from ..files import flush_folder, make_folder, whole
 from .errors import CheckpointError
 
 log = logging.getLogger(__name__)
@@ -81,7 +83,7 @@ class Store:
             CheckpointError: the directory cannot be made or written.
         """
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
+            make_folder(self.directory)
             probe = self.directory / f".worker-{self.rank}.{os.getpid()}"
             probe.touch()
         except OSError as error:
@@ -132,7 +134,7 @@ class Store:
         try:
             with self._claimed(folder):
                 flush_folder(self.directory)
-                (folder / self._name).unlink(missing_ok=True)  # what replaces a part must not pass for it half written
+                self._forget(folder)  # what replaces a part must not pass for it half written
                 files = {name: _write(folder / name, writer) for name, writer in writers.items()}
                 flush_folder(folder)
                 content = {"format": FORMAT, "round": round_, **facts, "files": files}
@@ -175,7 +177,7 @@ class Store:
 
     def _own(self, folder: Path) -> list[str]:
         """This worker's files in a folder, half written ones included."""
-        prefixes = (f"worker-{self.rank}.", *(("model.", "server.") if self.rank == 0 else ()))
+        prefixes = (f"worker-{self.rank}.", *(("model.", "server.", "vectors.") if self.rank == 0 else ()))
         with suppress(FileNotFoundError):
             return [path.name for path in folder.iterdir() if path.name.removeprefix(".").startswith(prefixes)]
         return []
@@ -183,6 +185,8 @@ class Store:
     def _remove(self, folder: Path, names: list[str]) -> None:
         """The facts go first: what is left of a part is then none."""
         try:
+            if self._name in names:
+                self._forget(folder)
             for name in names:
                 (folder / name).unlink(missing_ok=True)
         except OSError as error:
@@ -190,6 +194,12 @@ class Store:
         if folder != self.directory:
             with suppress(OSError):  # not empty: another worker's part is in there
                 folder.rmdir()
+
+    def _forget(self, folder: Path) -> None:
+        """Delete the facts about a part, where there are any, so that they do not come back after a power cut."""
+        with suppress(FileNotFoundError):
+            (folder / self._name).unlink()
+            flush_folder(folder)  # another worker may have deleted it, which was empty then
 
     def _folders(self) -> list[Path]:
         """All checkpoints, the newest first."""
