@@ -1,7 +1,7 @@
 """A worker's program: what `esync.worker` does around an exchange and its checkpoints, for a model of a few values."""
 
 import math
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -125,6 +125,10 @@ class Worker(Standing):
         self._optimizer = Optimizer()
         self._updaters = [SimpleNamespace(states={}, states_synced={})]
         self._trained = 0  # exchanges that this slot has behind it; what checkpoints track
+
+    def busy(self, what: str) -> AbstractContextManager[None]:
+        """See `esync.Trainer.busy`."""
+        return self.exchange.busy(what)
 
     def run(self) -> None:
         """Train until the run is over."""
