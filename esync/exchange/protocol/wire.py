@@ -15,7 +15,7 @@ import numpy as np
 from .scalars import BUILT_IN
 
 #: Changes whenever a worker and a server of different versions would misunderstand each other.
-PROTOCOL = 12
+PROTOCOL = 13
 
 #: float32 values that the header takes in front of every bucket.
 HEADER_ELEMENTS = 8
