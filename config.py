@@ -149,12 +149,14 @@ SCHEDULER_PORT = 9091
 ANNOUNCE_AFTER = 10.0  # seconds of waiting before a line says for what and for whom
 START_TIMEOUT = 300.0  # seconds to wait for the other processes of the cluster to appear
 ROUND_TIMEOUT = 600.0  # seconds to wait for the other workers' commits in one round
-WORKERS_GONE = 30.0  # seconds without a connection to any worker before a parameter server ends
+WORKERS_GONE = 30.0  # seconds without any worker before a parameter server ends, where newcomers are expected
 EVERYONE_GONE = 2.0  # seconds without a connection to anybody before a scheduler ends
 PEER_GONE = 5.0  # seconds without a connection to the scheduler or a server before a worker ends
-CONNECTION_GONE = 1.0  # seconds without a connection to a worker before --elastic goes on without it
+CONNECTION_GONE = 1.0  # seconds without a connection to a worker before a server counts it as dead
 LEASE = 30.0  # seconds of silence before --elastic goes on without a worker; longer than any iteration
-HEARTBEAT_EVERY = 0.5  # seconds between two heartbeats of a worker with --elastic; a quarter of a shorter lease
+HEARTBEAT_EVERY = 0.5  # seconds between two heartbeats of a worker; a quarter of a shorter lease
+STATUS_EVERY = 2.0  # seconds between two looks of a worker, in the middle of a round, whether the run goes on
+WAIT_FOR_REPLACEMENT = 0.0  # seconds that a dead worker's place stays free before the run ends, where none is promised
 KEEP_ALIVE = (5, 2, 5)  # seconds of silence before the kernel asks after another machine, between questions; questions
 BUCKET_ELEMENTS = 999_992  # float32 values in one push or pull; just under 4 MB
 

@@ -14,6 +14,9 @@ from .errors import ExpectedError
 ROLES = ("worker", "server", "scheduler")
 #: The launcher says in it which slot a replacement takes over.
 SLOT_VARIABLE = "ESYNC_SLOT"
+#: Set where the launcher knows what to do when this worker dies: then it need not end the whole job. How often the
+#: launcher is going to replace it.
+SUPERVISED_VARIABLE = "ESYNC_SUPERVISED"
 
 
 class EnvironmentProblemError(ExpectedError, ValueError):
@@ -74,6 +77,12 @@ def take_role(role: str, environment: MutableMapping[str, str] = os.environ) -> 
     given = environment.setdefault("DMLC_ROLE", role)
     if given != role:
         raise EnvironmentProblemError(f"DMLC_ROLE is {given!r}, but this is the program of the {role}")
+
+
+def replacement_promised(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether the launcher is going to start another process in the place of this one, should it die."""
+    left = environment.get(SUPERVISED_VARIABLE, "")
+    return left.isdecimal() and int(left) > 0
 
 
 def state_server_address(

@@ -28,16 +28,17 @@ def _schedule(options: argparse.Namespace, watchdog: Watchdog) -> int:
 
     def alone() -> None:
         log.info("everyone has left")
-        program.leave(0)
+        program.leave(1 if roster.lost else 0)
 
     roster = Roster(scheduler_node(cluster.address, cluster.port), cluster.servers, cluster.workers, log.info)
-    switchboard = Switchboard(roster, cluster.address, cluster.port)
+    patience = max(config.PEER_GONE, options.wait_for_replacement)
+    switchboard = Switchboard(roster, cluster.address, cluster.port, patience)
     others = f"{cluster.servers} server(s) and {cluster.workers} worker(s) at port {cluster.port}"
     wait = Wait(others, options.start_timeout, Cluster.ADVICE)
     arrival = Arrival(cluster.servers + cluster.workers, watchdog, wait)
     monitor_cluster(lambda: switchboard.here, 0, config.EVERYONE_GONE, alone, arrival).start()
     switchboard.run()
-    return 0
+    return 1
 
 
 if __name__ == "__main__":

@@ -42,16 +42,13 @@ def _serve(options: argparse.Namespace, watchdog: Watchdog) -> int:
     from .exchange.keystores.doorkeeper import Doorkeeper
     from .exchange.keystores.mxnet_server import KVStoreServer
 
-    def alone() -> None:
-        log.error("all workers are gone, without a goodbye")
-        program.leave(1)
-
     wait = Wait(cluster.everyone, options.start_timeout, Cluster.ADVICE)
     arrival = Arrival(cluster.workers + 1, watchdog, wait)
-    # ps-lite connects to the scheduler and to each worker, and to nobody else.
-    monitor_cluster(Outgoing().connected, 1, config.WORKERS_GONE, alone, arrival).start()
+    outgoing = Outgoing()
+    server = KVStoreServer(mx.kv.create("dist_async"), memory, outgoing, (cluster.address, cluster.port))
+    monitor_cluster(outgoing.connected, 1, config.CONNECTION_GONE, server.alone, arrival, server.patience).start()
     Doorkeeper().start()
-    KVStoreServer(mx.kv.create("dist_async"), memory).run()
+    server.run()
     return 0
 
 

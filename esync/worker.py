@@ -25,7 +25,7 @@ from .assembly import (
     make_trainer,
     run_facts,
 )
-from .environment import ROLES, Cluster, state_server_address
+from .environment import ROLES, SUPERVISED_VARIABLE, Cluster, state_server_address
 from .errors import ExpectedError
 from .watchdog import Watchdog
 
@@ -36,8 +36,6 @@ log = logging.getLogger(__name__)
 
 #: Names this worker's log folder, where the launcher has chosen one for it.
 FOLDER_VARIABLE = "ESYNC_DEVICE_FOLDER"
-#: Set where the launcher knows what to do when this worker dies: then it need not end the whole job.
-SUPERVISED_VARIABLE = "ESYNC_SUPERVISED"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -95,7 +93,15 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     net = build(options.network, dataset.classes, context, options.seed, hybridize, dataset.channels)
     lease = options.lease if options.elastic else math.inf
     timeouts = options.start_timeout, options.round_timeout
-    world = RealWorld(options.step_time, watchdog, *timeouts, lease, options.straggle, options.collective)
+    world = RealWorld(
+        options.step_time,
+        watchdog,
+        *timeouts,
+        lease,
+        options.straggle,
+        options.collective,
+        options.wait_for_replacement,
+    )
     checkpoints = choose_checkpoints(options)
     trainer = make_trainer(net, options, world, len(dataset.train_labels), checkpoints)
 
@@ -165,6 +171,10 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
             raise
         finally:
             rounds.close()
+        reporter.say(f"done after {trainer.round} rounds")
+        if trainer.rank == 0 and not options.no_export:  # before the goodbye: should it die, another one can do it
+            with trainer.mean_statistics():
+                _export(net, options, logs.folder, context, reporter.say, dataset.channels)
     except (JobAbortedError, SlotLostError) as error:
         if isinstance(error, JobAbortedError):
             _farewell(reports, str(error))
@@ -179,16 +189,14 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
             log.exception("worker %d ends: %s", trainer.rank, error or type(error).__name__)
             program.leave(1)
         reason = f"worker {trainer.rank}: {error or type(error).__name__}"
-        trainer.abort(reason)
+        if not (joined and trainer.finished):
+            trainer.abort(reason)
         _farewell(reports, reason)
         trainer.close()
         raise
     _farewell(reports, f"done after {trainer.round} rounds")
     trainer.close()
-    reporter.say(f"done after {trainer.round} rounds")
-    if trainer.rank == 0 and not options.no_export:
-        with trainer.mean_statistics():
-            _export(net, options, logs.folder, context, reporter.say, dataset.channels)
+    progress.tell(progress.DONE)
     return 0
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from . import config
 from .coordination import Coordination
 from .device import Device, RealDevice
-from .environment import Cluster, state_server_address, take_role
+from .environment import Cluster, replacement_promised, state_server_address, take_role
 from .exchange import Exchange, Specification
 from .measure import Recorder
 from .straggle import NETWORK, Spell
@@ -24,6 +24,8 @@ class RealWorld:
         lease: seconds of silence after which the others go on without a worker; infinite: they wait for it, or for its
             replacement.
         spells: when this worker is a straggler on purpose.
+        replacement: seconds that the others wait for another worker in the place of this one, should it die; they wait
+            for ever where the launcher has promised one.
         collective: how vectors are summed over the workers: by a parameter server ("ps"), or as `collectives` says.
     """
 
@@ -38,6 +40,7 @@ class RealWorld:
         lease: float = math.inf,
         spells: Sequence[Spell] = (),
         collective: str = config.COLLECTIVE,
+        replacement: float = config.WAIT_FOR_REPLACEMENT,
     ) -> None:
         device = RealDevice(step_time, spells)
         self.device, self._straggler = device, device.straggler
@@ -45,7 +48,7 @@ class RealWorld:
         self.watchdog = watchdog or Watchdog()
         self._start_timeout = start_timeout
         self._round_timeout = round_timeout
-        self._lease = lease
+        self._lease, self._replacement = lease, replacement
         self._collective = collective
 
     def exchange(self, specification: Specification) -> Exchange:
@@ -61,7 +64,8 @@ class RealWorld:
         take_role("worker")
         cluster = Cluster.from_environment()
         timeouts = self._start_timeout, self._round_timeout
-        store = MXNetStore(cluster, self.watchdog, *timeouts, self._lease, self._hold)
+        replacement = math.inf if replacement_promised() else self._replacement
+        store = MXNetStore(cluster, self.watchdog, *timeouts, self._lease, replacement, self._hold)
         return ParameterServerExchange(specification, store)
 
     def _hold(self) -> None:

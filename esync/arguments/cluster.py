@@ -5,7 +5,7 @@ from collections.abc import Mapping, Set
 
 from .. import config
 from .mode import Condition
-from .values import positive
+from .values import not_negative, positive
 
 CONDITIONS: Mapping[str, Condition] = {"elastic": lambda algorithm: algorithm.elastic}
 
@@ -27,6 +27,14 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         default=config.LEASE,
         help="with --elastic: seconds of silence after which a worker counts as gone; longer than an iteration of the "
         "slowest one (default: %(default)s)",
+    )
+    add(
+        "--wait-for-replacement",
+        type=not_negative,
+        default=config.WAIT_FOR_REPLACEMENT,
+        metavar="S",
+        help="seconds that the others wait for another worker in the place of one that is gone, before the run ends; "
+        "the launcher's workers are waited for as long as it replaces them (default: %(default)s)",
     )
     add("--redistribute", action="store_true", help="with --elastic: deal out the data of those who are gone")
     add(

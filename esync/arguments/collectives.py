@@ -44,3 +44,8 @@ def check(options: argparse.Namespace, typed: Set[str]) -> None:
             f"--collective {options.collective} has no server, which --elastic needs: every worker takes part in every "
             "exchange"
         )
+    if "wait_for_replacement" in typed:
+        raise ValueError(
+            f"--collective {options.collective} has no server, which --wait-for-replacement needs: nobody can take a "
+            "rank's place"
+        )

@@ -3,12 +3,11 @@
 from dataclasses import dataclass, field, replace
 
 from .. import progress
-from ..environment import SLOT_VARIABLE
-from ..worker import SUPERVISED_VARIABLE
+from ..environment import SLOT_VARIABLE, SUPERVISED_VARIABLE
 from .processes import Process
 from .spec import ProcessSpec
 
-REPLACE, AWAIT, LOSE, FAIL = "replace", "await", "lose", "fail"
+REPLACE, AWAIT, LOSE, FAIL, NEEDLESS = "replace", "await", "lose", "fail", "needless"
 #: Exit code of a process that does not understand its command line.
 BAD_USAGE = 2
 
@@ -71,8 +70,10 @@ class Replacements:
         self.made = [each for each in self.made if each.name != name or each.counted or each.joined is not None]
 
     def verdict(self, process: Process) -> str:
-        """REPLACE, AWAIT (its host), LOSE or FAIL."""
+        """REPLACE, AWAIT (its host), LOSE, FAIL, or NEEDLESS: it had done all that it had to."""
         spec = process.spec
+        if progress.DONE in process.events:
+            return NEEDLESS
         replaced = any(each.name == spec.name for each in self.made)
         begun = spec.resumable or progress.JOINED in process.events or replaced
         if process.cut_off and begun and self.restarts and (spec.resumable or spec.role == "worker"):
@@ -88,10 +89,12 @@ class Replacements:
         return LOSE if self.elastic else FAIL
 
     def supervised(self, spec: ProcessSpec) -> ProcessSpec:
-        """The process as it is started: a worker is told that its death need not end the job."""
+        """The process as it is started: a worker is told that its death need not end the job, and is replaced."""
         if spec.role != "worker" or not (self.restarts or self.elastic):
             return spec
-        return replace(spec, environment={**spec.environment, SUPERVISED_VARIABLE: "1"})
+        # One that the others can go on without is not promised to be replaced once too often.
+        left = self.restarts - self.count(spec.name) if self.elastic else self.restarts
+        return replace(spec, environment={**spec.environment, SUPERVISED_VARIABLE: str(left)})
 
     def again(self, process: Process, place: ProcessSpec | None = None) -> ProcessSpec:
         """What is started in the place of a process; `place`: the same one as another host would have it."""
@@ -105,3 +108,10 @@ class Replacements:
         if slot is not None:
             environment[SLOT_VARIABLE] = slot
         return replace(spec, environment=environment)
+
+
+def is_first(process: Process) -> bool:
+    """Whether a worker is, or stands for, worker 0."""
+    joined = process.events.get(progress.JOINED)
+    slot = process.spec.environment.get(SLOT_VARIABLE) if joined is None else joined["rank"]
+    return str(slot) == "0"

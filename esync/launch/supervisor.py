@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from .. import config
+from .. import config, progress
 from .absences import Absences
 from .processes import Process
-from .replacements import AWAIT, LOSE, REPLACE, Replacement, Replacements
+from .replacements import AWAIT, LOSE, NEEDLESS, REPLACE, Replacement, Replacements, is_first
 from .rows import Row
 from .spec import Plan, ProcessSpec
 from .view import View
@@ -126,8 +126,10 @@ class Supervisor:
                     self._outcome.failures.append(self._failure(process, how))
 
     def _until_workers_end(self) -> None:
-        while not self._over and (self._running("worker") or self._awaiting):
+        while not self._over and (self._running("worker") or (self._awaiting and not self._finished)):
             self._tick()
+            if self._finished:
+                self._dismiss()
         if not self._over:
             for name in self._absences.abandon():
                 self._replacements.take_back(name)
@@ -173,6 +175,11 @@ class Supervisor:
     @property
     def _over(self) -> bool:
         return bool(self._outcome.failures or self._outcome.interrupted)
+
+    @property
+    def _finished(self) -> bool:
+        """Whether the run is finished, and its servers take nobody in any more: they have left for that reason."""
+        return any(process.exit_code == 0 for process in self._processes if process.spec.role == "server")
 
     @property
     def _awaiting(self) -> bool:
@@ -227,10 +234,16 @@ class Supervisor:
         name, how = process.spec.name, process.how_it_ended
         verdict = self._replacements.verdict(process) if not self._over else ""
         last = f"; its last line: {process.last_lines[-1]}" if process.last_lines else ""
-        if verdict == AWAIT:
+        if verdict == AWAIT and not self._finished:
             self._await(process, how, last)
             return
         self._absences.forget(name)
+        if verdict == NEEDLESS:
+            self._view.say(f"{name} ({process.spec.where}) {how} after it had done its work")
+            return
+        if self._finished and process.spec.role == "worker" and not self._over:
+            self._come_too_late(process, how)
+            return
         if verdict == REPLACE:
             self._replacements.made.append(Replacement(name, how, time.monotonic() - self._began))
             count = self._replacements.count(name)
@@ -244,6 +257,22 @@ class Supervisor:
             self._view.say(f"{name} ({process.spec.where}) {how}{last}; the others go on without it")
         else:
             self._outcome.failures.append(self._failure(process, how))
+
+    def _dismiss(self) -> None:
+        """End the replacements that have come too late: the run is finished."""
+        for process in self._processes:
+            beginning = process.spec.role == "worker" and process.running and progress.JOINED not in process.events
+            if beginning and not process.told_to_end:
+                process.terminate()
+                self._come_too_late(process, "was not needed any more")
+
+    def _come_too_late(self, process: Process, how: str) -> None:
+        """A worker has not been there when the run was finished: that matters where it was to write the model."""
+        if is_first(process):
+            reason = f"{how}: the run was finished, but worker 0 had gone before it had written the final model"
+            self._outcome.failures.append(self._failure(process, reason))
+        else:
+            self._view.say(f"{process.spec.name} ({process.spec.where}) {how}: the run is finished")
 
     def _restart(self, process: Process, spec: ProcessSpec) -> None:
         """Start a process in the place of one that has ended; its output goes on in the same file."""

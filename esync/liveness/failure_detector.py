@@ -30,6 +30,10 @@ class FailureDetector(Generic[P]):
         """Count a peer that has not been seen yet as gone if it is not seen by then, either."""
         self._deadlines.setdefault(peer, until)
 
+    def missing(self, peer: P, now: float) -> float:
+        """Return the seconds that a peer has been missing; 0 while it is there."""
+        return max(0.0, now - (self._deadlines[peer] - self._grace))
+
     def forget(self, peer: P) -> None:
         """Stop missing a peer, until it is seen again."""
         self._deadlines.pop(peer, None)

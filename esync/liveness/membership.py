@@ -1,21 +1,29 @@
-"""With --elastic: which workers the rounds are no longer to wait for.
+"""Which workers of a server are alive, and what becomes of the run without one that is not.
 
-A worker is gone when its connection has ended, and nobody waits for it longer; or when it is silent for a lease while
-others wait for it (its process hangs, or its machine does). Looking is only done when a message has come, on the thread
-that handles messages: workers that wait send heartbeats, and where nobody waits, nobody need be left out.
+A worker whose connection has ended without a goodbye is dead. With --elastic the others go on without it at once, and
+so they do without one that is silent for a lease while others wait for it (its process hangs, or its machine does).
+Otherwise they wait for another process in its place where one is promised, and where none is the run ends with its
+name. At the end of a run only worker 0 is waited for, where its replacement is promised.
+
+Looking is only done when a message has come, on the thread that handles messages: workers send heartbeats.
 """
 
 import logging
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from .. import config
 from ..exchange.protocol.ledger import Ledger
 from .failure_detector import FailureDetector
+from .names import is_address
 from .peers import Peers
 
 log = logging.getLogger(__name__)
 
+#: The worker that writes the final model.
+WRITER = 0
 #: Seconds between two looks.
 LOOK_EVERY = 0.25
 
@@ -27,15 +35,33 @@ class Server(Protocol):
     heard: dict[int, float]
 
     def drop(self, rank: int) -> None:
-        """Let the others go on without a worker."""
+        """Let the others go on without a worker, which may come back."""
+
+    def abort(self, reason: str) -> None:
+        """End the run for all workers."""
+
+
+@dataclass
+class Holder:
+    """The process that holds a slot.
+
+    Attributes:
+        address: where it listens, host:port.
+        replacement: seconds that another process in its place is waited for, once it is gone.
+        gone: when it was found to be; infinite while it is there.
+    """
+
+    address: str
+    replacement: float
+    gone: float = math.inf
 
 
 class Membership:
-    """Finds out which workers are gone, and has the server drop them. For one thread.
+    """Finds out which workers are gone, and has the server draw the conclusions. For one thread.
 
     Args:
         server: the parameter server.
-        lease: seconds that a worker may be silent while others wait for it.
+        lease: seconds that a worker may be silent while others wait for it; infinite: dead ones are waited for.
         clock: seconds, monotonic; the one of the server.
         peers: tells which ranks are connected; None: as the kernel says.
     """
@@ -46,32 +72,96 @@ class Membership:
         self._server, self._lease, self._clock = server, lease, clock
         self._peers: Peers[int] = Peers() if peers is None else peers
         self._detector: FailureDetector[int] = FailureDetector(config.CONNECTION_GONE)
+        self._holders: dict[int, Holder] = {}
         self._looked = clock()
 
-    def joined(self, rank: int, address: str) -> None:
-        """Take a worker that has greeted; it listens at `address` (host:port, or "" where it does not know)."""
+    def joined(self, rank: int, address: str, replacement: float = math.inf) -> None:
+        """Take a worker that has greeted.
+
+        Args:
+            rank: its slot.
+            address: where it listens, host:port; "" where it does not know, and is not watched.
+            replacement: see `Holder`.
+        """
         self._detector.forget(rank)
         self._peers.discard(rank)
         host, _, port = address.rpartition(":")
         if port:
+            self._holders[rank] = Holder(address, replacement)
             self._peers.add(rank, host, int(port))
+            if is_address(host):  # a name may take long to look up
+                self._detector.expect(rank, self._clock() + config.PEER_GONE)  # it may be dead by now
+
+    @property
+    def patience(self) -> float:
+        """Seconds that newcomers are waited for where not a single worker is there; from any thread."""
+        ledger = self._server.ledger
+        if ledger.over and WRITER in ledger.left:
+            return 0.0
+        longest = max((holder.replacement for holder in list(self._holders.values())), default=math.inf)
+        expected = self._lease < math.inf or longest == math.inf
+        return config.WORKERS_GONE if expected else max(config.PEER_GONE, longest)
+
+    def epitaphs(self) -> list[str]:
+        """Return why the run ends, where nobody is there any more; from any thread."""
+        left = self._server.ledger.left
+        holders = sorted(self._holders.items())
+        return [obituary(rank, each.address, each.replacement) for rank, each in holders if rank not in left]
 
     def look(self) -> None:
-        """Drop the workers that are gone; does nothing if the last look is not long ago."""
-        now = self._clock()
-        if now - self._looked < LOOK_EVERY:
+        """Find out who is gone; does nothing if the last look is not long ago, while the run goes on."""
+        now, ledger = self._clock(), self._server.ledger
+        if now - self._looked < LOOK_EVERY and not ledger.over:
             return
         self._looked = now
-        gone = set(self._detector.look(self._peers.connected(), now))
-        ledger = self._server.ledger
-        for rank in range(ledger.slots):
-            if not ledger.member[rank]:
+        for rank in self._detector.look(self._peers.connected(), now):
+            if rank in ledger.left:
+                self._detector.forget(rank)
+                self._peers.discard(rank)
+            else:
+                self._bury(rank, now)
+        for rank in range(ledger.slots) if self._lease < math.inf else ():
+            if not ledger.member[rank] or not ledger.waits_for(rank):
                 continue
-            if rank in gone:
-                self._drop(rank, "its connection has ended")
-            elif ledger.waits_for(rank) and now - self._server.heard.get(rank, now) > self._lease:
+            if now - self._server.heard.get(rank, now) > self._lease:
                 self._drop(rank, f"it has not been heard for {self._lease:g} s")
+
+    def _bury(self, rank: int, now: float) -> None:
+        """Draw the conclusions from a worker that is gone."""
+        holder, ledger = self._holders[rank], self._server.ledger
+        holder.gone = min(holder.gone, now)
+        # Once the run is over there is nothing left to do but for worker 0, which writes the final model.
+        needed = rank == WRITER if ledger.over else True
+        awaited = needed and now - holder.gone < holder.replacement and not ledger.failure
+        (ledger.awaited.add if awaited else ledger.awaited.discard)(rank)
+        if not ledger.member[rank]:
+            return
+        if self._lease < math.inf:
+            self._drop(rank, "its connection has ended")
+        elif not awaited:
+            if not ledger.over:
+                reason = obituary(rank, holder.address, holder.replacement)
+                log.error("%s", reason)
+                self._server.abort(reason)
+            self._server.drop(rank)
 
     def _drop(self, rank: int, reason: str) -> None:
         log.warning("worker %d is left out from now on: %s", rank, reason)
         self._server.drop(rank)
+
+
+def obituary(rank: int, address: str, waited: float) -> str:
+    """Return why a run ends without a worker.
+
+    Args:
+        rank: its slot.
+        address: where it listened, host:port.
+        waited: seconds that a replacement was waited for.
+    """
+    if waited == math.inf:
+        vain = "no replacement has come"
+    elif waited:
+        vain = f"no replacement has come within {waited:g} s (--wait-for-replacement)"
+    else:
+        vain = "nobody has promised to replace it (see --wait-for-replacement, and --elastic to go on without it)"
+    return f"worker {rank} at {address} is gone: its connection has ended, and {vain}"

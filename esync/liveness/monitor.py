@@ -88,6 +88,10 @@ class Monitor(threading.Thread, Generic[P]):
         """Take one look; the peers that are gone."""
         return self._detector.look(self._present(), now)
 
+    def missing(self, peer: P) -> float:
+        """Return the seconds that a peer has been missing."""
+        return self._detector.missing(peer, time.monotonic())
+
     def _await(self, arrival: Arrival) -> None:
         what = arrival.wait.what
         while not self._closed.is_set():
@@ -100,9 +104,8 @@ class Monitor(threading.Thread, Generic[P]):
         log.info("everyone is here")
 
 
-def give_up(who: str) -> None:
-    """End this worker with a message."""
-    reason = f"{who} is gone: its connection has ended; without it this worker cannot go on"
+def give_up(reason: str) -> None:
+    """End this worker, which cannot go on for this reason."""
     log.error("error: %s", reason)
     progress.tell(progress.CUT_OFF, reason=reason)
     time.sleep(FAREWELL)
@@ -112,7 +115,7 @@ def give_up(who: str) -> None:
 def monitor_servers(
     scheduler: Address,
     servers: Iterable[Address],
-    lost: Callable[[str], None] = give_up,
+    lost: Callable[[str], None],
     grace: float | None = None,
 ) -> Monitor[str]:
     """Return a monitor of the processes that a worker cannot do without, which is to be started.
@@ -138,7 +141,12 @@ def monitor_servers(
 
 
 def monitor_cluster(
-    present: Callable[[], Collection[P]], least: int, grace: float, alone: Callable[[], None], arrival: Arrival
+    present: Callable[[], Collection[P]],
+    least: int,
+    grace: float,
+    alone: Callable[[], None],
+    arrival: Arrival,
+    patience: Callable[[], float] = lambda: 0.0,
 ) -> Monitor[P]:
     """Return a monitor of a whole cluster, for its servers and its scheduler, which is to be started.
 
@@ -148,11 +156,14 @@ def monitor_cluster(
         grace: seconds without a connection before a peer counts as gone.
         alone: ends the process; called in the monitor's thread.
         arrival: the wait for all of them.
+        patience: returns the seconds that this process waits, alone, for newcomers.
     """
 
     def report(gone: list[P], left: int) -> bool:
-        if left <= least:
+        deserted = left <= least and monitor.missing(gone[-1]) >= patience()
+        if deserted:
             alone()
-        return left <= least
+        return deserted
 
-    return Monitor(present, grace, report, arrival)
+    monitor = Monitor(present, grace, report, arrival)
+    return monitor

@@ -26,7 +26,7 @@ class Peers(Generic[P]):
         established: takes the addresses of the peers; the addresses that this process is connected to.
     """
 
-    def __init__(self, established: Callable[[Collection[Address]], set[Address]] = established) -> None:
+    def __init__(self, established: Callable[[Collection[Address]], Collection[Address]] = established) -> None:
         self._established = established
         self._places: dict[P, tuple[Lookup, int]] = {}
 
@@ -46,14 +46,19 @@ class Peers(Generic[P]):
             peer: {(address, port) for address in lookup.addresses()} for peer, (lookup, port) in self._places.items()
         }
         there = self._established(set().union(*places.values()))
-        return {peer for peer, addresses in places.items() if addresses & there}
+        return {peer for peer, addresses in places.items() if not addresses.isdisjoint(there)}
 
 
 class Outgoing:
-    """Tells where the connections lead that this process has opened, and keeps those alive. For one thread."""
+    """Tells where the connections lead that this process has opened, and keeps those alive. For one thread.
+
+    Attributes:
+        there: to whom such a connection was established at the last look; for any thread.
+    """
 
     def __init__(self) -> None:
         self._kept: set[int] = set()  # inodes
+        self.there: frozenset[Address] = frozenset()
 
     def connected(self) -> set[Address]:
         """Return to whom such a connection is established."""
@@ -62,4 +67,5 @@ class Outgoing:
         if not found.keys() <= self._kept:
             keep_alive(*config.KEEP_ALIVE, among=there)
         self._kept = set(found)
+        self.there = frozenset(there)
         return there

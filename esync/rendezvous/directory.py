@@ -1,34 +1,132 @@
-"""Who belongs to the cluster, asked of its scheduler: ps-lite knows, but keeps it to itself."""
+"""What a cluster's scheduler knows, asked of it: who belongs to the cluster, and how the run stands."""
 
 import contextlib
-from collections.abc import Callable
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
 
 import zmq
 
+from .. import progress
+from ..liveness.connections import Address
+from ..watchdog import leave
 from . import messages
-from .messages import BadMessageError, Message, Node
+from .messages import SERVER, BadMessageError, Message, Node
 
-#: Milliseconds before the question is put again.
+log = logging.getLogger(__name__)
+
+#: Milliseconds before a question is put again.
 PATIENCE = 1000
+#: Seconds between two questions how the run stands.
+ASK_EVERY = 1.0
 
 
-def members(host: str, port: int, check: Callable[[], None]) -> dict[int, Node]:
+def members(scheduler: Address, check: Callable[[], None]) -> dict[int, Node]:
     """The processes that have an id, by id; for one that has one itself.
 
     Args:
-        host: the scheduler's address.
-        port: where it listens.
+        scheduler: where it listens.
         check: called while there is no answer; raises to give up.
     """
-    question = Message(messages.WHO, request=True).encode(timestamp=0)
-    with zmq.Context() as context, context.socket(zmq.DEALER) as scheduler:
-        scheduler.setsockopt(zmq.LINGER, 0)
-        scheduler.connect(f"tcp://{host}:{port}")
+    with _connected(scheduler) as socket:
         while True:
-            scheduler.send(question)
-            while scheduler.poll(PATIENCE):
-                with contextlib.suppress(BadMessageError):
-                    answer = Message.decode(b"".join(scheduler.recv_multipart()[:1]))
-                    if answer.command == messages.WHO:
-                        return {node.id: node for node in answer.nodes}
+            answer = _answer(socket, Message(messages.WHO, request=True), {messages.WHO})
+            if answer is not None:
+                return {node.id: node for node in answer.nodes}
             check()
+
+
+def is_over(scheduler: Address) -> bool:
+    """Whether the run is finished; False where the scheduler does not answer."""
+    with _connected(scheduler) as socket:
+        answer = _standing(socket)
+    return answer is not None and answer.command == messages.OVER
+
+
+def tell(scheduler: Address, command: int, me: Node) -> None:
+    """Tell the scheduler what only members know; does not wait for longer than it takes to ask something."""
+    with _connected(scheduler) as socket:
+        if socket.poll(PATIENCE, zmq.POLLOUT):
+            socket.send(Message(command, (me,), request=True).encode(timestamp=0))
+            _standing(socket)  # it comes behind, so the answer says that the scheduler has both
+
+
+def epitaph(lost: Sequence[Node]) -> str:
+    """Return why a run cannot begin."""
+    names = [
+        f"{'server' if node.role == SERVER else 'worker'} {(node.id - 8) // 2} at {node.host}:{node.port}"
+        for node in lost
+    ]
+    verb, whose = ("is", "its connection has") if len(names) == 1 else ("are", "their connections have")
+    return f"{' and '.join(names)} {verb} gone: {whose} ended before the run had begun; start all processes again"
+
+
+class Enquiry(threading.Thread):
+    """Asks the scheduler how the run stands, until this process takes part in it, and ends the process if it cannot.
+
+    MXNet itself would wait in C++, for ever, for members that are gone, or for servers that have left.
+
+    Args:
+        scheduler: where it listens.
+    """
+
+    def __init__(self, scheduler: Address) -> None:
+        super().__init__(name="enquiry", daemon=True)
+        self._scheduler = scheduler
+        self._closed = threading.Event()
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is asked any more."""
+        return self._closed.is_set()
+
+    def close(self) -> None:
+        """Ask no more: this process takes part."""
+        self._closed.set()
+
+    def run(self) -> None:
+        """Ask until `close`."""
+        with _connected(self._scheduler) as socket:
+            while not self._closed.is_set():
+                answer = _standing(socket)
+                if answer is not None and not self._closed.is_set():
+                    self._draw_conclusions(answer)
+                self._closed.wait(ASK_EVERY)
+
+    @staticmethod
+    def _draw_conclusions(answer: Message) -> None:
+        if answer.command == messages.OVER:
+            log.info("the run is finished: there is nothing left to do")
+            leave(0)
+        if answer.command == messages.LOST:
+            reason = epitaph(answer.nodes)
+            log.error("error: %s", reason)
+            progress.tell(progress.OVER, reason=reason)
+            leave(1)
+
+
+@contextlib.contextmanager
+def _connected(scheduler: Address) -> "Iterator[zmq.Socket[bytes]]":
+    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.IMMEDIATE, 1)  # questions do not pile up for a scheduler that is not there yet
+        socket.connect(f"tcp://{scheduler[0]}:{scheduler[1]}")
+        yield socket
+
+
+def _standing(socket: "zmq.Socket[bytes]") -> Message | None:
+    question = Message(messages.STANDING, request=True)
+    return _answer(socket, question, {messages.RUNNING, messages.LOST, messages.OVER})
+
+
+def _answer(socket: "zmq.Socket[bytes]", question: Message, commands: set[int]) -> Message | None:
+    """Ask; the answer, which has one of these commands, or None where there is none within `PATIENCE`."""
+    if not socket.poll(PATIENCE, zmq.POLLOUT):
+        return None
+    socket.send(question.encode(timestamp=0))
+    while socket.poll(PATIENCE):
+        with contextlib.suppress(BadMessageError):
+            answer = Message.decode(b"".join(socket.recv_multipart()[:1]))
+            if answer.command in commands:
+                return answer
+    return None

@@ -15,6 +15,16 @@ SERVER, WORKER, SCHEDULER = 0, 1, 2
 TERMINATE, ADD_NODE, BARRIER, ACK, HEARTBEAT = 1, 2, 3, 4, 5
 #: This project's own: a process asks who belongs to the cluster, and the scheduler answers with the nodes.
 WHO = 100
+#: Likewise: how the run stands, for this process. The answer is one of the three that follow.
+STANDING = 101
+#: It goes on, or is about to begin.
+RUNNING = 102
+#: It cannot begin: the nodes have gone before.
+LOST = 103
+#: It is finished. Also what a server tells the scheduler when it leaves for that.
+OVER = 104
+#: A worker tells the scheduler that the run has begun: from now on every worker can be replaced.
+BEGUN = 105
 #: ps-lite's "not set", the largest number that its messages have room for.
 EMPTY = 2**31 - 1
 #: What a host may be called: names and IPv4 addresses.

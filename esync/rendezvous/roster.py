@@ -7,7 +7,7 @@ the number of workers. So nothing that is still on its way to or from the dead o
 the newcomer, whose rank is not 0, never sends initial values.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from ..rarely import Rarely
@@ -65,6 +65,12 @@ class Roster:
         servers: number of parameter servers.
         workers: number of worker slots.
         say: is told what the user should know.
+
+    Attributes:
+        complete: whether the ids have been handed out.
+        begun: whether the workers have the common model: one that dies before sets up nothing for the others.
+        over: whether the run is finished.
+        lost: members that were gone before the run had begun, and that others wait for in vain.
     """
 
     def __init__(self, me: Node, servers: int, workers: int, say: Callable[[str], None] = lambda text: None) -> None:
@@ -75,7 +81,8 @@ class Roster:
         self._waiting: list[Node] = []
         self._nodes: dict[int, Node] = {}  # by id; a dead one stays until it is replaced
         self._barriers: dict[int, Barrier] = {}  # by group
-        self.complete = False
+        self.complete = self.begun = self.over = False
+        self.lost: list[Node] = []
 
     @property
     def slots(self) -> int:
@@ -98,6 +105,12 @@ class Roster:
     def members(self) -> Message:
         """Who has an id, as a message; the scheduler included."""
         return Message(messages.WHO, (*self._nodes.values(), self._me))
+
+    def standing(self) -> Message:
+        """How the run stands, as a message."""
+        if self.lost:
+            return Message(messages.LOST, tuple(self.lost))
+        return Message(messages.OVER if self.over else messages.RUNNING)
 
     def may_join(self, node: Node) -> bool:
         """Whether it is worth finding out if a process that has registered is there."""
@@ -127,6 +140,9 @@ class Roster:
             for node in message.nodes:
                 self._add(node)
             return self._begin() if not self.complete else []
+        if message.command in (messages.BEGUN, messages.OVER):
+            self._note(message)
+            return []
         if sender not in self._nodes:
             return []
         if message.command == messages.BARRIER and message.request:
@@ -144,22 +160,53 @@ class Roster:
         self._waiting = [node for node in self._waiting if (node.host, node.port) not in gone]
         if not self.complete:
             self._arriving = [node for node in self._arriving if (node.host, node.port) not in gone]
-            return []
+            waiting, self._waiting = self._waiting, []
+            for node in waiting:  # a place may have become free
+                self._place(node)
+            return self._begin()
         sendings = []
-        for address in gone:
+        for address in gone if not self.over else ():
             newcomer = next((node for node in self._waiting if node.role == WORKER), None)
             for number, old in list(self._nodes.items()):
-                if old.role == WORKER and newcomer is not None and (old.host, old.port) == address:
+                if newcomer is not None and (old.host, old.port) == address and self._replaceable(old):
                     sendings += self._replace(number, newcomer)
         return sendings
 
-    def _add(self, node: Node) -> None:
-        if not self.may_join(node):
+    def give_up(self, gone: Collection[tuple[str, int]]) -> None:
+        """Conclude that the run cannot begin where others wait, at a barrier, for members that are gone.
+
+        Args:
+            gone: addresses of processes that have been gone for so long that nobody will take their places.
+        """
+        if self.begun or self.over or self.lost:
             return
+        awaited = {
+            number for group, barrier in self._barriers.items() for number in self._members(group) - barrier.came
+        }
+        self.lost = [
+            node for number, node in self._nodes.items() if number in awaited and (node.host, node.port) in gone
+        ]
+
+    def _add(self, node: Node) -> None:
+        if self.may_join(node):
+            self._place(node)
+
+    def _place(self, node: Node) -> None:
         if not self.complete and sum(other.role == node.role for other in self._arriving) < self._expected[node.role]:
             self._arriving.append(node)
-            return
-        self._waiting.append(node)
+        else:
+            self._waiting.append(node)
+
+    def _note(self, message: Message) -> None:
+        """A member says what only members know."""
+        for node in message.nodes:
+            if node == self._nodes.get(node.id):
+                self.begun = self.begun or (message.command == messages.BEGUN and node.role == WORKER)
+                self.over = self.over or (message.command == messages.OVER and node.role == SERVER)
+
+    def _replaceable(self, node: Node) -> bool:
+        """Whether a newcomer can stand for a member: for worker 0 not before it has set the model up for all."""
+        return node.role == WORKER and (self.begun or node.id != worker_id(0))
 
     def _begin(self) -> list[Sending]:
         """When everyone is there: hand out the ids, and tell all of all."""
@@ -205,13 +252,20 @@ class Roster:
 
         The scheduler itself counts as having come, and so do newcomers: in ps-lite they go past all barriers.
         """
-        roles = {role for role, bit in ((SERVER, SERVER_GROUP), (WORKER, WORKER_GROUP)) if group & bit}
-        members = {number: node for number, node in self._nodes.items() if node.role in roles}
+        members = [node for node in self._nodes.values() if node.role in _roles(group)]
         barrier = self._barriers[group]
-        if not members or not barrier.came >= {number for number, node in members.items() if not node.recovery}:
+        if not members or not barrier.came >= self._members(group):
             return []
         del self._barriers[group]
-        return [Sending(node, barrier.answer) for node in members.values()]
+        return [Sending(node, barrier.answer) for node in members]
+
+    def _members(self, group: int) -> set[int]:
+        """Ids of those that a barrier of this group waits for."""
+        return {number for number, node in self._nodes.items() if node.role in _roles(group) and not node.recovery}
+
+
+def _roles(group: int) -> set[int]:
+    return {role for role, bit in ((SERVER, SERVER_GROUP), (WORKER, WORKER_GROUP)) if group & bit}
 
 
 def _same_place(one: Node, other: Node) -> bool:

@@ -8,12 +8,14 @@ import time
 
 import zmq
 
+from .. import config
 from ..errors import ExpectedError
 from ..liveness.connections import Address, Connection, connections, reset
 from ..liveness.failure_detector import FailureDetector
 from ..rarely import Rarely
 from . import messages
 from .contacts import EXAMINED_MOST, SOCKETS_EACH, Contacts
+from .directory import ASK_EVERY, epitaph
 from .messages import EMPTY, WORKER, BadMessageError, Message, Node
 from .roster import SURPLUS_MOST, Roster, Sending
 
@@ -25,6 +27,8 @@ TICK = 0.2
 GRACE = 0.5 * TICK
 #: Seconds that a member of the cluster has to show itself for the first time; one that dies at once never does.
 FIRST_GRACE = 5.0
+#: Seconds that everybody has to ask how the run stands, when it has turned out that it cannot begin.
+FAREWELL = 3 * ASK_EVERY
 #: Seconds that a newcomer waits before the user hears of it.
 SURPLUS = 3.0
 #: Bytes of the longest message that a process of ps-lite sends its scheduler, generously.
@@ -49,16 +53,17 @@ class Switchboard:
         roster: decides.
         host: the scheduler's address as the others know it.
         port: where it listens.
+        patience: seconds that a member may be gone, before the run has begun, until nobody waits for it any longer.
 
     Attributes:
-        here: addresses of those members that are connected; may be read from any thread.
+        here: addresses of those members that are not gone; may be read from any thread.
 
     Raises:
         ListenError: somebody else listens there, or the address is not this machine's.
     """
 
-    def __init__(self, roster: Roster, host: str, port: int) -> None:
-        self._roster = roster
+    def __init__(self, roster: Roster, host: str, port: int, patience: float = config.PEER_GONE) -> None:
+        self._roster, self._patience = roster, patience
         self._context = zmq.Context()
         # Members and those who wait, those under examination, and the receiver.
         most = 2 * roster.places + SURPLUS_MOST + SOCKETS_EACH * (EXAMINED_MOST + 1) + 1
@@ -87,9 +92,9 @@ class Switchboard:
             ) from None
 
     def run(self) -> None:
-        """Answer until the process is ended."""
-        looked = 0.0
-        while True:
+        """Answer until the process is ended, or until everybody has been told that the run cannot begin."""
+        looked, end = 0.0, math.inf
+        while time.monotonic() < end:
             if self._receiver in dict(self._poller.poll(int(1000 * TICK))):
                 self._take(self._receiver.recv_multipart())
             for node in self._contacts.answered():
@@ -98,6 +103,9 @@ class Switchboard:
             if time.monotonic() - looked >= TICK:
                 self._look()
                 looked = time.monotonic()
+                if self._roster.lost and end == math.inf:
+                    log.error("%s", epitaph(self._roster.lost))
+                    end = looked + FAREWELL
 
     def _take(self, frames: list[bytes]) -> None:
         """One message: who sent it, and what it says."""
@@ -111,11 +119,11 @@ class Switchboard:
         if message.command == messages.ADD_NODE:
             for node in message.nodes:
                 self._register(node)
-        elif message.command == messages.WHO:
+        elif message.command in (messages.WHO, messages.STANDING):
             self._timestamp += 1
-            answer = self._roster.members().encode(self._timestamp)
+            answer = self._roster.members() if message.command == messages.WHO else self._roster.standing()
             with contextlib.suppress(zmq.ZMQError):  # whoever asked is gone, or does not read
-                self._receiver.send_multipart([frames[0], answer], zmq.NOBLOCK)
+                self._receiver.send_multipart([frames[0], answer.encode(self._timestamp)], zmq.NOBLOCK)
         else:
             self._send(self._roster.take(message, sender))
 
@@ -131,10 +139,14 @@ class Switchboard:
         established = {connection.there for connection in found if connection.established}
         known = self._roster.everyone()
         there = {(node.host, node.port) for node in known if self._contacts.connected(node, established)}
-        self._send(self._roster.admit(self._gone(known, there)))
+        gone = self._gone(known, there)
+        self._send(self._roster.admit(gone))
+        now = time.monotonic()
+        self._roster.give_up({address for address in gone if self._detector.missing(address, now) >= self._patience})
         self._contacts.keep(self._roster.everyone())
         self._mention(self._roster.waiting())
-        self.here = frozenset(there)
+        members = {(node.host, node.port) for node in known if node.id != EMPTY}
+        self.here = frozenset((members | there) - set(gone))
 
     def _gone(self, known: list[Node], there: set[Address]) -> list[Address]:
         """Conclude who is gone. A newcomer may be slow to be reached; a member has been, so it is expected."""

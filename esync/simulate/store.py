@@ -44,6 +44,7 @@ class VirtualStore(Store):
     """
 
     lease = math.inf
+    replacement = math.inf
     address = ""
 
     def __init__(

@@ -11,6 +11,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from esync.environment import SUPERVISED_VARIABLE
+
 SCRIPTS = Path(__file__).parent
 TIME_LIMIT = 90  # seconds for one cluster, from start to end
 
@@ -30,9 +32,12 @@ class Cluster:
         workers: number of worker slots.
         servers: number of parameter servers.
         seconds: for the whole cluster, from start to end.
+        replaced: whether the test promises, as a launcher does, to replace workers that die.
     """
 
-    def __init__(self, folder: Path, workers: int, servers: int = 1, seconds: float = TIME_LIMIT) -> None:
+    def __init__(
+        self, folder: Path, workers: int, servers: int = 1, seconds: float = TIME_LIMIT, replaced: bool = False
+    ) -> None:
         self.folder = folder
         self.environment = {
             **os.environ,
@@ -44,6 +49,8 @@ class Cluster:
             "OMP_NUM_THREADS": "1",
         }
         self.environment.pop("DMLC_ROLE", None)
+        if replaced:
+            self.environment[SUPERVISED_VARIABLE] = "1"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._servers = servers
         self._first_port = free_port()

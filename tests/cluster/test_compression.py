@@ -24,7 +24,7 @@ def test_half_of_the_bytes_and_a_killed_worker_is_replaced(tmp_path: Path) -> No
     words = ["-m", "esync.worker", "-c", "1", "-n", "lenet", "-b", "16", "-m", "esync", "--local-iterations", "2"]
     words += ["--compression", "fp16", "--rounds", "14", "--step-time", "0.1", "--no-export", "-e", "14"]
     logs = [tmp_path / f"logs-{rank}" for rank in range(2)]
-    with Cluster(tmp_path, 2, SERVERS) as cluster:
+    with Cluster(tmp_path, 2, SERVERS, replaced=True) as cluster:
         for rank in range(2):
             cluster.start_worker(rank, [*words, "-ld", str(logs[rank])])
         until(cluster, lambda: len(rounds(logs[1] / "cpu")) > 2)

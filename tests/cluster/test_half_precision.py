@@ -22,7 +22,7 @@ def train(folder: Path, slopes: list[float], expected: int = 0, **plan: Any) -> 
     """Train on a cluster of a worker for each slope; their final weights."""
     folder.mkdir(exist_ok=True)
     results = [folder / f"weight-{rank}.json" for rank in range(len(slopes))]
-    with Cluster(folder, len(slopes)) as cluster:
+    with Cluster(folder, len(slopes), replaced=True) as cluster:
         for rank, (slope, result) in enumerate(zip(slopes, results, strict=True)):
             cluster.start_worker(rank, Plan(slope=slope, result=str(result), **plan).arguments())
         for rank in range(len(slopes)):

@@ -87,7 +87,7 @@ def test_rates_that_all_change_in_the_same_round_are_fine(tmp_path: Path) -> Non
 
 
 def test_a_schedule_goes_on_for_a_replacement(tmp_path: Path) -> None:
-    with Cluster(tmp_path, 2) as cluster:
+    with Cluster(tmp_path, 2, replaced=True) as cluster:
         cluster.start_worker(0, Plan("sync", rounds=9, halved_every=2).arguments())
         cluster.start_worker(1, Plan("sync", rounds=9, halved_every=2, killed=5).arguments())
         assert cluster.wait("worker-1") == -signal.SIGKILL

@@ -56,7 +56,7 @@ MODES: dict[str, tuple[int, int, dict[str, Any]]] = {  # workers, servers, plan
 def train(folder: Path, name: str, workers: int, servers: int, expected: int = 0, **plan: Any) -> list[str]:
     """Train on a cluster; what the workers have printed."""
     (folder / name).mkdir()
-    with Cluster(folder / name, workers, servers) as cluster:
+    with Cluster(folder / name, workers, servers, replaced=True) as cluster:
         for rank in range(workers):
             mine = Plan(weights=str(folder / f"{name}-{rank}.npy"), **plan)
             cluster.start_worker(rank, mine.arguments())
@@ -110,7 +110,7 @@ def test_a_replacement_goes_on_from_the_dead_workers_state(tmp_path: Path) -> No
         Plan(REMEMBERING, str(tmp_path / "kept"), str(tmp_path / f"{rank}.npy"), ROUNDS, KILLED * rank)
         for rank in range(2)
     ]
-    with Cluster(tmp_path, 2) as cluster:
+    with Cluster(tmp_path, 2, replaced=True) as cluster:
         for rank, plan in enumerate(plans):
             cluster.start_worker(rank, plan.arguments())
         assert cluster.wait("worker-1") == -signal.SIGKILL, cluster.output("worker-1")

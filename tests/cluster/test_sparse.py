@@ -23,7 +23,7 @@ def test_with_everything_sent_gradient_dropping_is_asgd(tmp_path: Path) -> None:
 
 def test_dgs_sends_little_learns_and_a_killed_worker_comes_back(tmp_path: Path) -> None:
     arguments = [*WORKER, "--secondary-ratio", "0.05", "--sparse-ratio", "0.05", "-e", "40", "--rounds", "160"]
-    with Cluster(tmp_path, 2, servers=2) as cluster:
+    with Cluster(tmp_path, 2, servers=2, replaced=True) as cluster:
         for rank in range(2):
             logs = ["-ld", str(tmp_path / f"logs-{rank}"), "--step-time", "0.1"]
             cluster.start_worker(rank, [*arguments, *logs])

@@ -3,12 +3,15 @@
 import contextlib
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+import numpy as np
 
 from esync.exchange import Payload, SlotLostError, Specification
 from esync.exchange.keystores.memory import MemoryCluster, MemoryStore
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.ledger import Limits
+from esync.exchange.protocol.store import Place
 
 from ..scripted_world import ScriptedExchange, World
 from ..small_net import local_trainer, make_net
@@ -105,3 +108,30 @@ def test_a_program_says_so_through_its_trainer() -> None:
     with alone.busy("evaluating"):
         assert said == ["evaluating"]
     assert said == ["evaluating", "over"]
+
+
+def test_who_receives_a_large_model_is_heard_array_by_array() -> None:
+    """Worker 1 has a slow line: the model takes it longer than the lease, each of its arrays does not."""
+    cluster = MemoryCluster(2, random.Random(1).randrange, 2, bucket_elements=4, lease=LEASE)
+    members: list[tuple[int, ...]] = []
+
+    class Slow(MemoryStore):
+        def fetch(self, server: int, places: Sequence[Place]) -> Iterator[np.ndarray]:
+            for array in super().fetch(server, places):
+                self.sleep(0.9 * LEASE * self.rank)
+                yield array
+
+    def work(store: MemoryStore) -> None:
+        store.__class__ = Slow
+        exchange, model = ParameterServerExchange(Specification("sgd", True), store), Held()
+        exchange.join(SIZES, Limits(rounds=3), {})
+        result = exchange.begin(sources(values(0)), model)
+        while not result.finished:
+            result = exchange.start(Payload(sources(values(store.rank)), 1, 0.1), model).wait()
+            members.append(result.members)
+        exchange.close()
+
+    for rank in range(2):
+        cluster.start(rank, work)
+    cluster.run()
+    assert members == [(0, 1)] * 6

@@ -126,11 +126,15 @@ def test_the_others_go_on_without_a_worker_that_is_gone():
     assert commit(ledger, 1, now=8.0) == [0, 1, 2]
 
 
-def test_a_worker_that_is_gone_is_not_waited_for_at_the_end():
+def test_a_worker_that_is_gone_is_waited_for_at_the_end_only_where_it_is_to_be_replaced():
     ledger = make(2)
     ledger.drop(1)
+    ledger.awaited.add(1)
     assert not ledger.deserted
     ledger.leave(0)
+    assert ledger.over
+    assert not ledger.deserted
+    ledger.awaited.discard(1)
     assert ledger.deserted
 
 
@@ -163,6 +167,14 @@ def test_nobody_is_waited_for_when_the_run_is_over():
     failed.abort("the loss is NaN")
     failed.drop(0)
     assert failed.deserted
+
+
+def test_the_run_is_over_where_a_worker_says_so():
+    ledger = make(2)
+    ledger.leave(0, done=True)
+    assert ledger.over
+    assert not ledger.finished
+    assert not ledger.deserted
 
 
 # --- stale synchronous parallel ---------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -139,6 +140,32 @@ def test_a_killed_worker_is_replaced_and_a_lost_one_is_done_without(tmp_path, da
     assert f"replaced after its death: {name} once" in replaced.output
     assert rounds(tmp_path / "replaced/lenet/sync/right/cpu")[-1] == 9
     assert f"lost: {name}; the others went on" in lost.output
+
+
+#: Moment near the end → who dies then, flags of launch, and whether the replacement has anything left to do.
+NEAR_THE_END = {
+    "the last rounds": ("worker-1", ["--elastic"]),
+    "the export": ("worker-0", []),
+    "the goodbye": ("worker-1", []),
+}
+
+
+@pytest.mark.parametrize("moment", NEAR_THE_END)
+def test_a_worker_that_dies_near_the_end_does_not_spoil_a_finished_run(tmp_path, data_dir, launch: Start, moment):
+    victim, flags = NEAR_THE_END[moment]
+    shutil.copy(Path(__file__).with_name("dying.py"), tmp_path)
+    content = description([0.1, 0.1], data_dir=str(data_dir), mode="dying.py:Dying", rounds=10, learning_rate=0.001)
+    content["train"]["no_evaluation"] = True
+    del content["state_server"]
+    file = write(tmp_path / "cluster.yaml", content)
+    job = launch(file, *flags, "--json", "result.json", ESYNC_TEST_MOMENT=moment)
+    assert job.wait(100) == 0, job.output
+    assert job.processes() == {}
+    assert (tmp_path / f"died-{moment}").exists()
+    report = json.loads((tmp_path / "result.json").read_text())
+    assert [each["name"] for each in report["replacements"]] == [victim]
+    assert report["figures"]["rounds"] == 10
+    assert list(tmp_path.glob("logs/lenet/dying/left/cpu/model/model.params"))
 
 
 @pytest.mark.parametrize("small_disk", ["8m"], indirect=True)

@@ -1,9 +1,12 @@
 """Who is left out: decided over real ledgers and weights, with a scripted clock and scripted connections."""
 
+import math
+
 import numpy as np
 import pytest
 
 from esync import config
+from esync.exchange.protocol import wire
 from esync.liveness.membership import LOOK_EVERY, Membership
 from esync.liveness.peers import Peers
 
@@ -19,8 +22,8 @@ class Situation:
         self.servers = MemoryServers(3, [0.0, 0.0], synchronous=synchronous)
         self.server = self.servers.nodes[0].server
         self.connected = {("127.0.0.1", 90 + rank) for rank in range(3)}
-        peers: Peers[int] = Peers(lambda among: self.connected & set(among))
-        self.membership = Membership(self.server, LEASE, self.servers.clock, peers)
+        self.peers: Peers[int] = Peers(lambda among: self.connected & set(among))
+        self.membership = Membership(self.server, LEASE, self.servers.clock, self.peers)
         for rank in range(3):
             self.membership.joined(rank, f"127.0.0.1:{90 + rank}")
         self.pass_by(LOOK_EVERY)
@@ -111,3 +114,107 @@ def test_the_dead_ones_late_words_do_not_count_as_the_newcomers():
     now.servers.clock.now += 1
     now.servers.say(0, 1)  # with the old nonce
     assert now.server.heard[1] == before
+
+
+class NotElastic(Situation):
+    """Without --elastic: rounds wait for everybody."""
+
+    def __init__(self, replacement: float) -> None:
+        super().__init__()
+        self.membership = Membership(self.server, math.inf, self.servers.clock, self.peers)
+        for rank in range(3):
+            self.membership.joined(rank, f"127.0.0.1:{90 + rank}", replacement)
+        self.pass_by(LOOK_EVERY)
+
+    @property
+    def failure(self) -> str:
+        return self.server.ledger.failure
+
+
+GONE = config.CONNECTION_GONE + 2 * LOOK_EVERY
+
+
+def test_a_dead_worker_that_nobody_replaces_ends_the_run_with_its_name():
+    now = NotElastic(replacement=0)
+    now.connected.remove(("127.0.0.1", 91))
+    now.pass_by(config.CONNECTION_GONE, heard=(0, 2))
+    assert not now.failure
+    now.pass_by(2 * LOOK_EVERY, heard=(0, 2))
+    assert now.failure.startswith("worker 1 at 127.0.0.1:91 is gone: its connection has ended, and nobody has promised")
+    for rank in (0, 2):
+        now.servers.say(wire.LEAVE, rank)
+    assert now.server.ledger.deserted
+
+
+def test_one_that_dies_before_anybody_has_seen_its_connection_is_noticed_too():
+    now = NotElastic(replacement=0)
+    now.servers.join(1, nonce=77)
+    now.membership.joined(1, "127.0.0.1:99", 0)
+    now.pass_by(config.PEER_GONE - LOOK_EVERY, heard=(0, 2))
+    assert not now.failure
+    now.pass_by(1, heard=(0, 2))
+    assert now.failure.startswith("worker 1 at 127.0.0.1:99 is gone")
+
+
+def test_a_replacement_is_waited_for_as_long_as_was_said():
+    now = NotElastic(replacement=60)
+    now.connected.remove(("127.0.0.1", 91))
+    now.pass_by(GONE + 50, heard=(0, 2))
+    now.servers.join(1, nonce=77)
+    now.membership.joined(1, "127.0.0.1:99", 60)
+    now.connected.add(("127.0.0.1", 99))
+    now.pass_by(100)
+    assert not now.failure
+    now.connected.remove(("127.0.0.1", 99))
+    now.pass_by(GONE + 60, heard=(0, 2))
+    assert "worker 1 at 127.0.0.1:99 is gone" in now.failure
+    assert "no replacement has come within 60 s (--wait-for-replacement)" in now.failure
+
+
+def test_one_whose_replacement_is_promised_is_waited_for_for_ever():
+    now = NotElastic(replacement=math.inf)
+    now.connected.remove(("127.0.0.1", 91))
+    now.pass_by(500, heard=(0, 2))
+    assert not now.failure
+    assert now.members == [0, 1, 2]
+
+
+@pytest.mark.parametrize("elastic", [False, True])
+@pytest.mark.parametrize("promised", [False, True])
+@pytest.mark.parametrize("victim", [0, 1])
+def test_of_those_who_die_when_the_run_is_over_only_a_promised_worker_0_is_waited_for(victim, promised, elastic):
+    other = 1 - victim
+    replacement = math.inf if promised else 0
+    now = NotElastic(replacement)
+    if elastic:
+        now.membership = Membership(now.server, LEASE, now.servers.clock, now.peers)
+        for rank in range(3):
+            now.membership.joined(rank, f"127.0.0.1:{90 + rank}", replacement)
+        now.pass_by(LOOK_EVERY)
+    now.servers.say(wire.DONE, other)
+    now.connected -= {("127.0.0.1", 90), ("127.0.0.1", 91)}
+    now.pass_by(GONE, heard=(2,))
+    now.servers.say(wire.DONE, 2)
+    now.membership.look()
+    assert not now.failure
+    awaited = promised and victim == 0
+    assert now.server.ledger.deserted == (not awaited)
+    if awaited:
+        now.servers.join(0, nonce=77)
+        now.membership.joined(0, "127.0.0.1:99", replacement)
+        now.servers.say(wire.DONE, 0, nonce=77)
+        assert now.server.ledger.deserted
+
+
+def test_the_goodbye_of_one_that_was_dropped_ends_nothing_in_the_middle_of_the_run():
+    now = Situation()
+    for rank in (0, 1):
+        now.servers.send(rank, 1, np.float32([1, 1]))
+    now.pass_by(2 * LEASE, heard=(0, 1))  # 2 hangs
+    assert now.members == [0, 1]
+    now.connected -= {("127.0.0.1", 90), ("127.0.0.1", 91)}
+    now.pass_by(GONE, heard=(2,))
+    now.servers.say(wire.LEAVE, 2)
+    now.membership.look()
+    assert not now.server.ledger.deserted
+    assert not now.server.ledger.over

@@ -48,7 +48,7 @@ class Listener:
 def test_who_is_gone_is_named(which):
     with ExitStack() as stack:
         scheduler, server = Listener(stack), Listener(stack)
-        monitor = monitor_servers(scheduler.address, [server.address], grace=5.0)
+        monitor = monitor_servers(scheduler.address, [server.address], print, grace=5.0)
         assert monitor.look(now=100.0) == []
         victim = {"scheduler": scheduler, "server": server}[which]
         victim.kill()
@@ -74,7 +74,7 @@ def test_connections_of_other_kinds_do_not_count():
     with ExitStack() as stack:
         tracker = Listener(stack)  # before anything of the cluster is there
         scheduler, server = Listener(stack), Listener(stack)
-        monitor = monitor_servers(scheduler.address, [server.address], grace=5.0)
+        monitor = monitor_servers(scheduler.address, [server.address], print, grace=5.0)
         assert monitor.look(now=100.0) == []
         store = Listener(stack)
         assert monitor.look(now=101.0) == []
@@ -91,7 +91,7 @@ def test_connections_of_other_kinds_do_not_count():
 def test_only_connections_of_the_cluster_are_kept_alive():
     with ExitStack() as stack:
         tracker, scheduler, server = Listener(stack), Listener(stack), Listener(stack)
-        monitor_servers(scheduler.address, [server.address]).look(now=100.0)
+        monitor_servers(scheduler.address, [server.address], print).look(now=100.0)
         keeps = [
             each.connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) for each in (tracker, scheduler, server)
         ]
@@ -119,7 +119,7 @@ def test_a_name_is_watched_once_it_can_be_resolved(monkeypatch):
 def test_a_connection_that_comes_back_is_forgiven():
     with ExitStack() as stack:
         scheduler, server = Listener(stack), Listener(stack)
-        monitor = monitor_servers(scheduler.address, [server.address], grace=5.0)
+        monitor = monitor_servers(scheduler.address, [server.address], print, grace=5.0)
         monitor.look(now=100.0)
         server.connection.close()
         assert monitor.look(now=104.0) == []
@@ -129,7 +129,7 @@ def test_a_connection_that_comes_back_is_forgiven():
 
 
 def test_the_end_of_the_watch():
-    monitor = monitor_servers(("127.0.0.1", 1), [("127.0.0.1", 2)])
+    monitor = monitor_servers(("127.0.0.1", 1), [("127.0.0.1", 2)], print)
     monitor.start()
     monitor.close()
     monitor.join(60)

@@ -22,16 +22,17 @@ class FakeNode:
         scheduler: port.
         role: SERVER or WORKER.
         host: what it says it is called.
+        address: where it is, and the scheduler with it.
     """
 
-    def __init__(self, scheduler: int, role: int, host: str = "127.0.0.1") -> None:
+    def __init__(self, scheduler: int, role: int, host: str = "127.0.0.1", address: str = "127.0.0.1") -> None:
         self._stack, self._scheduler = ExitStack(), scheduler
         context = self._stack.enter_context(zmq.Context())
         self._inbox = self._stack.enter_context(context.socket(zmq.ROUTER))
-        self.port = self._inbox.bind_to_random_port("tcp://127.0.0.1")
+        self.port = self._inbox.bind_to_random_port(f"tcp://{address}")
         self._outbox = self._stack.enter_context(context.socket(zmq.DEALER))
         self._outbox.setsockopt(zmq.LINGER, 0)
-        self._outbox.connect(f"tcp://127.0.0.1:{scheduler}")
+        self._outbox.connect(f"tcp://{address}:{scheduler}")
         self.node = Node(role, host, self.port)
         self.send(Message(messages.ADD_NODE, (self.node,)).encode(timestamp=1))
 

@@ -95,6 +95,7 @@ def test_the_newcomer_can_be_replaced_in_turn():
 
 def test_the_slot_that_has_been_empty_for_the_longest_time_comes_first():
     roster, _ = started()
+    roster.begun = True
     register(roster, WORKER, 98)
     register(roster, WORKER, 99)
     sendings = roster.admit(gone=[("127.0.0.1", 92), ("127.0.0.1", 90)])
@@ -123,6 +124,55 @@ def test_who_dies_before_the_start_is_not_waited_for():
     roster.admit(gone=[("127.0.0.1", 90)])
     assert register(roster, SERVER, 80) == []
     assert ids(register(roster, WORKER, 91)) == {80: 8, 91: 9}
+
+
+def test_a_surplus_worker_takes_the_place_of_one_that_dies_before_the_start():
+    roster = Roster(scheduler_node("127.0.0.1", 9091), 1, 1)
+    for port in (90, 91, 92):
+        register(roster, WORKER, port)
+    assert [node.port for node in roster.waiting()] == [91, 92]
+    assert roster.admit(gone=[("127.0.0.1", 90)]) == []
+    assert [node.port for node in roster.waiting()] == [92]
+    assert ids(register(roster, SERVER, 80)) == {80: 8, 91: 9}
+
+
+def test_who_is_gone_before_the_run_has_begun_is_waited_for_in_vain():
+    roster, _ = started()
+    gone = {("127.0.0.1", 91), ("127.0.0.1", 80)}
+    roster.give_up(gone)
+    assert roster.standing().command == messages.RUNNING  # nobody waits for them
+    for sender in (9, 13):
+        roster.take(barrier(4), sender)
+    roster.give_up(gone)
+    assert roster.standing() == Message(messages.LOST, (Node(WORKER, "127.0.0.1", 91, 11),))
+
+
+def test_who_is_gone_later_is_the_servers_affair():
+    roster, _ = started()
+    roster.take(Message(messages.BEGUN, (Node(WORKER, "127.0.0.1", 90, 9),)))
+    roster.take(barrier(7), 9)
+    roster.give_up({("127.0.0.1", 91)})
+    assert roster.standing().command == messages.RUNNING
+
+
+def test_nobody_stands_for_worker_0_before_the_run_has_begun():
+    roster, _ = started()
+    register(roster, WORKER, 99)
+    assert roster.admit(gone=[("127.0.0.1", 90)]) == []
+    roster.take(Message(messages.BEGUN, (Node(WORKER, "127.0.0.1", 91, 11),)))
+    assert ids(roster.admit(gone=[("127.0.0.1", 90)]))[99] == worker_id(3)
+
+
+def test_newcomers_are_told_that_the_run_is_finished():
+    roster, _ = started()
+    assert roster.standing().command == messages.RUNNING
+    for wrong in (Node(SERVER, "127.0.0.1", 80), Node(SERVER, "127.0.0.1", 79, 8), Node(WORKER, "127.0.0.1", 90, 9)):
+        roster.take(Message(messages.OVER, (wrong,)))
+        assert roster.standing().command == messages.RUNNING
+    roster.take(Message(messages.OVER, (Node(SERVER, "127.0.0.1", 80, 8),)))
+    assert roster.standing().command == messages.OVER
+    register(roster, WORKER, 99)
+    assert roster.admit(gone=[("127.0.0.1", 91)]) == []
 
 
 def test_heartbeats_are_answered():

@@ -1,6 +1,7 @@
 """The scheduler as a process, with processes of ps-lite that are played, and with strangers."""
 
 import os
+import re
 import socket
 import textwrap
 import time
@@ -227,8 +228,31 @@ def test_who_belongs_to_the_cluster_is_told_to_those_who_ask() -> None:
         FakeNode(port, WORKER) as worker,
     ):
         complete(server, worker)
-        found = members("127.0.0.1", port, lambda: pytest.fail("no answer"))
+        found = members(("127.0.0.1", port), lambda: pytest.fail("no answer"))
         assert {number: node.port for number, node in found.items()} == {8: server.port, 9: worker.port, 1: port}
+
+
+def test_one_that_dies_with_its_id_before_the_start_barrier_ends_the_run_by_its_name() -> None:
+    start = Message(messages.BARRIER, group=7, request=True, app=0, customer=0).encode(timestamp=2)
+    with running_scheduler(servers=1, workers=2) as (process, port), ExitStack() as stack:
+        server, worker = (stack.enter_context(FakeNode(port, role)) for role in (SERVER, WORKER))
+        with FakeNode(port, WORKER) as victim:
+            complete(server, worker, victim)
+        for node, number in ((server, 8), (worker, 9 if worker.port < victim.port else 11)):
+            node.has_id(number)
+            node.send(start)
+        lost = (
+            rf"(?m)worker {int(worker.port < victim.port)} at 127.0.0.1:{victim.port} is gone: its connection has ended"
+        )
+        assert process.wait(60) == 1
+        assert re.search(lost, process.stderr.read())
+
+
+def test_the_scheduler_leaves_when_one_that_has_died_at_once_was_never_connected() -> None:
+    with running_scheduler(servers=1, workers=1) as (process, port):
+        with FakeNode(port, SERVER) as server, FakeNode(port, WORKER) as worker:
+            complete(server, worker)
+        assert process.wait(60) == 0, process.stderr.read()
 
 
 #: What a stranger sends that speaks ZeroMQ's wire protocol (ZMTP 3.0, NULL): the greeting and the handshake.

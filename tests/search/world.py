@@ -295,6 +295,7 @@ class Life:
         """A worker has the common model."""
         process = self._process(worker.exchange.store.nonce)
         process.joined, process.slot = True, worker.rank
+        self._tell(process, Message(messages.BEGUN, (process.node,)))
 
     def iteration(self, worker: Worker) -> None:
         """A worker computes."""

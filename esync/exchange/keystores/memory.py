@@ -410,6 +410,7 @@ class MemoryStore(KeyedStore):
     """
 
     carries_values = True
+    replacement = math.inf
 
     def __init__(self, cluster: MemoryCluster, rank: int, nonce: int, newcomer: bool = False) -> None:
         super().__init__()

@@ -12,10 +12,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ... import config
 from ...engine import mx
+from ...liveness.connections import Address
 from ...liveness.membership import Membership
+from ...liveness.peers import Outgoing, Peers
 from ...memory import host_view
 from ...program import leave
+from ...rendezvous import directory, messages
+from ...rendezvous.directory import Enquiry
+from ...rendezvous.roster import server_id
 from ..protocol.endpoint import Endpoint
 from ..protocol.greeting import Greeting, decode
 from ..protocol.inbox import Memory
@@ -33,12 +39,30 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
     Args:
         kvstore: made with mx.kv.create("dist_async") in a process whose DMLC_ROLE is server.
         memory: where payloads are staged and added up.
+        outgoing: the connections to the scheduler and to each worker; ps-lite opens no others.
+        scheduler: where it listens.
     """
 
-    def __init__(self, kvstore: Any, memory: Memory) -> None:
+    def __init__(self, kvstore: Any, memory: Memory, outgoing: Outgoing, scheduler: Address) -> None:
         super().__init__(kvstore)
-        self._memory = memory
+        self._memory, self._outgoing, self._scheduler = memory, outgoing, scheduler
+        self._membership: Membership | None = None
+        self._enquiry = Enquiry(scheduler)
+        self._enquiry.start()
         self._ending = False
+
+    def patience(self) -> float:
+        """Seconds to wait for newcomers where not a single worker is there; from any thread."""
+        return config.PEER_GONE if self._membership is None else self._membership.patience
+
+    def alone(self) -> None:
+        """End the process: not a single worker is there, and none is expected any more. From any thread."""
+        if self._membership is not None and self._endpoint.server.ledger.over:
+            self._leave()
+        for line in [] if self._membership is None else self._membership.epitaphs():
+            log.error("%s", line)
+        log.error("all workers are gone, without a goodbye")
+        leave(1)
 
     def _controller(self) -> Callable[[int, bytes, Any], None]:
         """MXNet's hook for commands; `run` installs it."""
@@ -48,9 +72,10 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
     def _endpoint(self) -> Endpoint:
         """The protocol's end, made with the first command: MXNet knows this server's rank by then."""
         self.kvstore._set_updater(_or_exit(self._on_push))
-        return Endpoint(self.kvstore.rank, time.monotonic, self._memory, membership)
+        return Endpoint(self.kvstore.rank, time.monotonic, self._memory, self._look_after)
 
     def _on_command(self, body: bytes) -> None:
+        self._enquiry.close()  # everybody has come to ps-lite's start barrier
         command = decode(body)
         self._endpoint.command(command)
         if isinstance(command, Greeting):
@@ -61,14 +86,23 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
         ledger = self._endpoint.server.ledger
         if ledger.deserted and not self._ending:
             self._ending = True
-            code = 1 if ledger.failure else 0
-            log.info("all workers have left%s", f": {ledger.failure}" if code else "")
-            threading.Timer(FAREWELL, leave, [code]).start()
+            threading.Thread(target=self._leave, name="farewell").start()
 
+    def _look_after(self, server: ParameterServer, lease: float) -> Membership:
+        """Look after the workers by their connections, and by what is heard of them."""
+        peers: Peers[int] = Peers(lambda among: self._outgoing.there)
+        self._membership = Membership(server, lease, time.monotonic, peers)
+        return self._membership
 
-def membership(server: ParameterServer, lease: float) -> Membership:
-    """Look after the workers of a server by their connections, and by what is heard of them."""
-    return Membership(server, lease, time.monotonic)
+    def _leave(self) -> None:
+        """End the process: the run is over."""
+        failure = self._endpoint.server.ledger.failure
+        if not failure:
+            me = directory.members(self._scheduler, lambda: None)[server_id(self.kvstore.rank)]
+            directory.tell(self._scheduler, messages.OVER, me)
+        time.sleep(FAREWELL)
+        log.info("all workers have left%s", f": {failure}" if failure else "")
+        leave(1 if failure else 0)
 
 
 def _or_exit(call: Callable[..., None]) -> Callable[..., None]:

@@ -2,6 +2,7 @@
 
 import atexit
 import ctypes
+import logging
 import math
 import os
 import secrets
@@ -19,18 +20,21 @@ from ...environment import SLOT_VARIABLE, Cluster
 from ...errors import ExpectedError
 from ...liveness.connections import listening, raise_file_limit
 from ...liveness.heartbeats import Heartbeats
-from ...liveness.monitor import monitor_servers
+from ...liveness.monitor import give_up, monitor_servers
 from ...memory import host_view
-from ...rendezvous import directory
+from ...rendezvous import directory, messages
+from ...rendezvous.directory import Enquiry
 from ...rendezvous.messages import SERVER
 from ...rendezvous.roster import worker_id
-from ...watchdog import Watchdog
+from ...watchdog import Watchdog, leave
 from ..background import BackgroundTask
 from ..protocol.greeting import COMMAND, Greeting, Resumed
 from ..protocol.status import Status, awaited
-from ..protocol.store import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH, CancelledError, Wait
+from ..protocol.store import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH, CancelledError, Place, Wait
 from .doorkeeper import Doorkeeper
 from .keyed import KeyedStore
+
+log = logging.getLogger(__name__)
 
 
 class SecondTrainerError(ExpectedError):
@@ -57,6 +61,7 @@ class MXNetStore(KeyedStore):
         round_timeout: seconds to wait for the servers and the other workers in one exchange.
         lease: seconds of silence after which the servers go on without a worker; infinite: they wait for it, or for
             its replacement.
+        replacement: seconds that the servers wait for another process in the place of this one, once it is gone.
         hold: called before a payload, a poll or the request for a model leaves; may wait.
 
     Raises:
@@ -76,23 +81,27 @@ class MXNetStore(KeyedStore):
         start_timeout: float = config.START_TIMEOUT,
         round_timeout: float = config.ROUND_TIMEOUT,
         lease: float = math.inf,
+        replacement: float = config.WAIT_FOR_REPLACEMENT,
         hold: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__()
         _make_room(cluster)
         raise_file_limit()
-        self.lease, self._hold = lease, hold
+        self.lease, self.replacement, self._hold = lease, replacement, hold
         self._cluster, self._closed = cluster, False
         self._watchdog, self._round_timeout = watchdog, round_timeout
         # Buckets are this project's own way of cutting arrays; MXNet must not split them once more.
         os.environ["MXNET_KVSTORE_BIGARRAY_BOUND"] = str(2**31 - 1)
         self._doorkeeper = Doorkeeper(listening())
         self._doorkeeper.start()
+        scheduler = cluster.address, cluster.port
+        self._enquiry = Enquiry(scheduler)
+        self._enquiry.start()
         with watchdog.waiting(cluster.everyone, start_timeout, Cluster.ADVICE):
             self.store = mx.kv.create("dist_async")
         _stores.append(self)
         with watchdog.waiting(f"the scheduler at {cluster.host}:{cluster.port}", start_timeout, OWN_SCHEDULER) as wait:
-            members = directory.members(cluster.address, cluster.port, wait.check)
+            members = directory.members(scheduler, wait.check)
         self.workers: int = self.store.num_workers
         self.first = self.store.rank == 0
         # A newcomer has a new rank in MXNet (see rendezvous.roster), which leads to the slot that it takes over; where
@@ -101,11 +110,11 @@ class MXNetStore(KeyedStore):
         self.rank: int = int(slot or self.store.rank) % self.workers
         self.servers = cluster.servers
         self.nonce = secrets.randbits(62) + 1
-        me = members[worker_id(self.store.rank)]
-        self.address = f"{me.host}:{me.port}"
-        self._doorkeeper.settle(me.port)
+        self._me = members[worker_id(self.store.rank)]
+        self.address = f"{self._me.host}:{self._me.port}"
+        self._doorkeeper.settle(self._me.port)
         servers = [(node.host, node.port) for node in members.values() if node.role == SERVER]
-        self._monitor = monitor_servers((cluster.address, cluster.port), servers)
+        self._monitor = monitor_servers(scheduler, servers, self._cut_off)
         self._monitor.start()
         self._heartbeats = Heartbeats(min(lease / 4, config.HEARTBEAT_EVERY), round_timeout / 2)
         self._lock = threading.Lock()
@@ -164,6 +173,13 @@ class MXNetStore(KeyedStore):
             self._doubled.discard(key)
         return view
 
+    def share(self, places: Sequence[Sequence[Place]]) -> None:
+        """See `Store.share`; the run has begun for this worker then."""
+        super().share(places)
+        if not self._enquiry.closed:
+            self._enquiry.close()
+            directory.tell((self._cluster.address, self._cluster.port), messages.BEGUN, self._me)
+
     def release(self, keys: Collection[int]) -> None:
         """See `Store.release`."""
         for key in keys:
@@ -191,16 +207,25 @@ class MXNetStore(KeyedStore):
         if self._closed:
             return
         self._closed = True
-        self._monitor.close()
         self._heartbeats.close()
         with self.waiting("the goodbye to"):
             if self._greeted and message is not None:
                 for server in range(self.servers):
                     self.send(server, (), message)
             mx.nd.waitall()
+        self._monitor.close()
         mx.base.check_call(mx.base._LIB.MXKVStoreSetBarrierBeforeExit(self.store.handle, ctypes.c_int(0)))
 
     # --- helpers ----------------------------------------------------------------------------------------------------
+
+    def _cut_off(self, who: str) -> None:
+        """End this process: a server or the scheduler is gone."""
+        if not directory.is_over((self._cluster.address, self._cluster.port)):
+            give_up(f"{who} is gone: its connection has ended; without it this worker cannot go on")
+        if self.rank == 0:
+            give_up("the run is finished, but worker 0 was not there in the end, and has not written the final model")
+        log.info("the run is finished, without this worker")
+        leave(0)
 
     def _init(self, keys: Sequence[int]) -> None:
         """See `KeyedStore._init`: a barrier, but for a newcomer in a running job."""

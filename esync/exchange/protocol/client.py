@@ -72,7 +72,7 @@ class ParameterServerExchange(Exchange):
         self._codec_of = codec_of
         self._hidden: HiddenExchange | None = None
         self._over = self._closed = self._met = self._lost = False
-        self._spoke = -math.inf
+        self._spoke = self._looked = -math.inf
         self._fields: dict[str, Any] = {
             **wire.blank_message(specification.scalars),
             "rank": store.rank,
@@ -105,6 +105,7 @@ class ParameterServerExchange(Exchange):
             agreement=agreement,
             lease=store.lease,
             address=store.address,
+            replacement=store.replacement,
             offers=offers,
         )
         self.layout = greeting.layout()
@@ -187,16 +188,17 @@ class ParameterServerExchange(Exchange):
 
     def heartbeat(self) -> None:
         """See `Exchange.heartbeat`."""
-        lease = self.store.lease
-        if lease < math.inf and self.store.now() - self._spoke > min(lease / 4, config.HEARTBEAT_EVERY):
-            self.say(wire.NOTHING)
+        self._beat()
+        hidden = self._hidden is not None and not self._hidden.done()  # its thread looks
+        if self._met and self._watched and not hidden and self.store.now() - self._looked > config.STATUS_EVERY:
+            self._statuses()
 
     def busy(self, what: str) -> AbstractContextManager[None]:
         """See `Exchange.busy`."""
         if self.store.lease == math.inf:
             return nullcontext()
         self.heartbeat()
-        return self.store.heartbeats(what, self.heartbeat)
+        return self.store.heartbeats(what, self._beat)
 
     def stop(self) -> None:
         """See `Exchange.stop`; server 0 decides when the run ends."""
@@ -262,19 +264,19 @@ class ParameterServerExchange(Exchange):
             SlotLostError: this process has been declared dead.
         """
         store = self.store
+        self._looked = store.now()
         if status.failure:
             raise JobAbortedError(status.failure)
         self._lost = status.nonce != store.nonce or (store.lease < math.inf and self.rank not in status.members)
         if status.nonce != store.nonce:
             raise SlotLostError(f"another process has taken over the slot of worker {self.rank}")
-        if store.lease < math.inf:
-            if self.rank not in status.members:
-                raise SlotLostError(
-                    f"worker {self.rank} was not heard for {store.lease:g} s, and the others have gone on without it; "
-                    "start it again to take the slot back, with a longer --lease if its iterations take longer than "
-                    "that"
-                )
-            self.heartbeat()
+        if store.lease < math.inf and self.rank not in status.members:
+            raise SlotLostError(
+                f"worker {self.rank} was not heard for {store.lease:g} s, and the others have gone on without it; "
+                "start it again to take the slot back, with a longer --lease if its iterations take longer than "
+                "that"
+            )
+        self._beat()
 
     def report(self, statuses: Sequence[Status], wait: float, transfer: float, books: Status | None = None) -> Result:
         """What the servers' statuses say, as a result.
@@ -333,6 +335,16 @@ class ParameterServerExchange(Exchange):
         self.store.send(server, (), self._message(kind, **fields))
 
     # --- helpers ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _watched(self) -> bool:
+        """Whether the servers look after this worker."""
+        return bool(self.store.address) or self.store.lease < math.inf
+
+    def _beat(self) -> None:
+        """Tell the servers now and then that this worker is alive; they look after the others whenever they hear."""
+        if self._watched and self.store.now() - self._spoke > min(self.store.lease / 4, config.HEARTBEAT_EVERY):
+            self.say(wire.NOTHING)
 
     def _finish(self, model: Model, wanted: Collection[str], begun: float, statuses: Sequence[Status]) -> Result:
         """Fetch the wanted vectors from the servers, which have used the payload, and sum up how the exchange went."""
@@ -409,10 +421,17 @@ class ParameterServerExchange(Exchange):
         store, under_way = self.store, []
         for server, length in enumerate(lengths):
             places = [_with_headers(codec.decoder.wanted(server, length)) for codec in codecs.values()]
-            under_way.append((places, iter(store.fetch(server, list(chain.from_iterable(places))))))
+            arrays = store.fetch(server, list(chain.from_iterable(places)))
+            under_way.append((places, self._beating(arrays)))
         for server, (places, arrays) in enumerate(under_way):
             for codec, part in zip(codecs.values(), places, strict=True):
                 codec.decoder.read(server, islice(arrays, len(part)), lengths[server], model)
+
+    def _beating(self, arrays: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        """Hand arrays on as they come; who waits for many of them is alive."""
+        for array in arrays:
+            self._beat()
+            yield array
 
     def _fetch_sizes(self, places: Sequence[Sequence[Place]]) -> None:
         """Wait as long as fetching arrays of these sizes takes; server → places."""

@@ -22,13 +22,19 @@ FIRST = 0
 
 
 class Membership(Protocol):
-    """Finds out which workers are gone, where the others are to go on without them."""
+    """Finds out which workers are gone, and has the server draw the conclusions."""
 
-    def joined(self, rank: int, address: str) -> None:
-        """A worker has greeted; it listens at `address`."""
+    def joined(self, rank: int, address: str, replacement: float) -> None:
+        """A worker has greeted.
+
+        Args:
+            rank: its slot.
+            address: where it listens.
+            replacement: seconds that another process in its place is waited for, should it be gone.
+        """
 
     def look(self) -> None:
-        """Drop who is gone; called after every push."""
+        """Find out who is gone; called after every push."""
 
 
 class Endpoint:
@@ -79,11 +85,11 @@ class Endpoint:
         if self._server is None or self._greeted is None:
             self._server = serve(greeting, self._shard, self._clock, self._memory)
             self._greeted = greeting
-            if greeting.lease < math.inf and self._make_membership is not None:
+            if self._make_membership is not None:
                 self._membership = self._make_membership(self._server, greeting.lease)
         self._server.join(greeting.rank, greeting.nonce, greeting.offers)
         if self._membership is not None:
-            self._membership.joined(greeting.rank, greeting.address)
+            self._membership.joined(greeting.rank, greeting.address, greeting.replacement)
         first, ledger = self._greeted, self._server.ledger
         if differences := first.differences(greeting):
             ledger.abort(f"worker {greeting.rank} does not match worker {first.rank}: {'; '.join(differences)}")

@@ -23,7 +23,7 @@ from .specification import Specification
 COMMAND = 0
 
 #: What may differ between workers.
-PERSONAL = ("rank", "nonce", "address", "offers")
+PERSONAL = ("rank", "nonce", "address", "replacement", "offers")
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,8 @@ class Greeting:
         agreement: whatever else must be the same on all workers; name → value, both shown when they differ.
         lease: seconds of silence after which the servers go on without a worker; infinite: they wait.
         address: where this worker listens, host:port; "" where that is not known.
+        replacement: seconds that the servers wait for another process in its place, once it is gone without a goodbye;
+            infinite: somebody has promised to start one.
         offers: the checkpoints that this worker could go on from.
     """
 
@@ -83,6 +85,7 @@ class Greeting:
     agreement: dict[str, Any] = field(default_factory=dict)
     lease: float = math.inf
     address: str = ""
+    replacement: float = math.inf
     offers: Offers = field(default_factory=Offers)
     protocol: int = wire.PROTOCOL
     version: str = __version__

@@ -62,6 +62,8 @@ class Ledger:
         released: commits whose acknowledgement has had to wait for that.
         decides: whether this server says when the run ends. The rounds of another one go on as long as workers commit.
         added: name of each scalar that commits have beside the built-in ones → how it is combined; see `scalars`.
+        left: ranks that have said goodbye.
+        awaited: ranks that are gone without a goodbye, and that somebody has promised to replace.
     """
 
     slots: int
@@ -105,7 +107,10 @@ class Ledger:
         self._at_once = 0  # commits that were applied each at once
         self._started: float | None = None
         self._elapsed = 0.0
+        self.left: set[int] = set()
+        self.awaited: set[int] = set()
         self._goodbye = False  # whether the last worker that is gone has said so itself
+        self._done = False  # whether a worker has been told that the run is finished
         # After a switch the workers know of different numbers of samples, between which a schedule may step: their
         # first round together is not compared.
         self._compared = True
@@ -168,12 +173,17 @@ class Ledger:
         return {name: self.told[name] for name in self.added if not math.isnan(self.told[name])}
 
     @property
-    def deserted(self) -> bool:
-        """Whether nobody is there and nobody has to come: the run is over, or the last worker has said goodbye.
+    def over(self) -> bool:
+        """Whether the run is over: it has come to its end, or the last worker has said goodbye.
 
-        Who was dropped has not: the run waits for its replacement.
+        Where it ends is decided by one server; the others hear of it from the first worker that leaves for it.
         """
-        return not self.member.any() and bool(self.nonce.any()) and (self.finished or self._goodbye)
+        return self.finished or self._done or (self._goodbye and not self.member.any())
+
+    @property
+    def deserted(self) -> bool:
+        """Whether nobody is there and nobody has to come: the run is over, and no replacement is promised."""
+        return self.over and not self.member.any() and not self.awaited
 
     def commits_of(self, rank: int) -> int:
         """How many commits of this slot have been dealt with so far."""
@@ -190,6 +200,8 @@ class Ledger:
         self.nonce[rank] = nonce
         self.member[rank] = True
         self._told = None
+        self.left.discard(rank)
+        self.awaited.discard(rank)
         if rank == 0 and not self.job:
             self.job = nonce
         if self._started is None and self.member.all():
@@ -218,12 +230,18 @@ class Ledger:
         self._elapsed, self._started = books.elapsed, now - books.elapsed
         self._check_limits()
 
-    def leave(self, rank: int) -> None:
-        """A worker is done; the others' rounds no longer wait for it.
+    def leave(self, rank: int, done: bool = False) -> None:
+        """Let a worker leave; the others' rounds no longer wait for it.
 
         One that was dropped has nothing to say any more: it is not known whether it has done its work.
+
+        Args:
+            rank: its slot.
+            done: it has been told that the run is finished.
         """
         if self.member[rank]:
+            self.left.add(rank)
+            self._done = self._done or done
             self._let_out(rank, goodbye=True)
 
     def drop(self, rank: int) -> None:

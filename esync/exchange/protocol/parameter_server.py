@@ -147,6 +147,11 @@ class ParameterServer:
         self._apply(self.ledger.due())
         self._publish_status()
 
+    def abort(self, reason: str) -> None:
+        """End the run for all workers, who print the reason."""
+        self.ledger.abort(reason)
+        self._publish_status()
+
     def resume(self, rank: int, nonce: int, exchanges: int, books: Books | None) -> None:
         """A worker has gone back to a checkpoint: the exchanges that it has behind it, and the run (from rank 0)."""
         if not self._is_current(rank, nonce):
@@ -281,7 +286,7 @@ class ParameterServer:
             elif kind in (wire.LEAVE, wire.DONE):
                 if kind == wire.LEAVE:
                     self._forget_latest(rank)
-                self.ledger.leave(rank)
+                self.ledger.leave(rank, done=kind == wire.DONE)
                 self._apply(self.ledger.due())
             elif kind == wire.FOLLOW:
                 self.ledger.follow(message)
@@ -416,8 +421,7 @@ class ParameterServer:
         try:
             yield
         except ERRORS as error:
-            self.ledger.abort(f"{error}; nothing was done with it")
-            self._publish_status()
+            self.abort(f"{error}; nothing was done with it")
 
     def _publish_status(self) -> None:
         if self._status is not None:

@@ -65,6 +65,7 @@ class Store(Protocol):
         servers: number of servers.
         nonce: a random number of this process only.
         address: where this worker listens, host:port; "" where nobody need know.
+        replacement: seconds that the servers wait for another process in this one's place, once it is gone.
         lease: seconds of silence after which the servers go on without a worker; infinite: they wait.
         bucket_elements: the most values in one array.
         carries_values: whether values are sent; else only the sizes of arrays count, and `room` is never asked for.
@@ -75,6 +76,7 @@ class Store(Protocol):
     servers: int
     nonce: int
     address: str
+    replacement: float
     lease: float
     bucket_elements: int
     carries_values: bool

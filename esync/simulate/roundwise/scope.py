@@ -30,6 +30,7 @@ WITHOUT_EFFECT = frozenset(
         *("target_accuracy", "eval_duration", "test_images", "no_evaluation", "log_dir", "overwrite", "quiet"),
         *("checkpoint_dir", "checkpoint_every", "keep_checkpoints", "resume", "no_export"),
         *("state_server_ip", "state_server_port", "job", "start_timeout", "round_timeout", "lease"),
+        "wait_for_replacement",
     }
 )
 

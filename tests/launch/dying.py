@@ -1,0 +1,41 @@
+"""Synchronous SGD with a worker that is killed once, at a moment near the end; tests copy it to where they name it."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from esync.algorithms import SSGD, Surroundings
+
+
+class Dying(SSGD):
+    """As it is, but for the death."""
+
+    def start(self, surroundings: Surroundings) -> None:
+        """Have something die."""
+        prepare(os.environ["ESYNC_TEST_MOMENT"])
+        super().start(surroundings)
+
+
+def prepare(moment: str) -> None:
+    """Make the moment deadly for the first process of the job that comes to it."""
+    from esync import finalmodel, progress
+    from esync.trainer import Trainer
+
+    def before(owner: Any, name: str, condition: Callable[..., bool]) -> None:
+        call, flag = getattr(owner, name), Path(f"died-{moment}")
+
+        def called(*arguments: Any, **named: Any) -> Any:
+            if condition(*arguments) and not flag.exists():
+                flag.touch()
+                os.kill(os.getpid(), 9)
+            return call(*arguments, **named)
+
+        setattr(owner, name, called)
+
+    if moment == "the last rounds":
+        before(progress.Reporter, "round", lambda _, each: (each.rank, each.round) == (1, 8))
+    elif moment == "the export":
+        before(finalmodel, "save", lambda *_: True)
+    else:
+        before(Trainer, "close", lambda trainer: trainer.rank == 1)
