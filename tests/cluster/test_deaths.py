@@ -31,7 +31,7 @@ def kill(cluster: Cluster, name: str) -> None:
 
 
 #: Mode → who is killed, one after the other, and rounds. MXNet's own scheduler does not survive the second replacement.
-KILLS = {"esync": ([0, 1, 1], 14), "sync": ([1], 8), "async": ([0, 1], 50), "dcasgd": ([1], 40)}
+KILLS = {"esync": ([0, 1, 1], 14), "sync": ([1], 8), "async": ([0, 1], 100), "dcasgd": ([1], 40)}
 
 
 @pytest.mark.parametrize("mode", KILLS)

@@ -25,6 +25,8 @@ from esync.progress import Progress
 pytestmark = pytest.mark.timeout(60)
 
 HERE = Host("here", "localhost", True)
+#: The environment of a process that tells launch what happens.
+TELLING = {"ESYNC_PROGRESS": "json"}
 #: A program that ends by itself, and one that only a signal ends.
 SHORT, LONG = "print('done')", "import time; print('listening', flush=True); time.sleep(60)"
 
@@ -358,7 +360,7 @@ def frail(folder: Path, name: str, deaths: int, **more: Any) -> ProcessSpec:
 
 def test_a_worker_that_dies_is_replaced(tmp_path):
     worker = frail(tmp_path, "worker-0", 2, environment={"PORT": "7"})
-    outcome, view = supervise(tmp_path, spec("server-0", "import time; time.sleep(0.5)", "server"), worker, restarts=3)
+    outcome, view = supervise(tmp_path, spec("server-0", LONG, "server"), worker, restarts=3)
     assert outcome.ok
     assert [each.name for each in outcome.replacements] == ["worker-0", "worker-0"]
     assert outcome.exit_codes["worker-0"] == 0
@@ -367,6 +369,49 @@ def test_a_worker_that_dies_is_replaced(tmp_path):
     assert "its last line: life 1 port 7; starting a replacement (1 of at most 3)" in view.said[0]
     lives = [line for line in (tmp_path / "worker-0.log").read_text().splitlines() if line.startswith("life")]
     assert lives == ["life 1 port 7", "life 2 port None", "life 3 port None"]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_replacement_that_comes_too_late_matters_where_it_was_to_write_the_model(tmp_path, rank):
+    late = f"""
+        import os, signal, time
+        from pathlib import Path
+        from esync import progress
+        if Path({str(tmp_path / "died")!r}).exists():
+            time.sleep(60)  # it has not joined yet
+        Path({str(tmp_path / "died")!r}).touch()
+        progress.tell(progress.JOINED, rank={rank}, round=0)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    leaves = f"""
+        import time
+        from pathlib import Path
+        while not Path({str(tmp_path / "died")!r}).exists():
+            time.sleep(0.05)
+        time.sleep(1)
+    """
+    server, worker = spec("server-0", leaves, "server"), spec("worker-0", late, environment=TELLING)
+    outcome, view = supervise(tmp_path, server, worker, restarts=3, elastic=True)
+    assert len(outcome.replacements) == 1
+    assert outcome.ok == (rank == 1)
+    if rank == 1:
+        assert view.said[-1] == "worker-0 (here) was not needed any more: the run is finished"
+    else:
+        assert "worker 0 had gone before it had written the final model" in outcome.failures[0].how
+
+
+def test_who_dies_after_it_has_done_its_work_needs_no_replacement(tmp_path):
+    program = """
+        import os, signal
+        from esync import progress
+        progress.tell(progress.JOINED, rank=0, round=0)
+        progress.tell(progress.DONE)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    outcome, view = supervise(tmp_path, spec("worker-0", program, environment=TELLING), restarts=3)
+    assert outcome.ok
+    assert outcome.replacements == []
+    assert view.said[-1].endswith("after it had done its work")
 
 
 def test_to_end_a_process_that_has_just_ended_leaves_its_exit_code_to_be_found(tmp_path):
