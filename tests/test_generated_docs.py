@@ -1,5 +1,6 @@
-"""The tables of modes, options and flags in README.md and docs/ are those of the code."""
+"""The tables of modes, options and flags in README.md and docs/ are those of the code; tests named there exist."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -87,3 +88,14 @@ def test_blocks_that_are_missing_or_unknown_are_named(copy: Path) -> None:
     assert done.returncode == 1
     assert "docs/flags.md: there is no group of flags 'clusters', but training, learning rates" in done.stderr
     assert "no page has a block 'flags: cluster'" in done.stderr
+
+
+def test_the_tests_that_pages_name_are_there() -> None:
+    named = [
+        (page.name, file, test)
+        for page in (ROOT / "docs").glob("*.md")
+        for file, test in re.findall(r"`(tests/[\w/]+\.py)::(\w+)", page.read_text())
+    ]
+    assert len(named) > 20
+    missing = [each for each in named if f"def {each[2]}(" not in (ROOT / each[1]).read_text()]
+    assert missing == []
