@@ -48,6 +48,8 @@ JOBS = 12
 ENDLESS = 40_000
 #: With a lease: one in how many steps lets time pass although something could happen.
 HASTE = 60
+#: Steps that something is slow, at most.
+SLOW = 150
 
 
 class WrongError(AssertionError):
@@ -216,6 +218,23 @@ class Cluster(MemoryCluster):
             haste=HASTE if elastic else 0,
         )
         self._life = life
+        self._slow: Callable[[int, int], bool] | None = None  # nonce, key → whether that is slow at present
+        self._until = 0  # which step
+
+    def quick(self, places: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """See `MemoryCluster.quick`: for some steps, what a worker, a server or a key has under way is slow."""
+        if self.steps >= self._until:
+            self._until = self.steps + 1 + self._choose(SLOW)
+            what = self._choose(6)
+            nonce, key = places[self._choose(len(places))] if places else (NOBODY, 0)
+            shard = key % len(self.nodes)
+            self._slow = {
+                1: lambda one, other: one == nonce,
+                2: lambda one, other: other >= 0 and other % len(self.nodes) == shard,
+                3: lambda one, other: (one, other) == (nonce, key),
+            }.get(what)
+        slow = self._slow
+        return places if slow is None else [place for place in places if not slow(*place)]
 
     @property
     def running(self) -> Any:
@@ -294,8 +313,9 @@ class Life:
     def joined(self, worker: Worker) -> None:
         """A worker has the common model."""
         process = self._process(worker.exchange.store.nonce)
-        process.joined, process.slot = True, worker.rank
         self._tell(process, Message(messages.BEGUN, (process.node,)))
+        self.cluster.wait(lambda: self._roster.begun)
+        process.joined, process.slot = True, worker.rank
 
     def iteration(self, worker: Worker) -> None:
         """A worker computes."""
@@ -520,10 +540,13 @@ class Life:
         # The first server decides when the run is over: of commits that are used at once, the last ones may be under
         # way then, and others may use them all the same.
         late = {commit for use in log_of(ledgers[0])[-1:] if not use.together for commit in _newest(used)}
-        if self._elastic:  # servers go on without a worker that dies between two of them, each when it notices
+        if self._elastic:
+            # Servers go on without a worker that dies between two of them, each when it notices, and its replacement
+            # takes part from the earliest round on that one of them has under way.
+            logs = sorted({each for ledger in ledgers for use in log_of(ledger) for each in use.commits}, reverse=True)
             whole = {process.nonce for process in self._processes if process.code == 0}
-            logs = [each for ledger in ledgers for use in log_of(ledger) for each in use.commits]
-            late |= {each[:2] for each in logs if each.nonce not in whole}
+            first = {each.nonce: each[:2] for each in logs if each.nonce > schedule.workers}
+            late |= {each[:2] for each in logs if each.nonce not in whole} | set(first.values())
         for shard, counts in enumerate(used):
             if twice := [each for each, count in counts.items() if count > 1]:
                 raise WrongError(f"server {shard} has used commits (rank, sequence) twice: {twice}")
