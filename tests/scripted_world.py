@@ -165,7 +165,9 @@ class ScriptedExchange(Exchange):
         model.write(WEIGHTS, 0, np.float32(weights))
         self.rounds += used
         return Completed(
-            Result(self.rounds, 0, 0, 0.5, 0.1, finished, used, members=self.members, fastest=self.fastest)
+            Result(
+                self.rounds, 0, 0, 0.5, 0.1, finished, used, members=self.members, fastest=self.fastest, needed=(0, 1, 2)
+            )
         )
 
     def stop(self) -> None:
