@@ -88,7 +88,7 @@ def test_the_schedulers_host_may_be_away_for_3_seconds(machines: Machines, start
 @pytest.mark.parametrize(
     "train",
     [
-        {"mode": "sync"},
+        pytest.param({"mode": "sync"}, marks=LONG),
         pytest.param({"mode": "esync"}, marks=LONG),
         pytest.param({"mode": "async"}, marks=LONG),
         pytest.param({"mode": "sync", "elastic": True}, marks=LONG),
