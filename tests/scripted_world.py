@@ -164,11 +164,8 @@ class ScriptedExchange(Exchange):
         weights, finished, used = self.answers.pop(0)
         model.write(WEIGHTS, 0, np.float32(weights))
         self.rounds += used
-        return Completed(
-            Result(
-                self.rounds, 0, 0, 0.5, 0.1, finished, used, members=self.members, fastest=self.fastest, needed=(0, 1, 2)
-            )
-        )
+        standing = {"members": self.members, "needed": (0, 1, 2), "fastest": self.fastest}
+        return Completed(Result(self.rounds, 0, 0, 0.5, 0.1, finished, used, **standing))
 
     def stop(self) -> None:
         self.log.append("stop")

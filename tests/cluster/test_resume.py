@@ -66,7 +66,9 @@ def train(folder: Path, name: str, workers: int, servers: int, expected: int = 0
 
 
 #: What differs from another one in what the tests in memory show as well.
-LONG = dict.fromkeys(("2bit", "topk", "overlap with topk", "gd-async", "dgc-async", "dcasgd"), pytest.mark.long)
+LONG = dict.fromkeys(
+    ("2bit", "topk", "overlap with topk", "gd-async", "dgc-async in its warm-up", "dcasgd"), pytest.mark.long
+)
 
 
 @pytest.mark.parametrize("mode", [pytest.param(mode, marks=LONG.get(mode, ())) for mode in MODES])
