@@ -107,7 +107,7 @@ class Cluster:
         for rank in range(WORKERS):
             self._start(f"worker-{rank}", __file__, "--be-worker", str(self._folder))
         self._until(lambda: len(self.rounds()) == WORKERS and min(self.rounds()) >= 3, "the workers do not train")
-        members = directory.members(*self.scheduler, lambda: None)
+        members = directory.members(self.scheduler, lambda: None)
         addresses = {"scheduler": self.scheduler}
         for node in members.values():
             if node.role != messages.SCHEDULER:
