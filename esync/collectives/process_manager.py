@@ -8,12 +8,12 @@ workers of a collective itself, on all machines. A process is told PMI_PORT=host
 import argparse
 import asyncio
 import contextlib
+import secrets
 import sys
 from collections.abc import Sequence
 
 #: In front of what it prints when ranks may come.
 READY = "waiting for ranks on "
-NAME = "esync"
 #: Sizes that MPICH asks for: of names, keys and values.
 LONGEST = "kvsname_max=256 keylen_max=256 vallen_max=4096"
 
@@ -27,6 +27,9 @@ class ProcessManager:
 
     def __init__(self, ranks: int) -> None:
         self._ranks = ranks
+        # MPICH derives the names of its shared memory from this one: two jobs on a machine, or one after another that
+        # was killed, must not have it in common.
+        self._name = f"esync-{secrets.token_hex(8)}"
         self._values: dict[str, str] = {}
         self._at_barrier: list[asyncio.StreamWriter] = []
         self._left = 0
@@ -75,7 +78,7 @@ class ProcessManager:
             "init": "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1",
             "get_maxes": f"cmd=maxes rc=0 {LONGEST}",
             "get_appnum": "cmd=appnum rc=0 appnum=0",
-            "get_my_kvsname": f"cmd=my_kvsname rc=0 kvsname={NAME}",
+            "get_my_kvsname": f"cmd=my_kvsname rc=0 kvsname={self._name}",
             "get_universe_size": f"cmd=universe_size rc=0 size={self._ranks}",
             "finalize": "cmd=finalize_ack rc=0",
         }

@@ -4,6 +4,7 @@ Usage: python lenet_worker.py JSON with the fields of `Plan`.
 """
 
 import json
+import os
 import sys
 import time
 from dataclasses import asdict, dataclass, field
@@ -104,11 +105,15 @@ def main(plan: Plan) -> None:
     trainer.start()
     assert trainer.rank == plan.rank, f"rank {trainer.rank} instead of {plan.rank}"
     turns = Path(plan.weights).parent
+    (turns / f"started-{plan.rank}").touch()
     for iteration, indices in enumerate(plan.batches):
         size = backward(net, indices)
         if plan.turns:
             turn = plan.turns[iteration]
-            wait_for(turns / f"turn-{turn - 1}" if turn else turns)
+            # The first waits until all have the initial model: who fetches it later finds that commit in it.
+            workers = range(int(os.environ["DMLC_NUM_WORKER"]))
+            for name in [f"turn-{turn - 1}"] if turn else [f"started-{rank}" for rank in workers]:
+                wait_for(turns / name)
         trainer.step(size)
         if plan.turns:
             (turns / f"turn-{turn}").touch()

@@ -325,7 +325,8 @@ def test_a_signal_ends_the_job(tmp_path, number, request):
 def test_silence_is_broken(tmp_path, monkeypatch):
     monkeypatch.setattr(config, "ANNOUNCE_AFTER", 0.5)
     program = "import time; print('waiting for 1 server(s)', flush=True); time.sleep(1.8)"
-    outcome, view = supervise(tmp_path, spec("server-0", SHORT, "server"), spec("worker-0", program))
+    server = "import time; print('listening', flush=True); time.sleep(2.5)"  # one that ends has finished the run
+    outcome, view = supervise(tmp_path, spec("server-0", server, "server"), spec("worker-0", program))
     assert outcome.ok
     ending = "still running: worker-0; worker-0 said last: waiting for 1 server(s)"
     assert any(text.endswith(ending) for text in view.said)
