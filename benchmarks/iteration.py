@@ -24,7 +24,7 @@ from esync.coordination.client import StateServerClient
 from esync.data import Batches
 from esync.data import load as load_dataset
 from esync.engine import mx
-from esync.exchange import Result
+from esync.exchange import Exchange, Result
 from esync.models import build
 from esync.training import Iteration
 from esync.world import RealWorld
@@ -35,7 +35,7 @@ WARM_UP = 20  # iterations before those that count
 SLOW = 1e6  # seconds per iteration of the silent worker
 
 
-class NoExchange:
+class NoExchange(Exchange):
     """Stands where the parameter servers would: this benchmark never exchanges."""
 
     rank, workers, replacement, exchanges = 0, 2, False, 0
