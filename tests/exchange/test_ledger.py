@@ -218,7 +218,7 @@ def test_who_leaves_is_not_waited_for_and_the_end_of_the_run_lets_all_go():
     ledger.stop()
     commit(ledger, 1, now=2.0)
     assert ledger.acknowledged.tolist() == [1, 1, 0]
-    assert ledger.used.tolist() == [True, False, False]
+    assert ledger.used.tolist() == [wire.AT_ONCE, 0, 0]
 
 
 def test_what_a_dead_worker_has_committed_counts_for_its_replacement():

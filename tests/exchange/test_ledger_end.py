@@ -119,7 +119,7 @@ def test_a_round_that_waits_when_the_run_ends_is_not_used():
     say(1, 1, use=wire.AT_ONCE)  # it had not heard of the switch yet
     assert ledger.finished
     status = ledger.status()
-    assert (status["acknowledged"].tolist(), status["used"].tolist()) == ([2, 1], [0, 1])
+    assert (status["acknowledged"].tolist(), status["used"].tolist()) == ([2, 1], [0, wire.AT_ONCE])
     ledger.leave(1)
     assert ledger.due() == []
     assert (ledger.version, ledger.samples) == (2, 2)

@@ -165,7 +165,7 @@ def test_stop_ends_an_asynchronous_run_at_once():
     status = cluster.status()
     assert 0 <= status["stop_at"] <= status["round"]
     assert status["acknowledged"].tolist() == [1, 1]
-    assert status["used"].tolist() == [1, 0]
+    assert status["used"].tolist() == [wire.AT_ONCE, 0]
     assert cluster.weights().tolist() == [-1.0]
 
 

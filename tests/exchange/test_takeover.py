@@ -1,6 +1,9 @@
+import numpy as np
 import pytest
 
-from esync.exchange.protocol.takeover import exchanges_behind, in_round
+from esync.exchange.protocol import wire
+from esync.exchange.protocol.status import Status
+from esync.exchange.protocol.takeover import behind, exchanges_behind, in_round
 
 
 @pytest.mark.parametrize(
@@ -41,3 +44,23 @@ def test_how_many_exchanges_of_a_dead_worker_are_over(acknowledged, rounds, expe
 
 def test_where_nothing_waits_every_commit_is_made_up_for():
     assert exchanges_behind([4, 3], [0, 0], synchronous=False) == 3
+
+
+@pytest.mark.parametrize(
+    ("acknowledged", "uses", "synchronous", "expected"),
+    [
+        ([4, 3], [wire.AT_ONCE, wire.AT_ONCE], True, False),  # it came to the first server only, before a switch
+        ([3, 4], [wire.AT_ONCE, wire.AT_ONCE], True, False),
+        ([4, 4], [wire.AT_ONCE, wire.AT_ONCE], True, True),
+        ([4, 3], [wire.TOGETHER, wire.AT_ONCE], True, True),  # part of a round: see `exchanges_behind`
+        ([4, 3], [0, wire.AT_ONCE], True, True),
+        ([4, 3], [wire.AT_ONCE, wire.AT_ONCE], False, False),
+    ],
+)
+def test_a_commit_that_was_used_at_once_by_some_is_made_up_for_before_rounds(acknowledged, uses, synchronous, expected):
+    statuses = []
+    for number, use in zip(acknowledged, uses, strict=True):
+        record = np.zeros((), wire.status_type(2))
+        record["acknowledged"][1], record["used"][1], record["synchronous"] = number, use, synchronous
+        statuses.append(Status.of_record(record, rank=1))
+    assert behind(statuses).synchronous == expected

@@ -310,7 +310,7 @@ class ParameterServerExchange(Exchange):
             wait=wait,
             transfer=transfer,
             finished=status.finished,
-            used=status.used,
+            used=bool(status.use),
             elapsed=status.elapsed,
             members=status.members,
             needed=status.needed,

@@ -94,7 +94,7 @@ class Ledger:
         self.apart = np.zeros(self.slots, bool)  # members that rounds do not wait for
         self.acknowledged = np.zeros(self.slots, np.int64)
         self._behind = np.zeros(self.slots, np.int64)  # commits of a slot in earlier lives of the run
-        self.used = np.zeros(self.slots, bool)
+        self.used = np.zeros(self.slots, np.int32)  # TOGETHER or AT_ONCE; 0: not at all
         self.wait = np.zeros(self.slots)
         self.answer = np.zeros(self.slots, np.int64)
         self.scalars = Scalars(self.added, self.slots)
@@ -267,7 +267,7 @@ class Ledger:
         self._now = now
         late = together and (not self.member[rank] or 0 < int(message["round"]) <= self.rounds_together)
         if self.finished or message["use"] == wire.ASIDE or late:
-            self._acknowledge([rank], now, used=False)
+            self._acknowledge([rank], now)
             self._release(now)
             return []
         if together and self._compared and other is not None:
@@ -331,14 +331,14 @@ class Ledger:
             self._held.update(ranks)
             self._pass(now)
         else:
-            self._acknowledge(ranks, now, used=True)
+            self._acknowledge(ranks, now, wire.TOGETHER if together else wire.AT_ONCE)
         if self.decides or not together:
             self._check_limits()
         self._release(now)
         # The run may end at once for some when others wait for a round already: it will not come, and a round of those
         # alone who have not left yet would take their learning rates, meant for a mean of all, for its own.
         if self.finished and self.pending:
-            self._acknowledge(list(self.pending), now, used=False)
+            self._acknowledge(list(self.pending), now)
 
     def count(self, samples: int, now: float) -> None:
         """A round of a run on one device is done; after the end of the run it does not count."""
@@ -396,7 +396,7 @@ class Ledger:
         self._told = None
         self._release(self._now)
 
-    def _acknowledge(self, ranks: list[int], now: float, used: bool) -> None:
+    def _acknowledge(self, ranks: list[int], now: float, used: int = 0) -> None:
         last = max(self.pending[rank].arrived for rank in ranks)
         for rank in ranks:
             done = self.pending.pop(rank)
@@ -425,7 +425,7 @@ class Ledger:
     def _let_go(self, rank: int, now: float) -> None:
         self._held.discard(rank)
         waited = now - self.pending[rank].arrived
-        self._acknowledge([rank], now, used=True)
+        self._acknowledge([rank], now, wire.AT_ONCE)
         self.wait[rank] = waited
         self.released += waited > 0
 

@@ -17,7 +17,7 @@ class Status:
     Attributes:
         failure: why the run was aborted; "" while it was not.
         notice: what all workers should know at the start.
-        acknowledged: number of this worker's last exchange that was dealt with, as are `used`, `wait` and `answer`.
+        acknowledged: of this worker's exchanges, the last one dealt with; `use`, `wait` and `answer` are about it.
         nonce: who holds this worker's slot, and `arrivals` how many have held it so far.
         committed: whether a later exchange of this worker waits for the others.
         members: ranks that take part in the rounds.
@@ -43,7 +43,7 @@ class Status:
     failure: str
     notice: str
     acknowledged: int
-    used: bool
+    use: int
     wait: float
     answer: int
     nonce: int
@@ -79,7 +79,7 @@ class Status:
             failure=text if aborted else "",
             notice="" if aborted else text,
             acknowledged=int(record["acknowledged"][rank]),
-            used=bool(record["used"][rank]),
+            use=int(record["used"][rank]),
             wait=float(record["wait"][rank]),
             answer=int(record["answer"][rank]),
             nonce=int(record["nonce"][rank]),
@@ -113,7 +113,7 @@ class Status:
             failure=ledger.failure,
             notice=ledger.notice,
             acknowledged=ledger.acknowledged.item(rank),
-            used=ledger.used.item(rank),
+            use=ledger.used.item(rank),
             wait=ledger.wait.item(rank),
             answer=ledger.answer.item(rank),
             nonce=ledger.nonce.item(rank),

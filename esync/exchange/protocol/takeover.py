@@ -8,13 +8,23 @@ all servers have ended the one before.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from . import wire
 from .status import Status
 
 
 def behind(statuses: Sequence[Status]) -> Status:
-    """The status of the server that has ended the fewest rounds; of several, the first."""
-    return min(statuses, key=lambda status: status.rounds_together)
+    """Return the status that a worker begins with: of the server that has ended the fewest rounds, the first of them.
+
+    Where the slot's last commit was used at once, but by some servers only, its worker makes up for that before it
+    takes part in rounds, which may have begun since: it is told that commits are still used at once.
+    """
+    newest = max(status.acknowledged for status in statuses)
+    missing = any(status.acknowledged < newest for status in statuses)
+    at_once = any(status.acknowledged == newest and status.use == wire.AT_ONCE for status in statuses)
+    earliest = min(statuses, key=lambda status: status.rounds_together)
+    return replace(earliest, synchronous=earliest.synchronous and not (missing and at_once))
 
 
 def exchanges_behind(acknowledged: Sequence[int], rounds: Sequence[int], synchronous: bool) -> int:

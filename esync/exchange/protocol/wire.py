@@ -15,7 +15,7 @@ import numpy as np
 from .scalars import BUILT_IN
 
 #: Changes whenever a worker and a server of different versions would misunderstand each other.
-PROTOCOL = 13
+PROTOCOL = 14
 
 #: float32 values that the header takes in front of every bucket.
 HEADER_ELEMENTS = 8
@@ -111,7 +111,7 @@ def _status_type(slots: int, scalars: tuple[str, ...]) -> np.dtype:
             ("synchronous", "<i4"),  # 1: the next commits should be used together, 0: each of them at once
             ("text", f"S{TEXT_BYTES}"),
             ("acknowledged", "<i8", (slots,)),  # sequence number of the last commit of that slot that was dealt with
-            ("used", "<i4", (slots,)),  # 1: that commit went into the weights; 0: it came after the end of the run
+            ("used", "<i4", (slots,)),  # how that commit went into the weights: TOGETHER or AT_ONCE; 0: not at all
             ("wait", "<f8", (slots,)),  # seconds from that commit to the last one of its round, by the server's clock
             ("answer", "<i8", (slots,)),  # bytes of the sparse message that answers that commit
             ("nonce", "<i8", (slots,)),  # who holds the slot; 0: nobody
