@@ -26,6 +26,11 @@ class FailureDetector(Generic[P]):
         """Return how many peers have been seen or are expected."""
         return len(self._deadlines)
 
+    @property
+    def absent(self) -> list[P]:
+        """The peers that were not there at the last look, whether they count as gone or not yet."""
+        return [peer for peer, deadline in self._deadlines.items() if deadline < math.inf]
+
     def expect(self, peer: P, until: float) -> None:
         """Count a peer that has not been seen yet as gone if it is not seen by then, either."""
         self._deadlines.setdefault(peer, until)

@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 P = TypeVar("P", bound=Hashable)
 
+#: What a worker calls the scheduler, in front of its address.
+SCHEDULER = "the scheduler"
 #: Seconds between two looks.
 TICK = 0.25
 #: The same before everyone has come: shorter than any process takes from its first connection to its end.
@@ -67,6 +69,7 @@ class Monitor(threading.Thread, Generic[P]):
         self._detector: FailureDetector[P] = FailureDetector(grace)
         self._arrival = arrival
         self._closed = threading.Event()
+        self._looking = threading.Lock()
         if arrival is not None:
             arrival.watchdog.begin(arrival.wait)
 
@@ -86,7 +89,14 @@ class Monitor(threading.Thread, Generic[P]):
 
     def look(self, now: float) -> list[P]:
         """Take one look; the peers that are gone."""
-        return self._detector.look(self._present(), now)
+        with self._looking:
+            return self._detector.look(self._present(), now)
+
+    def absent(self) -> list[P]:
+        """Take one more look, from any thread: the peers that have no connection now, gone or not yet."""
+        with self._looking:
+            self._detector.look(self._present(), time.monotonic())
+            return self._detector.absent
 
     def missing(self, peer: P) -> float:
         """Return the seconds that a peer has been missing."""
@@ -129,9 +139,8 @@ def monitor_servers(
     servers = list(servers)
     name = "the parameter server" if len(servers) == 1 else "a parameter server"
     peers: Peers[str] = Peers()
-    for address, role in {scheduler: "the scheduler", **dict.fromkeys(servers, name)}.items():
-        host, port = address
-        peers.add(f"{role} at {host}:{port}", host, port)
+    for address, role in {scheduler: SCHEDULER, **dict.fromkeys(servers, name)}.items():
+        peers.add(f"{role} at {address[0]}:{address[1]}", *address)
 
     def report(gone: list[str], left: int) -> bool:
         lost(gone[0])

@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from esync.rendezvous import messages
 
 from ..rendezvous.nodes import FakeNode
-from .harness import Cluster
+from .harness import SCRIPTS, Cluster
 from .test_worker_program import MODES, rounds
 
 WORKER = ["-m", "esync.worker", "-c", "1", "-n", "lenet", "-b", "16", "--no-evaluation"]
@@ -187,3 +188,113 @@ def test_a_worker_of_another_version_is_told_so(tmp_path: Path) -> None:
         assert "version 9.0 instead of 9.1" in cluster.output("worker-0") or (
             "version 9.1 instead of 9.0" in cluster.output("worker-0")
         )
+
+
+#: Moment → the function that worker 0 is about to call then.
+MOMENTS = {
+    "before the run has begun": "esync.exchange.keystores.mxnet_store:MXNetStore.greet",
+    "while a checkpoint is written": "esync.checkpoint.store:Store.write",
+    "when the end is reached": "esync.finalmodel:save",
+}
+
+
+def start_two(cluster: Cluster, moment: str, victim: str, number: int, flags: list[str]) -> None:
+    """Start two workers, the first of which sends the victim a signal at that moment."""
+    pid = str(cluster.processes[victim].pid) if victim != "worker-1" else ""
+    folders = [["-ld", str(cluster.folder / f"logs-{rank}")] for rank in range(2)]
+    if victim == "worker-1":
+        pid = str(cluster.start_worker(1, [*WORKER, *flags, *folders[1]]).pid)
+    program = [str(SCRIPTS / "fatal_worker.py"), MOMENTS[moment], str(int(number)), pid]
+    cluster.start_worker(0, [*program, *WORKER[2:], *flags, *folders[0]])
+    if victim != "worker-1":
+        cluster.start_worker(1, [*WORKER, *flags, *folders[1]])
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("victim", ["server-1", "scheduler"])
+def test_a_server_or_the_scheduler_dies_at_a_chosen_moment(tmp_path: Path, victim: str, moment: str) -> None:
+    """A finished run is finished for everybody; else everybody ends, and says who is gone."""
+    finished = "end" in moment
+    checkpoints = ["--checkpoint-dir", str(tmp_path / "checkpoints"), "--checkpoint-every", "2"]
+    flags = ["-m", "sync", "--rounds", "5" if finished else "100000", "--step-time", "0.05", *checkpoints]
+    with Cluster(tmp_path, 2, servers=2) as cluster:
+        start_two(cluster, moment, victim, signal.SIGKILL, flags)
+        survivors = {"server-0", "server-1"} - {victim}
+        for name in ("worker-0", "worker-1", *survivors):
+            assert cluster.wait(name) == (0 if finished else 1), cluster.output(name)
+            assert "Traceback" not in cluster.output(name)
+        for rank in range(2):
+            who = "a parameter server" if victim == "server-1" else "the scheduler"
+            assert finished or f"error: {who} at 127.0.0.1:" in cluster.output(f"worker-{rank}")
+        if victim != "scheduler":
+            assert cluster.wait("scheduler") == 0
+    if finished:
+        assert (tmp_path / "checkpoints" / "model").is_dir()
+
+
+#: A program of a user's own, which ends worker 0's server in the middle of the goodbye.
+GOODBYE = """
+import os, sys
+from esync.exchange.keystores.mxnet_store import MXNetStore
+from tests.cluster.lenet_worker import backward
+import esync
+from esync.algorithms import ALGORITHMS
+from esync.engine import mx
+from esync.models import build
+look = MXNetStore._without_servers
+def last_look(store):
+    found = look(store)
+    os.kill(int(sys.argv[1]), 9)
+    return found
+MXNetStore._without_servers = last_look
+net = build("lenet", 10, mx.cpu(), seed=0)
+trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=ALGORITHMS["sync"]())
+trainer.start()
+for number in range(3):
+    if number == 2:
+        trainer.stop()
+    trainer.step(backward(net, [0, 1]))
+trainer.close()
+print("closed", flush=True)
+"""
+
+
+def test_a_program_whose_server_dies_in_the_middle_of_the_goodbye_does_its_work_and_ends(tmp_path: Path) -> None:
+    with Cluster(tmp_path, 1, servers=2) as cluster:
+        cluster.environment["PYTHONPATH"] = str(SCRIPTS.parent.parent)
+        cluster.start_worker(0, ["-c", GOODBYE, str(cluster.processes["server-1"].pid)])
+        assert cluster.wait("worker-0") == 1
+        said = cluster.output("worker-0").splitlines()
+        assert said[0] == "closed"
+        assert said[1].startswith("error: a parameter server at 127.0.0.1:")
+        assert said[1].endswith("MXNet would wait for it for ever: ending, with all work done")
+        assert cluster.wait("server-0") == 0
+
+
+def test_a_state_server_dies_before_the_run_has_begun(tmp_path: Path) -> None:
+    with Cluster(tmp_path, 2) as cluster:
+        port = cluster.start_state_server()
+        flags = ["-m", "esync", "-ip", "127.0.0.1", "-port", str(port), "--rounds", "5", "--no-export"]
+        start_two(cluster, "before the run has begun", "state-server", signal.SIGKILL, flags)
+        assert cluster.wait("state-server") == -signal.SIGKILL
+        cluster.start_state_server(port)
+        cluster.finish()
+
+
+def test_a_state_server_dies_when_the_end_is_reached(tmp_path: Path) -> None:
+    with Cluster(tmp_path, 2) as cluster:
+        port = cluster.start_state_server()
+        flags = ["-m", "esync", "-ip", "127.0.0.1", "-port", str(port), "--rounds", "5"]
+        start_two(cluster, "when the end is reached", "state-server", signal.SIGKILL, flags)
+        assert cluster.wait("state-server") == -signal.SIGKILL
+        cluster.finish()
+
+
+def test_a_worker_that_hangs_before_the_run_has_begun_is_not_waited_for_without_end(tmp_path: Path) -> None:
+    with Cluster(tmp_path, 2) as cluster:
+        flags = ["-m", "sync", "--rounds", "5", "--elastic", "--lease", "3", "--round-timeout", "12"]
+        start_two(cluster, "before the run has begun", "worker-1", signal.SIGSTOP, flags)
+        assert cluster.wait("worker-0") == 1
+        said = cluster.output("worker-0")
+        assert re.search(r"gave up after \d+ s of waiting for the greeting of", said), said
+        assert "is every server still running, and every worker?" in said

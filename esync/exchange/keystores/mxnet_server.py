@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from ... import config
@@ -98,11 +99,20 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
         """End the process: the run is over."""
         failure = self._endpoint.server.ledger.failure
         if not failure:
-            me = directory.members(self._scheduler, lambda: None)[server_id(self.kvstore.rank)]
-            directory.tell(self._scheduler, messages.OVER, me)
+            with suppress(_SchedulerGoneError):
+                me = directory.members(self._scheduler, _give_up)[server_id(self.kvstore.rank)]
+                directory.tell(self._scheduler, messages.OVER, me)
         time.sleep(FAREWELL)
         log.info("all workers have left%s", f": {failure}" if failure else "")
         leave(1 if failure else 0)
+
+
+class _SchedulerGoneError(Exception):
+    """The scheduler does not answer, and nobody can come any more who would have to hear from it."""
+
+
+def _give_up() -> None:
+    raise _SchedulerGoneError
 
 
 def _or_exit(call: Callable[..., None]) -> Callable[..., None]:

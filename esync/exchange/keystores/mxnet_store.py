@@ -8,8 +8,8 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from ...environment import SLOT_VARIABLE, Cluster
 from ...errors import ExpectedError
 from ...liveness.connections import listening, raise_file_limit
 from ...liveness.heartbeats import Heartbeats
-from ...liveness.monitor import give_up, monitor_servers
+from ...liveness.monitor import SCHEDULER, give_up, monitor_servers
 from ...memory import host_view
 from ...rendezvous import directory, messages
 from ...rendezvous.directory import Enquiry
@@ -35,6 +35,11 @@ from .doorkeeper import Doorkeeper
 from .keyed import KeyedStore
 
 log = logging.getLogger(__name__)
+
+#: Seconds that answers may take of which MXNet does not know whether they will come.
+LAST_ANSWER = 0.5
+#: What to look at where a wait does not end.
+PROCESSES = "is every server still running, and every worker?"
 
 
 class SecondTrainerError(ExpectedError):
@@ -120,6 +125,8 @@ class MXNetStore(KeyedStore):
         self._lock = threading.Lock()
         self._arrays: dict[int, tuple[Any, np.ndarray]] = {}  # key → MXNet's array, and a view of its memory
         self._cancelled = False
+        self._waits: list[str] = []  # for what, now
+        self._gone = ""  # the server that this worker has lost since the run is finished
 
     def sizes(self, own: Mapping[str, int]) -> Mapping[str, int]:
         """See `Store.sizes`."""
@@ -148,9 +155,17 @@ class MXNetStore(KeyedStore):
         """See `Store.heartbeats`."""
         return self._heartbeats.during(what, beat)
 
-    def waiting(self, what: str, hint: str = "is every server process still running?") -> AbstractContextManager[Wait]:
+    @contextmanager
+    def waiting(self, what: str, hint: str = PROCESSES) -> Iterator[Wait]:
         """See `Store.waiting`."""
-        return self._watchdog.waiting(f"{what} the parameter server(s)", self._round_timeout, hint)
+        self._waits.append(what)
+        try:
+            if self._gone:
+                self._give_up(self._gone)
+            with self._watchdog.waiting(f"{what} the parameter server(s)", self._round_timeout, hint) as wait:
+                yield wait
+        finally:
+            self._waits.pop()
 
     # --- arrays and messages ----------------------------------------------------------------------------------------
 
@@ -208,19 +223,41 @@ class MXNetStore(KeyedStore):
             return
         self._closed = True
         self._heartbeats.close()
-        with self.waiting("the goodbye to"):
-            if self._greeted and message is not None:
-                for server in range(self.servers):
-                    self.send(server, (), message)
-            mx.nd.waitall()
+        if not (self.finished and self._without_servers()):
+            with self.waiting("the goodbye to"):
+                if self._greeted and message is not None:
+                    for server in range(self.servers):
+                        self.send(server, (), message)
+                self._answered()
         self._monitor.close()
         mx.base.check_call(mx.base._LIB.MXKVStoreSetBarrierBeforeExit(self.store.handle, ctypes.c_int(0)))
 
     # --- helpers ----------------------------------------------------------------------------------------------------
 
+    def _answered(self) -> bool:
+        """Wait for the servers' answers to all that was sent; False: one is gone, for which MXNet waits for ever."""
+        waiting = threading.Thread(target=mx.nd.waitall, name="answers", daemon=True)
+        waiting.start()
+        while waiting.is_alive() and not self._gone:
+            waiting.join(LONGEST_PAUSE)
+        waiting.join(LAST_ANSWER)
+        return not waiting.is_alive()
+
+    def _without_servers(self) -> bool:
+        """Whether some server is gone: what is sent to it would never be answered."""
+        return any(not who.startswith(SCHEDULER) for who in self._monitor.absent())
+
     def _cut_off(self, who: str) -> None:
-        """End this process: a server or the scheduler is gone."""
-        if not directory.is_over((self._cluster.address, self._cluster.port)):
+        """End this process, unless it can do without: a server or the scheduler is gone."""
+        if self.finished:
+            self._gone = "" if who.startswith(SCHEDULER) else who
+            if self._closed or not self._waits or not self._gone:
+                log.info("%s is gone; the run is finished, so this worker does without it", who)
+                return
+        self._give_up(who)
+
+    def _give_up(self, who: str) -> None:
+        if self.finished or not directory.is_over((self._cluster.address, self._cluster.port)):
             give_up(f"{who} is gone: its connection has ended; without it this worker cannot go on")
         if self.rank == 0:
             give_up("the run is finished, but worker 0 was not there in the end, and has not written the final model")
@@ -283,6 +320,9 @@ def _make_room(cluster: Cluster) -> None:
 def _let_go() -> None:
     """Free the key stores that were left, which ends ps-lite's threads: MXNet aborts where they outlive Python."""
     for each in _stores:
+        if each._gone and not each._answered():
+            log.error("error: %s is gone, and MXNet would wait for it for ever: ending, with all work done", each._gone)
+            leave(1)
         if each._closed:
             each._doorkeeper.over()
             each.store = None

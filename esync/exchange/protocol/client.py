@@ -71,7 +71,7 @@ class ParameterServerExchange(Exchange):
         self._apart: tuple[int, ...] = ()  # as the first server says
         self._codec_of = codec_of
         self._hidden: HiddenExchange | None = None
-        self._over = self._closed = self._met = self._lost = False
+        self._closed = self._met = self._lost = False
         self._spoke = self._looked = -math.inf
         self._fields: dict[str, Any] = {
             **wire.blank_message(specification.scalars),
@@ -220,7 +220,7 @@ class ParameterServerExchange(Exchange):
         if not self._closed:
             self._closed = True
             self._cancel()
-            self.store.close(None if self._lost else self._message(wire.DONE if self._over else wire.LEAVE))
+            self.store.close(None if self._lost else self._message(wire.DONE if self.store.finished else wire.LEAVE))
 
     # --- checkpoints ------------------------------------------------------------------------------------------------
 
@@ -292,7 +292,7 @@ class ParameterServerExchange(Exchange):
             books: whose books count; None: those of server 0.
         """
         status = statuses[0] if books is None else books
-        self._over = status.finished
+        self.store.finished = status.finished
         first, latest = statuses[0], max(each.rounds_together for each in statuses)
         self._round = min(each.rounds_together for each in statuses) + 1
         self._apart = first.apart

@@ -69,6 +69,8 @@ class Store(Protocol):
         lease: seconds of silence after which the servers go on without a worker; infinite: they wait.
         bucket_elements: the most values in one array.
         carries_values: whether values are sent; else only the sizes of arrays count, and `room` is never asked for.
+        finished: whether this worker has been told that the run is finished. Servers that it asks for nothing any more
+            may go then.
     """
 
     rank: int
@@ -80,6 +82,7 @@ class Store(Protocol):
     lease: float
     bucket_elements: int
     carries_values: bool
+    finished: bool = False
 
     def sizes(self, own: Mapping[str, int]) -> Mapping[str, int]:
         """How many values of each vector travel, by name, given how many this worker's model has."""
