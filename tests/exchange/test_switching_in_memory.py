@@ -100,7 +100,9 @@ def test_servers_agree_on_rounds_again_that_a_dead_worker_had_asked_one_of_them_
     leader.die(np.ones(8), before=1, together=False, switch=True)
     assert [server.ledger.synchronous for server in side.servers] == [True, False]
     newcomer = side.replace(0)
+    side.round([newcomer], [np.ones(8)], together=False)  # makes up for the commit that the second server has missed
     assert newcomer.result.synchronous
+    assert [server.ledger.synchronous for server in side.servers] == [True, False]
     side.round([newcomer, other], [np.ones(8), np.ones(8)], together=True)
     assert [server.ledger.synchronous for server in side.servers] == [True, True]
     assert [server.ledger.rounds_together for server in side.servers] == [1, 1]
@@ -122,4 +124,21 @@ def test_servers_agree_on_whom_rounds_do_not_wait_for() -> None:
     side.round([slow], [np.ones(8)], together=True, aside=True)
     side.round([newcomer, other], [np.ones(8), np.ones(8)], together=True)
     assert [server.ledger.rounds_together for server in side.servers] == [2, 2]
+    assert [server.ledger.apart.tolist() for server in side.servers] == [[False, False, True]] * 2
+
+
+def test_a_replacement_takes_part_in_the_round_before_the_one_that_does_not_wait_for_it() -> None:
+    """Its slot's commit had ended the round on the first server, where the leader has set it apart since."""
+    side = MemoryExchanges(Specification("momentum_sgd", True), 3, np.zeros(8, np.float32), 2, 4)
+    leader, other, slow = side.workers
+    leader.send(np.ones(8), together=True, apart=(2,))
+    other.send(np.ones(8), together=True)
+    slow.die(np.ones(8), before=1, together=True)
+    assert [server.ledger.rounds_together for server in side.servers] == [1, 0]
+    newcomer = side.replace(2)
+    newcomer.send(np.ones(8), together=True, aside=2 in newcomer.result.apart)
+    for worker in (leader, other, newcomer):
+        worker.fetch()
+    assert newcomer.result.apart == (2,)
+    assert [server.ledger.rounds_together for server in side.servers] == [1, 1]
     assert [server.ledger.apart.tolist() for server in side.servers] == [[False, False, True]] * 2

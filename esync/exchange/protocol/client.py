@@ -283,7 +283,8 @@ class ParameterServerExchange(Exchange):
 
         Server 0 decides when the run ends, how commits are used, and which workers are apart: a worker's commit in
         which that was asked for may have come to some servers only. Those that have missed whom the round does not wait
-        for are told. A worker that is apart stays so until all servers have ended the round after which it is not.
+        for are told. Where servers are in different rounds, the next payload is part of the earliest one, and those are
+        apart whom that one does not wait for.
 
         Args:
             statuses: of all servers.
@@ -293,16 +294,14 @@ class ParameterServerExchange(Exchange):
         """
         status = statuses[0] if books is None else books
         self.store.finished = status.finished
-        first, latest = statuses[0], max(each.rounds_together for each in statuses)
-        self._round = min(each.rounds_together for each in statuses) + 1
+        first, earliest = statuses[0], min(statuses, key=lambda each: each.rounds_together)
+        self._round = earliest.rounds_together + 1
         self._apart = first.apart
         self._astray = [
             server
             for server, each in enumerate(statuses)
             if each.apart != first.apart and each.rounds_together == first.rounds_together
         ]
-        old = {rank for each in statuses if each.rounds_together < latest for rank in each.apart}
-        apart = tuple(sorted({*first.apart, *old})) if old else first.apart
         return Result(
             round=status.round,
             version=status.version,
@@ -320,7 +319,7 @@ class ParameterServerExchange(Exchange):
             fastest=status.fastest,
             scalars=status.scalars,
             samples_together=status.samples_together,
-            apart=apart,
+            apart=earliest.apart,
         )
 
     def say(self, kind: int, **fields: Any) -> None:
