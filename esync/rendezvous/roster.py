@@ -154,6 +154,8 @@ class Roster:
     def admit(self, gone: Sequence[tuple[str, int]]) -> list[Sending]:
         """Let newcomers in, to the place that has been empty for the longest time first.
 
+        Where the ids have been handed out and the run has not begun, nobody is let in; see `give_up`.
+
         Args:
             gone: addresses of processes that are there no longer, the oldest departure first.
         """
@@ -205,8 +207,8 @@ class Roster:
                 self.over = self.over or (message.command == messages.OVER and node.role == SERVER)
 
     def _replaceable(self, node: Node) -> bool:
-        """Whether a newcomer can stand for a member: for worker 0 not before it has set the model up for all."""
-        return node.role == WORKER and (self.begun or node.id != worker_id(0))
+        """Whether a newcomer can stand for a member: it goes past all barriers, and asks for what is set up there."""
+        return node.role == WORKER and self.begun
 
     def _begin(self) -> list[Sending]:
         """When everyone is there: hand out the ids, and tell all of all."""

@@ -1,3 +1,5 @@
+import pytest
+
 from esync.rendezvous import messages
 from esync.rendezvous.messages import SERVER, WORKER, Message, Node
 from esync.rendezvous.roster import SURPLUS_MOST, Roster, Sending, scheduler_node, server_id, worker_id
@@ -61,6 +63,7 @@ def test_barriers_of_no_group_are_not_kept():
 
 def test_a_newcomer_goes_past_all_barriers():
     roster, _ = started()
+    roster.begun = True
     for sender in (8, 10, 9, 13):
         assert roster.take(barrier(7), sender) == []
     register(roster, WORKER, 99)  # for 11, which has died before it came to the barrier
@@ -73,6 +76,7 @@ def test_a_newcomer_goes_past_all_barriers():
 
 def test_a_newcomer_takes_the_slot_of_a_worker_that_is_gone():
     roster, _ = started()
+    roster.begun = True
     assert register(roster, WORKER, 99) == []
     assert roster.admit(gone=[]) == []
     assert [node.port for node in roster.waiting()] == [99]
@@ -87,6 +91,7 @@ def test_a_newcomer_takes_the_slot_of_a_worker_that_is_gone():
 
 def test_the_newcomer_can_be_replaced_in_turn():
     roster, _ = started()
+    roster.begun = True
     for generation in (1, 2, 3):
         register(roster, WORKER, 100 + generation)
         gone = [("127.0.0.1", port) for port in (91, *range(101, 100 + generation))]
@@ -155,12 +160,20 @@ def test_who_is_gone_later_is_the_servers_affair():
     assert roster.standing().command == messages.RUNNING
 
 
-def test_nobody_stands_for_worker_0_before_the_run_has_begun():
+@pytest.mark.parametrize("rank", [0, 1])
+def test_nobody_stands_for_another_one_before_the_run_has_begun(rank):
+    """A newcomer does not wait until worker 0 has set the model up, and a server that is asked for it before ends."""
     roster, _ = started()
     register(roster, WORKER, 99)
-    assert roster.admit(gone=[("127.0.0.1", 90)]) == []
-    roster.take(Message(messages.BEGUN, (Node(WORKER, "127.0.0.1", 91, 11),)))
-    assert ids(roster.admit(gone=[("127.0.0.1", 90)]))[99] == worker_id(3)
+    gone = [("127.0.0.1", 90 + rank)]
+    assert roster.admit(gone) == []
+    roster.take(barrier(7), 13)
+    roster.give_up(gone)
+    assert [node.port for node in roster.lost] == [90 + rank]
+    roster, _ = started()
+    register(roster, WORKER, 99)
+    roster.take(Message(messages.BEGUN, (Node(WORKER, "127.0.0.1", 92, 13),)))
+    assert ids(roster.admit(gone))[99] == worker_id(3 + rank)
 
 
 def test_newcomers_are_told_that_the_run_is_finished():
