@@ -14,6 +14,7 @@ EVENT_MARK = "@event "
 READY = "ready"  # the worker is about to look for the others
 JOINED = "joined"  # the worker has the common model and begins to train
 CUT_OFF = "cut off"  # it ends because it reaches the others no more, for the reason that it gives
+FINISHED = "finished"  # it knows that the run is finished, and asks nobody for anything any more
 DONE = "done"  # it has done all that it had to, and has said goodbye
 OVER = "over"  # it ends on purpose, for the reason that it gives: another process in its place would do the same
 

@@ -172,6 +172,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         finally:
             rounds.close()
         reporter.say(f"done after {trainer.round} rounds")
+        progress.tell(progress.FINISHED)
         if trainer.rank == 0 and not options.no_export:  # before the goodbye: should it die, another one can do it
             with trainer.mean_statistics():
                 _export(net, options, logs.folder, context, reporter.say, dataset.channels)

@@ -182,6 +182,12 @@ class Supervisor:
         return any(process.exit_code == 0 for process in self._processes if process.spec.role == "server")
 
     @property
+    def _unneeded(self) -> bool:
+        """Whether the workers that are still there know that the run is finished, and need no server any more."""
+        workers = [process for process in self._processes if process.spec.role == "worker" and process.running]
+        return bool(workers) and all(progress.FINISHED in process.events for process in workers)
+
+    @property
     def _awaiting(self) -> bool:
         """Whether the job needs a worker whose host does not answer."""
         done = any(process.exit_code == 0 for process in self._processes if process.spec.role == "worker")
@@ -238,6 +244,9 @@ class Supervisor:
             self._await(process, how, last)
             return
         self._absences.forget(name)
+        if process.spec.role in ("server", "scheduler") and self._unneeded:
+            self._view.say(f"{name} ({process.spec.where}) {how}: the run is finished, and nobody needs it any more")
+            return
         if verdict == NEEDLESS:
             self._view.say(f"{name} ({process.spec.where}) {how} after it had done its work")
             return

@@ -401,6 +401,41 @@ def test_a_replacement_that_comes_too_late_matters_where_it_was_to_write_the_mod
         assert "worker 0 had gone before it had written the final model" in outcome.failures[0].how
 
 
+@pytest.mark.parametrize("role", ["server", "scheduler"])
+@pytest.mark.parametrize("knowing", [1, 2])
+def test_who_serves_may_die_when_all_workers_know_that_the_run_is_finished(tmp_path, role, knowing):
+    program = """
+        import pathlib, time
+        from esync import progress
+        progress.tell(progress.JOINED, rank={rank}, round=0)
+        if {rank} < {knowing}:
+            progress.tell(progress.FINISHED)
+        pathlib.Path({folder!r}, "said-{rank}").touch()
+        time.sleep(4)
+    """
+    dies = f"""
+        import os, pathlib, time
+        while len(list(pathlib.Path({str(tmp_path)!r}).glob("said-*"))) < 2:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        os.kill(os.getpid(), 9)
+    """
+    workers = [
+        spec(
+            f"worker-{rank}",
+            program.format(rank=rank, knowing=knowing, folder=str(tmp_path)),
+            environment=TELLING,
+        )
+        for rank in range(2)
+    ]
+    outcome, view = supervise(tmp_path, spec("it", dies, role), *workers, restarts=3)
+    assert outcome.ok == (knowing == 2)
+    if outcome.ok:
+        assert view.said[-1].endswith("the run is finished, and nobody needs it any more")
+    else:
+        assert [failure.name for failure in outcome.failures] == ["it"]
+
+
 def test_who_dies_after_it_has_done_its_work_needs_no_replacement(tmp_path):
     program = """
         import os, signal
