@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import glob
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +53,21 @@ def whole(path: Path) -> Iterator[Path]:
         raise
     finally:
         beside.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def through_memory(path: Path) -> Iterator[Path]:
+    """The path of a file in memory, which is copied to `path` when the block ends.
+
+    For what MXNet writes: of a full disk it gives no reason, and at the end of a file it does not notice one.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    with open(os.memfd_create(path.name), "rb") as memory:
+        yield Path(f"/proc/self/fd/{memory.fileno()}")
+        with open(path, "wb") as file:
+            shutil.copyfileobj(memory, file)
 
 
 def leftovers(path: Path) -> list[Path]:

@@ -1,7 +1,6 @@
 """The final model of a run, in the forms that others can load: Gluon's parameters, a symbol with parameters, ONNX."""
 
 import logging
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import numpy as np
 
 from .engine import mx
 from .errors import ExpectedError
-from .files import whole
+from .files import through_memory, whole
 
 #: What all its files are called.
 NAME = "model"
@@ -41,8 +40,8 @@ def save(net: Any, folder: Path, shape: tuple[int, ...], context: Any, say: Call
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with whole(folder / f"{NAME}.params") as path:
-            net.save_parameters(str(path))
+        with whole(folder / f"{NAME}.params") as path, through_memory(path) as memory:
+            net.save_parameters(str(memory))
         symbol, parameters = _export(net, folder, shape, context)
         problem = _to_onnx(symbol, parameters, folder / f"{NAME}.onnx", shape)
     except OSError as error:
@@ -53,21 +52,18 @@ def save(net: Any, folder: Path, shape: tuple[int, ...], context: Any, say: Call
 
 
 def _export(net: Any, folder: Path, shape: tuple[int, ...], context: Any) -> tuple[Path, Path]:
-    """Gluon's export, file by file; it wants a hybridized network that has seen an input."""
+    """What Gluon's export writes; it wants a hybridized network that has seen an input."""
     if not net._active:
         net.hybridize()
     net(mx.nd.zeros(shape, ctx=context))
-    beside = folder / f".{NAME}.{os.getpid()}"
-    written = Path(f"{beside}-symbol.json"), Path(f"{beside}-0000.params")
+    symbol = net._cached_graph[1]
+    kinds = dict.fromkeys(symbol.list_arguments(), "arg") | dict.fromkeys(symbol.list_auxiliary_states(), "aux")
+    parameters = {name: each for name, each in net.collect_params().items() if name in kinds}
     named = folder / f"{NAME}-symbol.json", folder / f"{NAME}-0000.params"
-    try:
-        net.export(str(beside))
-        for source, target in zip(written, named, strict=True):
-            with whole(target) as path:
-                source.rename(path)
-    finally:
-        for source in written:
-            source.unlink(missing_ok=True)
+    with whole(named[0]) as path:
+        path.write_text(symbol.tojson())
+    with whole(named[1]) as path, through_memory(path) as memory:
+        mx.nd.save(str(memory), {f"{kinds[name]}:{name}": each._reduce() for name, each in parameters.items()})
     return named
 
 

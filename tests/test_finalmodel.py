@@ -8,6 +8,8 @@ from esync import finalmodel
 from esync.engine import mx
 from esync.models import build
 
+from .disks import fill
+
 SHAPE = (1, 1, 28, 28)
 
 
@@ -94,3 +96,15 @@ def test_what_the_exporter_cannot_do_is_said_in_one_line(trained, tmp_path, monk
 def test_a_folder_that_cannot_be_written(trained):
     with pytest.raises(finalmodel.FinalModelError, match="cannot write the final model to /proc/model: "):
         save(trained, Path("/proc/model"))
+
+
+@pytest.mark.parametrize("pages", [60, 30])  # of 61 that model.params takes; MXNet does not notice the last one
+@pytest.mark.parametrize("small_disk", ["1m"], indirect=True)
+def test_a_full_disk_is_named_and_leaves_nothing_behind(trained, small_disk, pages, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    folder = small_disk / "model"
+    folder.mkdir()
+    fill(small_disk, pages)
+    with pytest.raises(finalmodel.FinalModelError, match=rf"final model to {folder}: No space left on device"):
+        save(trained, folder)
+    assert list(folder.iterdir()) == []

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..algorithms.base import Algorithm
 from ..engine import mx
+from ..files import through_memory
 from ..masters import follow
 from .errors import CheckpointError
 from .store import Part
@@ -87,8 +88,8 @@ def load_server_weights(part: Part) -> np.ndarray | None:
 
 def save_model(path: Path, trainer: CheckpointedTrainer) -> None:
     """As Gluon saves parameters, by their full names; of asynchronous workers with the mean of their statistics."""
-    with trainer.mean_statistics():
-        mx.nd.save(str(path), {parameter.name: parameter.data() for parameter in trainer._params})
+    with trainer.mean_statistics(), through_memory(path) as memory:
+        mx.nd.save(str(memory), {parameter.name: parameter.data() for parameter in trainer._params})
 
 
 def further_vectors(trainer: CheckpointedTrainer) -> dict[str, np.ndarray]:

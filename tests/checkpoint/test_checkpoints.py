@@ -9,6 +9,7 @@ import esync
 from esync.arguments import read
 from esync.assembly import make_trainer
 from esync.checkpoint import CheckpointError
+from esync.checkpoint.contents import save_model
 from esync.checkpoint.store import Store, _sealed
 from esync.engine import mx
 from esync.exchange import ExchangeError, Specification
@@ -16,6 +17,7 @@ from esync.exchange.protocol.ledger import Limits
 from esync.exchange.protocol.resumption import Books
 from esync.world import RealWorld
 
+from ..disks import fill
 from ..scripted_world import World
 from ..small_net import backward, make_net, values
 
@@ -291,3 +293,10 @@ def test_a_former_versions_state_of_an_optimizer_that_normalizes_the_gradient_is
         ExchangeError, match=r"gave adam the gradient summed over the batch.*begin anew with --overwrite"
     ):
         by_flags(tmp_path, "adam", "--resume", "--checkpoint-dir", "x")
+
+
+def test_a_model_without_its_last_page_does_not_pass_for_whole(small_disk):
+    run = Run(small_disk / "kept")
+    fill(small_disk)
+    with pytest.raises(OSError, match="No space left on device"):
+        save_model(small_disk / "model.params", run.trainer)

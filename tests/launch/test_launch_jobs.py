@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from launching import Launch, description, write
 
+from tests.disks import fill
+
 pytestmark = pytest.mark.timeout(120)
 
 Start = Callable[..., Launch]
@@ -185,6 +187,24 @@ def test_a_disk_that_is_full_for_a_while_ends_nothing(tmp_path, data_dir, launch
     assert job.wait() == 0, job.output
     assert rounds(folder / "left" / "cpu") == rounds(folder / "right" / "cpu") == list(range(1, 61))
     assert json.loads((tmp_path / "result.json").read_text())["figures"]["rounds"] == 60
+
+
+@pytest.mark.parametrize("small_disk", ["3m"], indirect=True)
+def test_a_full_disk_for_checkpoints_ends_the_job_by_its_name(tmp_path, data_dir, launch: Start, small_disk):
+    content = description([0.1, 0.1], mode="sync", data_dir=str(data_dir), learning_rate=0.001, no_evaluation=True)
+    content["train"] |= {"checkpoint_dir": str(small_disk), "checkpoint_every": 3, "max_time": 300}
+    file = write(tmp_path / "cluster.yaml", content)
+    job = launch(file, "--resume")
+    job.until(lambda: any(small_disk.glob("round-*/worker-1.json")))
+    ballast = fill(small_disk, pages=30)  # of 61 that the model takes
+    assert job.wait() == 1
+    assert re.search(rf"cannot write a checkpoint to {small_disk}/round-\d+: No space left on device", job.output)
+    assert "Traceback" not in job.output
+    assert "starting a replacement" not in job.output
+    ballast.unlink()
+    again = launch(file, "--resume", "--rounds", "30")
+    assert again.wait() == 0, again.output
+    assert rounds(tmp_path / "logs" / "lenet" / "sync" / "left" / "cpu") == list(range(1, 31))
 
 
 def test_a_result_that_cannot_be_printed_is_not_passed_over(tmp_path, data_dir, launch: Start):
