@@ -29,7 +29,7 @@ from typing import Any
 from results_file import write_figures
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path += [str(ROOT / "tests" / "launch"), str(ROOT / "tests" / "data")]
+sys.path += [str(ROOT / "tests" / "launch"), str(ROOT / "tests" / "data"), str(ROOT)]
 
 import tiny_dataset  # noqa: E402
 from launching import Launch  # noqa: E402

@@ -1,13 +1,12 @@
 """A worker behind a narrow link, as in the published experiment: network namespaces, with tc's token buckets."""
 
-import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from ..network_namespaces import Neighbour, inside, missing, neighbour
 from .harness import Cluster
 from .test_worker_program import rounds
 
@@ -29,53 +28,37 @@ WORKER = [
 ]
 
 
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True)
-
-
 @pytest.fixture
-def narrow() -> Iterator[tuple[str, str, str]]:
-    """A namespace behind a narrow link: its name, this side's address, that side's."""
-    if os.geteuid() or not shutil.which("ip") or not shutil.which("tc"):
-        pytest.skip("network namespaces need root, ip and tc")
-    number = os.getpid() % 60_000
-    name, outer, inner = f"esync-{number}", f"es{number}o", f"es{number}i"
-    here, there = (f"10.{100 + number // 256 % 128}.{number % 256}.{last}" for last in (1, 2))
+def narrow() -> Iterator[Neighbour]:
+    """A machine behind a narrow link."""
+    if why := missing("tc"):
+        pytest.skip(why)
     limit = ["root", "tbf", "rate", f"{MEGABITS}mbit", "burst", "32kbit", "latency", "400ms"]
-    try:
-        ip("netns", "add", name)
-        ip("link", "add", outer, "type", "veth", "peer", "name", inner, "netns", name)
-        ip("addr", "add", f"{here}/24", "dev", outer)
-        ip("link", "set", outer, "up")
-        ip("-n", name, "addr", "add", f"{there}/24", "dev", inner)
-        ip("-n", name, "link", "set", inner, "up")
-        ip("-n", name, "link", "set", "lo", "up")
-        subprocess.run(["tc", "qdisc", "add", "dev", outer, *limit], check=True, capture_output=True)
-        ip("netns", "exec", name, "tc", "qdisc", "add", "dev", inner, *limit)
-        yield name, here, there
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"this machine makes no narrow links: {error.stderr.decode().strip()}")
-    finally:
-        subprocess.run(["ip", "netns", "del", name], capture_output=True)  # takes the link with it
-        subprocess.run(["ip", "link", "del", outer], capture_output=True)
+    with neighbour() as machine:
+        try:
+            for where, device in ([], machine.cable), (inside(machine.name), "eth0"):
+                command = [*where, "tc", "qdisc", "add", "dev", device, *limit]
+                subprocess.run(command, check=True, capture_output=True)
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"this machine makes no narrow links: {error.stderr.decode().strip()}")
+        yield machine
 
 
-def train(folder: Path, link: tuple[str, str, str], *arguments: str) -> list[dict]:
-    """The rounds of one worker at the far end."""
-    name, here, there = link
+def train(folder: Path, machine: Neighbour, *arguments: str) -> list[dict]:
+    """Return the rounds of one worker on that machine."""
+    here, there = machine.here, machine.there
     folder.mkdir()
     cluster = Cluster(folder, 1)
     cluster.environment |= {"DMLC_PS_ROOT_URI": here, "DMLC_NODE_HOST": here}
     with cluster:
         logs = ["-ld", str(folder / "logs")]
-        inside = ["ip", "netns", "exec", name]
-        cluster.start("worker-0", [*WORKER, *logs, *arguments], inside, DMLC_NODE_HOST=there)
+        cluster.start("worker-0", [*WORKER, *logs, *arguments], inside(machine.name), DMLC_NODE_HOST=there)
         cluster.finish()
     return rounds(folder / "logs" / "cpu")
 
 
 def test_a_dense_exchange_takes_as_long_as_its_bytes_and_a_sparse_one_has_few(
-    tmp_path: Path, narrow: tuple[str, str, str]
+    tmp_path: Path, narrow: Neighbour
 ) -> None:
     dense = train(tmp_path / "dense", narrow, "--mode", "async")
     sparse = train(tmp_path / "sparse", narrow, "--mode", "dgs", "--secondary-ratio", "0.01")

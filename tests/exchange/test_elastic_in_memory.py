@@ -1,20 +1,17 @@
 """Workers killed at random moments where servers go on without them, each from a moment of its own on."""
 
-import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pytest
 
-from esync.exchange import SlotLostError, Specification
-from esync.exchange.keystores.memory import MemoryCluster, MemoryStore
+from esync.exchange import Payload, Result, SlotLostError, Specification
 from esync.exchange.protocol.client import ParameterServerExchange
-from esync.exchange.protocol.ledger import Ledger, Limits
+from esync.exchange.protocol.ledger import Limits
 
-from .memory_exchanges import MemoryExchanges
-from .store_checks import BUCKET, ROUNDS, SERVERS, SPECIFICATIONS, WORKERS, payload_of
-from .vectors import SIZES, Held, sources, values
+from .memory_exchanges import MemoryExchanges, MemoryRun
+from .store_checks import ROUNDS, SERVERS, SPECIFICATIONS, WORKERS, payload_of
 
 #: Seconds of silence; nobody is dropped for that here.
 LEASE = 1e6
@@ -22,72 +19,47 @@ LEASE = 1e6
 LENGTH = 500
 
 
-@dataclass
-class Run:
-    """A training in which workers may die, and every server drops them sooner or later.
+class Run(MemoryRun):
+    """A training of a kind of `SPECIFICATIONS` in which every server drops dead workers sooner or later."""
 
-    Attributes:
-        kind: of `SPECIFICATIONS`.
-        seed: of the order of things.
-        models: what the workers hold that were there at the end.
-    """
+    def __init__(self, kind: str, seed: int) -> None:
+        super().__init__(SPECIFICATIONS[kind], seed, lease=LEASE)
+        self.kind = kind
+        self.coming = 0  # replacements that have not been started yet
 
-    kind: str
-    seed: int
-    models: dict[int, Held] = field(default_factory=dict)
+    def __str__(self) -> str:
+        return self.kind
 
-    def __post_init__(self) -> None:
-        self.chance = random.Random(self.seed)
-        self.cluster = MemoryCluster(WORKERS, self.chance.randrange, SERVERS, bucket_elements=BUCKET, lease=LEASE)
-        for rank in range(WORKERS):
-            self.cluster.start(rank, self.work)
-
-    @property
-    def ledgers(self) -> list[Ledger]:
-        return [node.endpoint.server.ledger for node in self.cluster.nodes]
-
-    def work(self, store: MemoryStore) -> None:
-        model = Held()
-        exchange = ParameterServerExchange(SPECIFICATIONS[self.kind], store)
-        exchange.join(SIZES, Limits(rounds=ROUNDS), {})
-        result = exchange.begin(sources(values(0)), model)
-        while not result.finished:
-            result = exchange.start(payload_of(self.kind, exchange.sequence, store.rank), model).wait()
-        self.models[store.rank] = model
-        exchange.close()
+    def payload(self, exchange: ParameterServerExchange, result: Result) -> Payload:
+        return payload_of(self.kind, exchange.sequence, exchange.rank)
 
     def die(self, ranks: Sequence[int], first: int) -> None:
         """Have these workers killed, one after the other, and plan when servers notice and others take their places."""
         for rank in ranks:
             dead = first + self.chance.randrange(20)
-            self.cluster.at(dead, lambda rank=rank: self.kill(rank))  # type: ignore[misc]
-            self.cluster.at(dead + self.chance.randrange(1, 400), lambda rank=rank: self.replace(rank))  # type: ignore[misc]
+            self.cluster.at(dead, partial(self.kill, rank))
+            self.cluster.at(dead + self.chance.randrange(1, 400), partial(self.start_another, rank))
             for server in range(SERVERS):
-                noticed = dead + self.chance.randrange(1, 300)
-                self.cluster.at(noticed, lambda rank=rank, server=server: self.drop(rank, server))  # type: ignore[misc]
-        self.replaced = len(ranks)
+                self.cluster.at(dead + self.chance.randrange(1, 300), partial(self.drop, rank, server))
+        self.coming = len(ranks)
         self.cluster.spawn("launcher", 0, self.launch)
 
     def launch(self) -> None:
-        """Time passes until all replacements have been started, whoever is there."""
-        while self.replaced:
+        """Let time pass until all replacements have been started, whoever is there."""
+        while self.coming:
             self.cluster.wait(lambda: False, self.cluster.now + 1e-3)
 
-    def kill(self, rank: int) -> None:
-        self.cluster.kill(rank)
-        self.models.pop(rank, None)
-
-    def replace(self, rank: int) -> None:
-        self.cluster.start(rank, self.work)
-        self.replaced -= 1
+    def start_another(self, rank: int) -> None:
+        """Start another worker in the place of one that was killed."""
+        self.cluster.start(rank, self.train)
+        self.coming -= 1
 
     def drop(self, rank: int, server: int) -> None:
-        """Unless its replacement is there, or will not come any more because it was there and is done."""
+        """Have a server drop a worker, unless its replacement is there, or was there and is done."""
         if self.ledgers[server].nonce[rank] <= WORKERS:
             self.cluster.nodes[server].endpoint.server.drop(rank)
 
     def check(self) -> None:
-        assert sorted(self.models) == list(range(WORKERS))
         assert len({model.weights.tobytes() for model in self.models.values()}) == 1
         assert [ledger.round for ledger in self.ledgers] == [ROUNDS] * SERVERS
 
@@ -99,12 +71,7 @@ def test_workers_that_die_at_any_moment_are_replaced_whenever_servers_notice(kin
         run = Run(kind, seed)
         first = run.chance.randrange(150, LENGTH)  # nobody may be left out before all have begun
         run.die(run.chance.sample(range(WORKERS), many), first)
-        try:
-            run.cluster.run()
-            run.check()
-        except Exception as error:
-            error.args = (f"{kind}, seed {seed}: {error}; last: {run.cluster.history[-5:]}",)
-            raise
+        run.finish()
 
 
 # --- chosen moments -------------------------------------------------------------------------------------------------

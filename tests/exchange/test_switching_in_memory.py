@@ -2,21 +2,18 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 
 from esync.exchange import WEIGHTS, Payload, Result, Specification
-from esync.exchange.keystores.memory import MemoryCluster, MemoryStore
 from esync.exchange.protocol.client import ParameterServerExchange
-from esync.exchange.protocol.ledger import Ledger, Limits
 
-from .memory_exchanges import MemoryExchanges
-from .store_checks import BUCKET, SERVERS, WORKERS
-from .vectors import SIZES, Held, sources, values
+from .memory_exchanges import MemoryExchanges, MemoryRun
+from .vectors import SIZES, sources
 
-ROUNDS = 8
 #: Choices of a run without a death, about, and the most of one with a death.
 LENGTH, MOST = 900, 30_000
 
@@ -32,49 +29,26 @@ def leaves_somebody_out(result: Result, chance: random.Random) -> dict[str, obje
     return {"apart": () if result.apart else (2,)} if chance.random() < 0.4 else {}
 
 
-@dataclass
-class Run:
-    """A training whose leader asks for something new now and then, and dies once.
+class Run(MemoryRun):
+    """A training whose leader asks for something new now and then; see `Wish`."""
 
-    Attributes:
-        wish: see `Wish`.
-        seed: of the order of things.
-        done: ranks of the workers that were there at the end.
-    """
+    def __init__(self, wish: Wish, seed: int) -> None:
+        super().__init__(Specification("momentum_sgd", True), seed, rounds=8, most=MOST)
+        self._wish = wish
 
-    wish: Wish
-    seed: int
-    done: set[int] = field(default_factory=set)
+    def __str__(self) -> str:
+        return self._wish.__name__
 
-    def __post_init__(self) -> None:
-        self.chance = random.Random(self.seed)
-        self.cluster = MemoryCluster(WORKERS, self.chance.randrange, SERVERS, bucket_elements=BUCKET, most=MOST)
-        for rank in range(WORKERS):
-            self.cluster.start(rank, self.work)
+    def payload(self, exchange: ParameterServerExchange, result: Result) -> Payload:
+        aside = bool(result.synchronous) and exchange.rank in result.apart
+        if aside:
+            exchange.store.sleep(0.001)  # else time never passes, because there is always something that it can do
+        asked: dict[str, Any] = self._wish(result, self.chance) if exchange.rank == 0 else {}
+        sent = {WEIGHTS: np.ones(SIZES[WEIGHTS], np.float32)}
+        return Payload(sources(sent), 1, 0.25, together=result.synchronous, aside=aside, **asked)
 
-    @property
-    def ledgers(self) -> list[Ledger]:
-        return [node.endpoint.server.ledger for node in self.cluster.nodes]
-
-    def work(self, store: MemoryStore) -> None:
-        exchange, model = ParameterServerExchange(Specification("momentum_sgd", True), store), Held()
-        exchange.join(SIZES, Limits(rounds=ROUNDS), {})
-        result = exchange.begin(sources(values(0)), model)
-        while not result.finished:
-            aside = bool(result.synchronous) and store.rank in result.apart
-            asked = self.wish(result, self.chance) if store.rank == 0 else {}
-            sent = {WEIGHTS: np.ones(SIZES[WEIGHTS], np.float32)}
-            payload = Payload(sources(sent), 1, 0.25, together=result.synchronous, aside=aside, **asked)  # type: ignore[arg-type]
-            result = exchange.start(payload, model).wait()
-            if aside:
-                store.sleep(0.001)  # else time never passes, because there is always something that it can do
-        self.done.add(store.rank)
-        exchange.close()
-
-    def replace(self, rank: int) -> None:
-        self.cluster.kill(rank)
-        self.done.discard(rank)
-        self.cluster.start(rank, self.work)
+    def check(self) -> None:
+        assert len({ledger.rounds_together for ledger in self.ledgers}) == 1
 
 
 @pytest.mark.parametrize("wish", [goes_back_and_forth, leaves_somebody_out])
@@ -83,14 +57,8 @@ def test_the_leader_dies_at_any_moment_and_the_servers_stay_together(wish: Wish,
     for seed in range(40):
         run = Run(wish, seed)
         if dies:
-            run.cluster.at(run.chance.randrange(LENGTH), lambda run=run: run.replace(0))  # type: ignore[misc]
-        try:
-            run.cluster.run()
-            assert run.done == set(range(WORKERS))
-            assert len({ledger.rounds_together for ledger in run.ledgers}) == 1
-        except Exception as error:
-            error.args = (f"seed {seed}: {error}; last: {run.cluster.history[-5:]}",)
-            raise
+            run.cluster.at(run.chance.randrange(LENGTH), partial(run.replace, 0))
+        run.finish()
 
 
 def test_servers_agree_on_rounds_again_that_a_dead_worker_had_asked_one_of_them_for() -> None:

@@ -1,6 +1,7 @@
 """Jobs on machines whose cables can be pulled: launched from the desk over ssh, a worker on each of three hosts."""
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,11 @@ class Job:
         """The processes of a role: id → command line."""
         module = f"-m esync.{role}"
         return {number: line for number, line in self.launch.processes().items() if module in line}
+
+    def interrupt(self) -> dict[str, Any]:
+        """Interrupt launch; what it says of the job, which counts as failed then."""
+        self.launch.process.send_signal(signal.SIGINT)
+        return self.report(1)
 
     def report(self, code: int = 0) -> dict[str, Any]:
         """What launch says of a job that ends with this exit code; nothing of it is left."""

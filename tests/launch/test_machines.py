@@ -13,13 +13,22 @@ from typing import Any
 import pytest
 from launching import Launch
 from machine_jobs import Job
-from namespaces import HOSTS, Machines, missing, sweep
+from namespaces import HOSTS, Machines, missing
+
+from tests.network_namespaces import inside, ip, namespace, sweep
 
 pytestmark = pytest.mark.timeout(900)
 LONG = pytest.mark.long
 
 ANT, BEE, CAT, DOG = HOSTS
 Start = Callable[..., Launch]
+#: What `train` says in the tests of each fault; only the first one is not for --long.
+MODES = [
+    {"mode": "sync"},
+    pytest.param({"mode": "esync"}, marks=LONG),
+    pytest.param({"mode": "async"}, marks=LONG),
+    pytest.param({"mode": "sync", "elastic": True}, marks=LONG),
+]
 
 
 @pytest.fixture
@@ -49,16 +58,7 @@ def whole(job: Job, host: str) -> bool:
     return len(rounds) >= rounds[-1] - 1
 
 
-@pytest.mark.parametrize(
-    "train",
-    [
-        {"mode": "sync"},
-        pytest.param({"mode": "esync"}, marks=LONG),
-        pytest.param({"mode": "async"}, marks=LONG),
-        pytest.param({"mode": "sync", "elastic": True}, marks=LONG),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("train", MODES, ids=str)
 def test_a_cable_that_is_out_for_5_seconds_loses_nothing(machines: Machines, start: Callable[..., Job], train: Any):
     job = start(rounds=60, **train)
     before = job.processes("worker")
@@ -85,17 +85,8 @@ def test_the_schedulers_host_may_be_away_for_3_seconds(machines: Machines, start
     assert job.report()["replacements"] == []
 
 
-@pytest.mark.parametrize(
-    "train",
-    [
-        pytest.param({"mode": "sync"}, marks=LONG),
-        pytest.param({"mode": "esync"}, marks=LONG),
-        pytest.param({"mode": "async"}, marks=LONG),
-        pytest.param({"mode": "sync", "elastic": True}, marks=LONG),
-        pytest.param({"mode": "esync", "elastic": True}, marks=LONG),
-    ],
-    ids=str,
-)
+@LONG
+@pytest.mark.parametrize("train", [*MODES, {"mode": "esync", "elastic": True}], ids=str)
 def test_a_host_whose_cable_is_out_for_long_gets_its_worker_back(
     machines: Machines, start: Callable[..., Job], train: Any
 ):
@@ -114,8 +105,7 @@ def test_a_host_whose_cable_is_out_for_long_gets_its_worker_back(
     machines.plug(CAT)
     job.until_said("worker-2 (cat/cpu) is back after")
     job.until_trained(3)
-    job.launch.process.send_signal(signal.SIGINT)
-    (replacement,) = job.report(1)["replacements"]
+    (replacement,) = job.interrupt()["replacements"]
     assert (replacement["name"], replacement["counted"]) == ("worker-2", False)
     assert whole(job, ANT)
     if train["mode"] != "async" and "elastic" not in train:
@@ -123,29 +113,19 @@ def test_a_host_whose_cable_is_out_for_long_gets_its_worker_back(
 
 
 @pytest.mark.parametrize("machines", [4], indirect=True)
-@pytest.mark.parametrize(
-    "train",
-    [
-        {"mode": "sync"},
-        pytest.param({"mode": "esync"}, marks=LONG),
-        pytest.param({"mode": "async"}, marks=LONG),
-        pytest.param({"mode": "sync", "elastic": True}, marks=LONG),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("train", MODES, ids=str)
 def test_a_spare_host_takes_the_place_of_one_without_power(machines: Machines, start: Callable[..., Job], train: Any):
-    job = start(rounds=40 if train == {"mode": "sync"} else 100_000, **train)
+    to_its_end = train == {"mode": "sync"}
+    job = start(rounds=40 if to_its_end else 100_000, **train)
     machines.power_off(CAT)
     job.until_said("worker-2 (dog/cpu) is back after")
     job.until_trained(3, ANT, BEE, DOG)
-    if train != {"mode": "sync"}:
-        job.launch.process.send_signal(signal.SIGINT)
-    report = job.report(int(train != {"mode": "sync"}))
+    report = job.report() if to_its_end else job.interrupt()
     assert [each["name"] for each in report["replacements"]] == ["worker-2"]
     assert report["lost_hosts"] == [CAT]
     assert whole(job, ANT)
-    if train == {"mode": "sync"}:
-        assert sorted(job.rounds(DOG))[-1] == 40
+    if to_its_end:
+        assert max(job.rounds(DOG)) == 40
         assert "the logs of cat have not been copied" in job.launch.output
 
 
@@ -169,8 +149,7 @@ def test_a_host_that_stays_away_is_given_up(machines: Machines, start: Callable[
     if elastic:
         job.until_said(f"worker-2 (cat/cpu) {lost}")
         job.until_trained(3, ANT, BEE)
-        job.launch.process.send_signal(signal.SIGINT)
-    report = job.report(1)
+    report = job.interrupt() if elastic else job.report(1)
     assert f"worker-2 (cat/cpu) {lost}" in job.launch.output
     assert report["lost_hosts"] == [CAT]
     assert [each["name"] for each in report["failures"]][:1] == ([] if elastic else ["worker-2"])
@@ -193,8 +172,7 @@ def test_workers_need_no_way_to_each_other(machines: Machines, start: Callable[.
     job = start(mode=mode, rounds=100_000)
     machines.part(BEE, CAT)
     job.until_trained(60)
-    job.launch.process.send_signal(signal.SIGINT)
-    assert job.report(1)["replacements"] == []
+    assert job.interrupt()["replacements"] == []
 
 
 @LONG
@@ -206,16 +184,15 @@ def test_the_workers_of_a_ring_wait_for_a_way_to_each_other(machines: Machines, 
     job.until_said("waiting for the commit of worker")
     machines.join(BEE, CAT)
     job.until_trained(3)
-    job.launch.process.send_signal(signal.SIGINT)
-    assert job.report(1)["replacements"] == []
+    assert job.interrupt()["replacements"] == []
 
 
 def test_machines_of_tests_that_were_killed_are_swept():
     if why := missing():
         pytest.skip(why)
-    name = "esync-machines-4194305-ant"  # larger than any process id
-    subprocess.run(["ip", "netns", "add", name], check=True)
-    with subprocess.Popen(["ip", "netns", "exec", name, "sleep", "600"]) as stray:
+    name = namespace("ant", process=4_194_305)  # larger than any process id
+    ip("netns", "add", name)
+    with subprocess.Popen([*inside(name), "sleep", "600"]) as stray:
         sweep()
         assert stray.wait(20) == -signal.SIGKILL
     assert name not in subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout
