@@ -111,7 +111,7 @@ class Cluster:
         addresses = {"scheduler": self.scheduler}
         for node in members.values():
             if node.role != messages.SCHEDULER:
-                addresses["server" if node.role == messages.SERVER else "worker"] = node.host, node.port
+                addresses["server" if node.role == messages.SERVER else "worker"] = node.address
         return addresses
 
     def rounds(self) -> list[int]:

@@ -1,8 +1,8 @@
-"""With --elastic: a thread that speaks for a worker whose main thread is busy, for as long as it may be.
+"""Heartbeats from a thread, with --elastic, for a worker whose main thread is busy.
 
-A worker that trains says by itself, between two iterations, that it is alive. While it writes a checkpoint, or MXNet
-waits in C++, no Python code of its main thread does. The thread does not find out whether the process hangs: it speaks
-only during an activity that has a name and a limit, and is silent from the limit on, so that who hangs is left out.
+A worker that trains sends heartbeats itself, between two iterations. It cannot while it writes a checkpoint, or while
+MXNet waits in C++. The thread does not know whether the process hangs: it sends heartbeats only during an activity that
+has a name and a time limit, and stops at the limit, so that the others go on without a worker that hangs.
 """
 
 import logging
@@ -20,37 +20,37 @@ class Activity:
     """Something that keeps the main thread busy.
 
     Attributes:
-        what: it does.
-        until: when it should be over at the latest, by the monotonic clock; seconds.
-        beat: tells the others that this worker is alive; called in the thread.
+        name: what the worker does, for the warning that it takes too long.
+        until: the time limit, in seconds of the monotonic clock; 0 once the warning has been given.
+        beat: sends a heartbeat; called in the thread.
     """
 
-    what: str
+    name: str
     until: float
     beat: Callable[[], None]
 
 
 class Heartbeats:
-    """The thread, which begins with the first activity.
+    """The thread, which starts with the first activity.
 
     Args:
-        every: seconds between two calls.
-        limit: seconds that one activity may last.
+        every: seconds between two heartbeats.
+        limit: seconds of one activity during which they are sent.
     """
 
     def __init__(self, every: float, limit: float) -> None:
         self._every, self._limit = every, limit
-        self._activities: list[Activity] = []  # that are under way, the innermost last
+        self._activities: list[Activity] = []  # under way, the innermost last
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
 
     @contextmanager
     def during(self, what: str, beat: Callable[[], None]) -> Iterator[None]:
-        """Call `beat` again and again while the body of a with statement runs, but for no longer than the limit.
+        """Call `beat` again and again while the body of a with statement runs, for no longer than the limit.
 
         Args:
-            what: the body does, for the line that says so when it takes longer than that.
-            beat: must not wait.
+            what: what the body does, for the warning that it takes longer than that.
+            beat: sends a heartbeat; must not wait.
         """
         activity = Activity(what, time.monotonic() + self._limit, beat)
         self._activities.append(activity)
@@ -63,7 +63,7 @@ class Heartbeats:
             self._activities.remove(activity)
 
     def close(self) -> None:
-        """End the thread; it is silent when this returns."""
+        """End the thread; no heartbeat is sent after this returns."""
         self._closed.set()
         if self._thread is not None:
             self._thread.join()
@@ -74,9 +74,9 @@ class Heartbeats:
                 if time.monotonic() < activity.until:
                     activity.beat()
                 elif activity.until:
-                    activity.until = 0.0  # is said once
+                    activity.until = 0.0
                     log.warning(
                         "%s has taken more than %g s: the others are no longer told that this worker is alive",
-                        activity.what,
+                        activity.name,
                         self._limit,
                     )

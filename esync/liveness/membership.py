@@ -1,11 +1,11 @@
-"""Which workers of a server are alive, and what becomes of the run without one that is not.
+"""Which of a server's workers are alive, and what becomes of the run when one is not.
 
-A worker whose connection has ended without a goodbye is dead. With --elastic the others go on without it at once, and
-so they do without one that is silent for a lease while others wait for it (its process hangs, or its machine does).
-Otherwise they wait for another process in its place where one is promised, and where none is the run ends with its
-name. At the end of a run only worker 0 is waited for, where its replacement is promised.
+A worker whose connection has ended without a goodbye is dead. With --elastic the others go on without it at once; they
+also go on without one that has been silent for the length of the lease while others wait for it, because its process or
+its machine hangs. Without --elastic they wait for a replacement where one is promised, and where none is the run ends,
+naming the worker. At the end of a run only worker 0 is waited for, where its replacement is promised.
 
-Looking is only done when a message has come, on the thread that handles messages: workers send heartbeats.
+A server looks for dead workers when a message has come, on the thread that handles messages: workers send heartbeats.
 """
 
 import logging
@@ -47,8 +47,8 @@ class Holder:
 
     Attributes:
         address: where it listens, host:port.
-        replacement: seconds that another process in its place is waited for, once it is gone.
-        gone: when it was found to be; infinite while it is there.
+        replacement: seconds that the others wait for a replacement once it is gone; infinite: for as long as it takes.
+        gone: when it was found to be gone; infinite while it is there.
     """
 
     address: str
@@ -57,11 +57,11 @@ class Holder:
 
 
 class Membership:
-    """Finds out which workers are gone, and has the server draw the conclusions. For one thread.
+    """Finds out which workers are gone, and has the server drop them or end the run. For one thread.
 
     Args:
         server: the parameter server.
-        lease: seconds that a worker may be silent while others wait for it; infinite: dead ones are waited for.
+        lease: seconds that a worker may be silent while others wait for it, with --elastic; infinite without.
         clock: seconds, monotonic; the one of the server.
         peers: tells which ranks are connected; None: as the kernel says.
     """
@@ -76,7 +76,7 @@ class Membership:
         self._looked = clock()
 
     def joined(self, rank: int, address: str, replacement: float = math.inf) -> None:
-        """Take a worker that has greeted.
+        """Watch a worker, which has just sent its greeting.
 
         Args:
             rank: its slot.
@@ -94,7 +94,7 @@ class Membership:
 
     @property
     def patience(self) -> float:
-        """Seconds that newcomers are waited for where not a single worker is there; from any thread."""
+        """Seconds that the server waits for newcomers when not a single worker is there; from any thread."""
         ledger = self._server.ledger
         if ledger.over and WRITER in ledger.left:
             return 0.0
@@ -102,14 +102,17 @@ class Membership:
         expected = self._lease < math.inf or longest == math.inf
         return config.WORKERS_GONE if expected else max(config.PEER_GONE, longest)
 
-    def epitaphs(self) -> list[str]:
-        """Return why the run ends, where nobody is there any more; from any thread."""
+    def failure_reasons(self) -> list[str]:
+        """Return why the run ends, a sentence for each worker that has not said goodbye; from any thread."""
         left = self._server.ledger.left
         holders = sorted(self._holders.items())
-        return [obituary(rank, each.address, each.replacement) for rank, each in holders if rank not in left]
+        return [failure_reason(rank, each.address, each.replacement) for rank, each in holders if rank not in left]
 
     def look(self) -> None:
-        """Find out who is gone; does nothing if the last look is not long ago, while the run goes on."""
+        """Find out who is gone, and act on it.
+
+        Does nothing within `LOOK_EVERY` of the last time, unless the run is over.
+        """
         now, ledger = self._clock(), self._server.ledger
         if now - self._looked < LOOK_EVERY and not ledger.over:
             return
@@ -119,28 +122,31 @@ class Membership:
                 self._detector.forget(rank)
                 self._peers.discard(rank)
             else:
-                self._bury(rank, now)
-        for rank in range(ledger.slots) if self._lease < math.inf else ():
-            if not ledger.member[rank] or not ledger.waits_for(rank):
-                continue
-            if now - self._server.heard.get(rank, now) > self._lease:
-                self._drop(rank, f"it has not been heard for {self._lease:g} s")
+                self._handle_death(rank, now)
+        if self._lease < math.inf:
+            for rank in range(ledger.slots):
+                silent = now - self._server.heard.get(rank, now) > self._lease
+                if silent and ledger.member[rank] and ledger.waits_for(rank):
+                    self._drop(rank, f"it has not been heard for {self._lease:g} s")
 
-    def _bury(self, rank: int, now: float) -> None:
-        """Draw the conclusions from a worker that is gone."""
+    def _handle_death(self, rank: int, now: float) -> None:
+        """Go on without a worker whose connection has ended, wait for its replacement, or end the run."""
         holder, ledger = self._holders[rank], self._server.ledger
         holder.gone = min(holder.gone, now)
         # Once the run is over there is nothing left to do but for worker 0, which writes the final model.
         needed = rank == WRITER if ledger.over else True
         awaited = needed and now - holder.gone < holder.replacement and not ledger.failure
-        (ledger.awaited.add if awaited else ledger.awaited.discard)(rank)
+        if awaited:
+            ledger.awaited.add(rank)
+        else:
+            ledger.awaited.discard(rank)
         if not ledger.member[rank]:
             return
         if self._lease < math.inf:
             self._drop(rank, "its connection has ended")
         elif not awaited:
             if not ledger.over:
-                reason = obituary(rank, holder.address, holder.replacement)
+                reason = failure_reason(rank, holder.address, holder.replacement)
                 log.error("%s", reason)
                 self._server.abort(reason)
             self._server.drop(rank)
@@ -150,7 +156,7 @@ class Membership:
         self._server.drop(rank)
 
 
-def obituary(rank: int, address: str, waited: float) -> str:
+def failure_reason(rank: int, address: str, waited: float) -> str:
     """Return why a run ends without a worker.
 
     Args:

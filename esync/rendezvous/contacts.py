@@ -73,7 +73,7 @@ class Contacts:
         examined = [contact for contact in self._contacts.values() if not _answered(contact)]
         if len(examined) >= EXAMINED_MOST:
             self.forget(examined[0].node)
-        contact = self._contacts[node.host, node.port] = Contact(node, Lookup(node.host))
+        contact = self._contacts[node.address] = Contact(node, Lookup(node.host))
         self._go_on(contact)
 
     def answered(self) -> list[Node]:
@@ -88,20 +88,20 @@ class Contacts:
                 self._close_monitor(contact)
                 found.append(contact.node)
             elif time.monotonic() - contact.since > config.START_TIMEOUT:
-                log.warning("nobody answers at %s:%d, where a process said it listens", *_address(contact.node))
+                log.warning("nobody answers at %s:%d, where a process said it listens", *contact.node.address)
                 self.forget(contact.node)
         return found
 
     def keep(self, nodes: list[Node]) -> None:
         """Of those who have answered, forget all others: ZeroMQ would go on trying to reach them."""
-        known = {_address(node) for node in nodes}
+        known = {node.address for node in nodes}
         for address, contact in list(self._contacts.items()):
             if _answered(contact) and address not in known:
                 self.forget(contact.node)
 
     def forget(self, node: Node) -> None:
         """Close the connection to a process."""
-        contact = self._contacts.pop(_address(node))
+        contact = self._contacts.pop(node.address)
         contact.lookup.cancel()
         self._close_monitor(contact)
         if contact.sender is not None:
@@ -109,16 +109,16 @@ class Contacts:
 
     def connected(self, node: Node, established: set[Address]) -> bool:
         """Whether one of these connections leads to a process."""
-        return any((address, node.port) in established for address in self._contacts[_address(node)].addresses)
+        return any((address, node.port) in established for address in self._contacts[node.address].addresses)
 
     def send(self, to: Node, message: Message, timestamp: int) -> None:
         """Send a message to somebody who has answered; does not wait."""
-        sender = self._contacts[_address(to)].sender
+        sender = self._contacts[to.address].sender
         assert sender is not None
         try:
             sender.send(message.encode(timestamp), zmq.NOBLOCK)
         except zmq.Again:
-            log.warning("the process at %s:%d does not read what it is sent", *_address(to))
+            log.warning("the process at %s:%d does not read what it is sent", *to.address)
 
     def _go_on(self, contact: Contact) -> None:
         """Look the name up, then connect."""
@@ -171,10 +171,6 @@ class Contacts:
 
 def _answered(contact: Contact) -> bool:
     return contact.sender is not None and contact.monitor is None
-
-
-def _address(node: Node) -> Address:
-    return node.host, node.port
 
 
 def _endpoint(contact: Contact) -> str:

@@ -1,4 +1,4 @@
-"""What a cluster's scheduler knows, asked of it: who belongs to the cluster, and how the run stands."""
+"""Questions to a cluster's scheduler: who belongs to the cluster, and whether the run goes on."""
 
 import contextlib
 import logging
@@ -15,14 +15,14 @@ from .messages import SERVER, BadMessageError, Message, Node
 
 log = logging.getLogger(__name__)
 
-#: Milliseconds before a question is put again.
+#: Milliseconds to wait for an answer before a question is asked again.
 PATIENCE = 1000
-#: Seconds between two questions how the run stands.
+#: Seconds between two questions for the status of the run.
 ASK_EVERY = 1.0
 
 
 def members(scheduler: Address, check: Callable[[], None]) -> dict[int, Node]:
-    """The processes that have an id, by id; for one that has one itself.
+    """Return the processes that have an id, by id; to be asked by one of them.
 
     Args:
         scheduler: where it listens.
@@ -37,22 +37,28 @@ def members(scheduler: Address, check: Callable[[], None]) -> dict[int, Node]:
 
 
 def is_over(scheduler: Address) -> bool:
-    """Whether the run is finished; False where the scheduler does not answer."""
+    """Return whether the run is finished; False where the scheduler does not answer."""
     with _connected(scheduler) as socket:
-        answer = _standing(socket)
+        answer = _run_status(socket)
     return answer is not None and answer.command == messages.OVER
 
 
 def tell(scheduler: Address, command: int, me: Node) -> None:
-    """Tell the scheduler what only members know; does not wait for longer than it takes to ask something."""
+    """Tell the scheduler that the run has begun, or is over; waits for it no longer than for an answer.
+
+    Args:
+        scheduler: where it listens.
+        command: messages.BEGUN from a worker, or messages.OVER from a server.
+        me: this process, as the scheduler knows it.
+    """
     with _connected(scheduler) as socket:
         if socket.poll(PATIENCE, zmq.POLLOUT):
             socket.send(Message(command, (me,), request=True).encode(timestamp=0))
-            _standing(socket)  # it comes behind, so the answer says that the scheduler has both
+            _run_status(socket)  # asked after it, so an answer means that the scheduler has both
 
 
-def epitaph(lost: Sequence[Node]) -> str:
-    """Return why a run cannot begin."""
+def failure_reason(lost: Sequence[Node]) -> str:
+    """Return why a run without these processes cannot begin."""
     names = [
         f"{'server' if node.role == SERVER else 'worker'} {(node.id - 8) // 2} at {node.host}:{node.port}"
         for node in lost
@@ -61,8 +67,8 @@ def epitaph(lost: Sequence[Node]) -> str:
     return f"{' and '.join(names)} {verb} gone: {whose} ended before the run had begun; start all processes again"
 
 
-class Enquiry(threading.Thread):
-    """Asks the scheduler how the run stands, until this process takes part in it, and ends the process if it cannot.
+class StartMonitor(threading.Thread):
+    """Polls the scheduler for the status of the run until this process takes part in it; ends the process if it cannot.
 
     MXNet itself would wait in C++, for ever, for members that are gone, or for servers that have left.
 
@@ -71,38 +77,39 @@ class Enquiry(threading.Thread):
     """
 
     def __init__(self, scheduler: Address) -> None:
-        super().__init__(name="enquiry", daemon=True)
+        super().__init__(name="start monitor", daemon=True)
         self._scheduler = scheduler
         self._closed = threading.Event()
 
     @property
     def closed(self) -> bool:
-        """Whether nothing is asked any more."""
+        """Whether `close` has been called."""
         return self._closed.is_set()
 
     def close(self) -> None:
-        """Ask no more: this process takes part."""
+        """Stop asking: this process takes part in the run."""
         self._closed.set()
 
     def run(self) -> None:
         """Ask until `close`."""
         with _connected(self._scheduler) as socket:
             while not self._closed.is_set():
-                answer = _standing(socket)
+                answer = _run_status(socket)
                 if answer is not None and not self._closed.is_set():
-                    self._draw_conclusions(answer)
+                    _end_unless_running(answer)
                 self._closed.wait(ASK_EVERY)
 
-    @staticmethod
-    def _draw_conclusions(answer: Message) -> None:
-        if answer.command == messages.OVER:
-            log.info("the run is finished: there is nothing left to do")
-            leave(0)
-        if answer.command == messages.LOST:
-            reason = epitaph(answer.nodes)
-            log.error("error: %s", reason)
-            progress.tell(progress.OVER, reason=reason)
-            leave(1)
+
+def _end_unless_running(answer: Message) -> None:
+    """End this process where the run is finished, or cannot begin."""
+    if answer.command == messages.OVER:
+        log.info("the run is finished: there is nothing left to do")
+        leave(0)
+    if answer.command == messages.LOST:
+        reason = failure_reason(answer.nodes)
+        log.error("error: %s", reason)
+        progress.tell(progress.OVER, reason=reason)
+        leave(1)
 
 
 @contextlib.contextmanager
@@ -114,13 +121,13 @@ def _connected(scheduler: Address) -> "Iterator[zmq.Socket[bytes]]":
         yield socket
 
 
-def _standing(socket: "zmq.Socket[bytes]") -> Message | None:
-    question = Message(messages.STANDING, request=True)
+def _run_status(socket: "zmq.Socket[bytes]") -> Message | None:
+    question = Message(messages.RUN_STATUS, request=True)
     return _answer(socket, question, {messages.RUNNING, messages.LOST, messages.OVER})
 
 
 def _answer(socket: "zmq.Socket[bytes]", question: Message, commands: set[int]) -> Message | None:
-    """Ask; the answer, which has one of these commands, or None where there is none within `PATIENCE`."""
+    """Ask, and return the answer, which has one of these commands; None where none comes within `PATIENCE`."""
     if not socket.poll(PATIENCE, zmq.POLLOUT):
         return None
     socket.send(question.encode(timestamp=0))

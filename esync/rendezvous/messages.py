@@ -9,19 +9,21 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from ..liveness.connections import Address
+
 #: Roles of a node.
 SERVER, WORKER, SCHEDULER = 0, 1, 2
 #: Commands.
 TERMINATE, ADD_NODE, BARRIER, ACK, HEARTBEAT = 1, 2, 3, 4, 5
 #: This project's own: a process asks who belongs to the cluster, and the scheduler answers with the nodes.
 WHO = 100
-#: Likewise: how the run stands, for this process. The answer is one of the three that follow.
-STANDING = 101
-#: It goes on, or is about to begin.
+#: Likewise: a process asks for the status of the run. The answer is one of the three that follow.
+RUN_STATUS = 101
+#: The run goes on, or is about to begin.
 RUNNING = 102
-#: It cannot begin: the nodes have gone before.
+#: The run cannot begin: the nodes of this message were gone before.
 LOST = 103
-#: It is finished. Also what a server tells the scheduler when it leaves for that.
+#: The run is finished. Also what a server tells the scheduler when it leaves for that reason.
 OVER = 104
 #: A worker tells the scheduler that the run has begun: from now on every worker can be replaced.
 BEGUN = 105
@@ -56,6 +58,11 @@ class Node:
     id: int = EMPTY
     recovery: bool = False
     customer: int = 0
+
+    @property
+    def address(self) -> Address:
+        """Host and port."""
+        return self.host, self.port
 
     def given(self, number: int, recovery: bool = False) -> "Node":
         """The same process with its id."""

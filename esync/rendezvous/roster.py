@@ -10,6 +10,7 @@ the newcomer, whose rank is not 0, never sends initial values.
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
+from ..liveness.connections import Address
 from ..rarely import Rarely
 from . import messages
 from .messages import EMPTY, SCHEDULER, SERVER, WORKER, Message, Node
@@ -106,19 +107,19 @@ class Roster:
         """Who has an id, as a message; the scheduler included."""
         return Message(messages.WHO, (*self._nodes.values(), self._me))
 
-    def standing(self) -> Message:
-        """How the run stands, as a message."""
+    def run_status(self) -> Message:
+        """Whether the run goes on, cannot begin, or is finished, as a message."""
         if self.lost:
             return Message(messages.LOST, tuple(self.lost))
         return Message(messages.OVER if self.over else messages.RUNNING)
 
     def may_join(self, node: Node) -> bool:
         """Whether it is worth finding out if a process that has registered is there."""
-        if node.role not in self._expected or _same_place(node, self._me):
+        if node.role not in self._expected or node.address == self._me.address:
             self._refuse(f"the process at {node.host}:{node.port} is refused: it is neither a server nor a worker")
-        elif any(_same_place(node, other) for other in [*self._arriving, *self._waiting]):
+        elif any(node.address == other.address for other in [*self._arriving, *self._waiting]):
             pass  # said twice
-        elif any(_same_place(node, other) for other in self._nodes.values()):
+        elif any(node.address == other.address for other in self._nodes.values()):
             # Servers would not connect to it, and what was meant for the dead one would reach it.
             self._refuse(
                 f"a newcomer at {node.host}:{node.port}, where a dead one listened, is refused; leave PORT unset"
@@ -151,7 +152,7 @@ class Roster:
             return [Sending(self._nodes[sender], Message(messages.HEARTBEAT, (self._me,)))]
         return []
 
-    def admit(self, gone: Sequence[tuple[str, int]]) -> list[Sending]:
+    def admit(self, gone: Sequence[Address]) -> list[Sending]:
         """Let newcomers in, to the place that has been empty for the longest time first.
 
         Where the ids have been handed out and the run has not begun, nobody is let in; see `give_up`.
@@ -159,9 +160,9 @@ class Roster:
         Args:
             gone: addresses of processes that are there no longer, the oldest departure first.
         """
-        self._waiting = [node for node in self._waiting if (node.host, node.port) not in gone]
+        self._waiting = [node for node in self._waiting if node.address not in gone]
         if not self.complete:
-            self._arriving = [node for node in self._arriving if (node.host, node.port) not in gone]
+            self._arriving = [node for node in self._arriving if node.address not in gone]
             waiting, self._waiting = self._waiting, []
             for node in waiting:  # a place may have become free
                 self._place(node)
@@ -170,11 +171,11 @@ class Roster:
         for address in gone if not self.over else ():
             newcomer = next((node for node in self._waiting if node.role == WORKER), None)
             for number, old in list(self._nodes.items()):
-                if newcomer is not None and (old.host, old.port) == address and self._replaceable(old):
+                if newcomer is not None and old.address == address and self._replaceable(old):
                     sendings += self._replace(number, newcomer)
         return sendings
 
-    def give_up(self, gone: Collection[tuple[str, int]]) -> None:
+    def give_up(self, gone: Collection[Address]) -> None:
         """Conclude that the run cannot begin where others wait, at a barrier, for members that are gone.
 
         Args:
@@ -185,9 +186,7 @@ class Roster:
         awaited = {
             number for group, barrier in self._barriers.items() for number in self._members(group) - barrier.came
         }
-        self.lost = [
-            node for number, node in self._nodes.items() if number in awaited and (node.host, node.port) in gone
-        ]
+        self.lost = [node for number, node in self._nodes.items() if number in awaited and node.address in gone]
 
     def _add(self, node: Node) -> None:
         if self.may_join(node):
@@ -216,9 +215,7 @@ class Roster:
             return []
         self.complete = True
         for role, number in ((SERVER, server_id), (WORKER, worker_id)):
-            same = sorted(
-                (node for node in self._arriving if node.role == role), key=lambda node: (node.host, node.port)
-            )
+            same = sorted((node for node in self._arriving if node.role == role), key=lambda node: node.address)
             self._nodes |= {number(rank): node.given(number(rank)) for rank, node in enumerate(same)}
         self._arriving = []
         everybody = Message(messages.ADD_NODE, (*self._nodes.values(), self._me))
@@ -268,10 +265,6 @@ class Roster:
 
 def _roles(group: int) -> set[int]:
     return {role for role, bit in ((SERVER, SERVER_GROUP), (WORKER, WORKER_GROUP)) if group & bit}
-
-
-def _same_place(one: Node, other: Node) -> bool:
-    return (one.host, one.port) == (other.host, other.port)
 
 
 def scheduler_node(host: str, port: int) -> Node:

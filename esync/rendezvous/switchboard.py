@@ -15,7 +15,7 @@ from ..liveness.failure_detector import FailureDetector
 from ..rarely import Rarely
 from . import messages
 from .contacts import EXAMINED_MOST, SOCKETS_EACH, Contacts
-from .directory import ASK_EVERY, epitaph
+from .directory import ASK_EVERY, failure_reason
 from .messages import EMPTY, WORKER, BadMessageError, Message, Node
 from .roster import SURPLUS_MOST, Roster, Sending
 
@@ -27,7 +27,7 @@ TICK = 0.2
 GRACE = 0.5 * TICK
 #: Seconds that a member of the cluster has to show itself for the first time; one that dies at once never does.
 FIRST_GRACE = 5.0
-#: Seconds that everybody has to ask how the run stands, when it has turned out that it cannot begin.
+#: Seconds that everybody has to ask for the status of the run, when it has turned out that it cannot begin.
 FAREWELL = 3 * ASK_EVERY
 #: Seconds that a newcomer waits before the user hears of it.
 SURPLUS = 3.0
@@ -98,13 +98,13 @@ class Switchboard:
             if self._receiver in dict(self._poller.poll(int(1000 * TICK))):
                 self._take(self._receiver.recv_multipart())
             for node in self._contacts.answered():
-                self.here |= {(node.host, node.port)}
+                self.here |= {node.address}
                 self._send(self._roster.take(Message(messages.ADD_NODE, (node,))))
             if time.monotonic() - looked >= TICK:
                 self._look()
                 looked = time.monotonic()
                 if self._roster.lost and end == math.inf:
-                    log.error("%s", epitaph(self._roster.lost))
+                    log.error("%s", failure_reason(self._roster.lost))
                     end = looked + FAREWELL
 
     def _take(self, frames: list[bytes]) -> None:
@@ -119,9 +119,9 @@ class Switchboard:
         if message.command == messages.ADD_NODE:
             for node in message.nodes:
                 self._register(node)
-        elif message.command in (messages.WHO, messages.STANDING):
+        elif message.command in (messages.WHO, messages.RUN_STATUS):
             self._timestamp += 1
-            answer = self._roster.members() if message.command == messages.WHO else self._roster.standing()
+            answer = self._roster.members() if message.command == messages.WHO else self._roster.run_status()
             with contextlib.suppress(zmq.ZMQError):  # whoever asked is gone, or does not read
                 self._receiver.send_multipart([frames[0], answer.encode(self._timestamp)], zmq.NOBLOCK)
         else:
@@ -129,7 +129,7 @@ class Switchboard:
 
     def _register(self, node: Node) -> None:
         """Somebody says that it belongs to the cluster, and where it listens."""
-        if self._roster.may_join(node) and (node.host, node.port) not in self._contacts:
+        if self._roster.may_join(node) and node.address not in self._contacts:
             self._contacts.introduce(node)
 
     def _look(self) -> None:
@@ -138,23 +138,23 @@ class Switchboard:
         self._shut_out(found)
         established = {connection.there for connection in found if connection.established}
         known = self._roster.everyone()
-        there = {(node.host, node.port) for node in known if self._contacts.connected(node, established)}
+        there = {node.address for node in known if self._contacts.connected(node, established)}
         gone = self._gone(known, there)
         self._send(self._roster.admit(gone))
         now = time.monotonic()
         self._roster.give_up({address for address in gone if self._detector.missing(address, now) >= self._patience})
         self._contacts.keep(self._roster.everyone())
         self._mention(self._roster.waiting())
-        members = {(node.host, node.port) for node in known if node.id != EMPTY}
+        members = {node.address for node in known if node.id != EMPTY}
         self.here = frozenset((members | there) - set(gone))
 
     def _gone(self, known: list[Node], there: set[Address]) -> list[Address]:
         """Conclude who is gone. A newcomer may be slow to be reached; a member has been, so it is expected."""
         now = time.monotonic()
-        self._detector.keep({(node.host, node.port) for node in known})
+        self._detector.keep({node.address for node in known})
         for node in known:
             if node.id != EMPTY:
-                self._detector.expect((node.host, node.port), now + FIRST_GRACE)
+                self._detector.expect(node.address, now + FIRST_GRACE)
         return self._detector.look(there, now)
 
     def _shut_out(self, found: list[Connection]) -> None:

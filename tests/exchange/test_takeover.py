@@ -3,7 +3,7 @@ import pytest
 
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.status import Status
-from esync.exchange.protocol.takeover import behind, exchanges_behind, in_round
+from esync.exchange.protocol.takeover import dealt_with, round_has_commit, starting_status
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from esync.exchange.protocol.takeover import behind, exchanges_behind, in_round
     ],
 )
 def test_the_round_of_a_dead_worker(rounds, committed, expected):
-    assert in_round(rounds, committed) == expected
+    assert round_has_commit(rounds, committed) == expected
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_the_round_of_a_dead_worker(rounds, committed, expected):
 )
 def test_how_many_exchanges_of_a_dead_worker_are_over(acknowledged, rounds, expected):
     """The next one is new to every server in the earliest round, and so is the one after it to all."""
-    assert exchanges_behind(acknowledged, rounds, synchronous=True) == expected
+    assert dealt_with(acknowledged, rounds, synchronous=True) == expected
     earliest = min(rounds)
     for number, ended in zip(acknowledged, rounds, strict=True):
         assert expected + 1 > number or ended > earliest
@@ -43,7 +43,7 @@ def test_how_many_exchanges_of_a_dead_worker_are_over(acknowledged, rounds, expe
 
 
 def test_where_nothing_waits_every_commit_is_made_up_for():
-    assert exchanges_behind([4, 3], [0, 0], synchronous=False) == 3
+    assert dealt_with([4, 3], [0, 0], synchronous=False) == 3
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_where_nothing_waits_every_commit_is_made_up_for():
         ([4, 3], [wire.AT_ONCE, wire.AT_ONCE], True, False),  # it came to the first server only, before a switch
         ([3, 4], [wire.AT_ONCE, wire.AT_ONCE], True, False),
         ([4, 4], [wire.AT_ONCE, wire.AT_ONCE], True, True),
-        ([4, 3], [wire.TOGETHER, wire.AT_ONCE], True, True),  # part of a round: see `exchanges_behind`
+        ([4, 3], [wire.TOGETHER, wire.AT_ONCE], True, True),  # part of a round: see `dealt_with`
         ([4, 3], [0, wire.AT_ONCE], True, True),
         ([4, 3], [wire.AT_ONCE, wire.AT_ONCE], False, False),
     ],
@@ -63,4 +63,4 @@ def test_a_commit_that_was_used_at_once_by_some_is_made_up_for_before_rounds(ack
         record = np.zeros((), wire.status_type(2))
         record["acknowledged"][1], record["used"][1], record["synchronous"] = number, use, synchronous
         statuses.append(Status.of_record(record, rank=1))
-    assert behind(statuses).synchronous == expected
+    assert starting_status(statuses).synchronous == expected

@@ -145,11 +145,11 @@ def test_who_is_gone_before_the_run_has_begun_is_waited_for_in_vain():
     roster, _ = started()
     gone = {("127.0.0.1", 91), ("127.0.0.1", 80)}
     roster.give_up(gone)
-    assert roster.standing().command == messages.RUNNING  # nobody waits for them
+    assert roster.run_status().command == messages.RUNNING  # nobody waits for them
     for sender in (9, 13):
         roster.take(barrier(4), sender)
     roster.give_up(gone)
-    assert roster.standing() == Message(messages.LOST, (Node(WORKER, "127.0.0.1", 91, 11),))
+    assert roster.run_status() == Message(messages.LOST, (Node(WORKER, "127.0.0.1", 91, 11),))
 
 
 def test_who_is_gone_later_is_the_servers_affair():
@@ -157,7 +157,7 @@ def test_who_is_gone_later_is_the_servers_affair():
     roster.take(Message(messages.BEGUN, (Node(WORKER, "127.0.0.1", 90, 9),)))
     roster.take(barrier(7), 9)
     roster.give_up({("127.0.0.1", 91)})
-    assert roster.standing().command == messages.RUNNING
+    assert roster.run_status().command == messages.RUNNING
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -178,12 +178,12 @@ def test_nobody_stands_for_another_one_before_the_run_has_begun(rank):
 
 def test_newcomers_are_told_that_the_run_is_finished():
     roster, _ = started()
-    assert roster.standing().command == messages.RUNNING
+    assert roster.run_status().command == messages.RUNNING
     for wrong in (Node(SERVER, "127.0.0.1", 80), Node(SERVER, "127.0.0.1", 79, 8), Node(WORKER, "127.0.0.1", 90, 9)):
         roster.take(Message(messages.OVER, (wrong,)))
-        assert roster.standing().command == messages.RUNNING
+        assert roster.run_status().command == messages.RUNNING
     roster.take(Message(messages.OVER, (Node(SERVER, "127.0.0.1", 80, 8),)))
-    assert roster.standing().command == messages.OVER
+    assert roster.run_status().command == messages.OVER
     register(roster, WORKER, 99)
     assert roster.admit(gone=[("127.0.0.1", 91)]) == []
 

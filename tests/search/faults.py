@@ -1,7 +1,7 @@
 """Faults that were mended, put back one by one: does the search find them?
 
-A fault is a function with some of its text replaced, so that what is put back can be read here. Where the function has
-changed since, `Fault.put_back` says so.
+A fault is a function with some of its source replaced, so that the fault can be read here. Where the function has
+changed since, so that the text is not there any more, `Fault.put_back` raises an error.
 """
 
 import importlib
@@ -33,11 +33,11 @@ class Edit:
 
 @dataclass(frozen=True)
 class Fault:
-    """What was wrong once.
+    """A fault that was mended.
 
     Attributes:
         kind: of the schedules that may find it.
-        edits: put it back.
+        edits: what puts it back.
     """
 
     kind: str
@@ -45,14 +45,21 @@ class Fault:
 
     @contextmanager
     def put_back(self) -> Iterator[None]:
-        """Have the fault within the with statement."""
+        """Have the fault in the program while the body of a with statement runs."""
         with ExitStack() as stack:
             for edit in self.edits:
                 stack.enter_context(_edited(edit))
             yield
 
     def found(self, most: int) -> tuple[int, Finding] | None:
-        """Search until a schedule fails that does not without it: after how many, and what; None where none does."""
+        """Search for a schedule that fails with the fault and not without it.
+
+        Args:
+            most: schedules that are tried.
+
+        Returns:
+            The number of schedules that it took and the finding; None where there was none.
+        """
         for seed in range(most):
             with self.put_back():
                 finding = failure(draw(self.kind, seed))
@@ -70,8 +77,8 @@ def _edited(edit: Edit) -> Iterator[None]:
         owner = getattr(owner, part)
     function = inspect.unwrap(inspect.getattr_static(owner, name))
     source = textwrap.dedent(inspect.getsource(function))
-    if source.count(edit.old) != 1:
-        raise ValueError(f"{edit.function} does not contain this once, and should: {edit.old}")
+    if (count := source.count(edit.old)) != 1:
+        raise ValueError(f"{edit.function} should contain {edit.old!r} once, not {count} times: adapt FAULTS")
     scope = dict(function.__globals__)
     exec(compile(source.replace(edit.old, edit.new), edit.function, "exec"), scope)
     with mock.patch.object(owner, name, scope[name]):
@@ -114,10 +121,10 @@ FAULTS: dict[str, Fault] = {
         "sync", (Edit(f"{_SERVER}._on_commit", "if rank in self.ledger.pending:", "if False:"),)
     ),
     "a newcomer skips an exchange that some servers have not used": Fault(
-        "async", (Edit(f"{_CLIENT}:exchanges_behind", "return min(acknowledged)", "return max(acknowledged)"),)
+        "async", (Edit(f"{_CLIENT}:dealt_with", "return min(acknowledged)", "return max(acknowledged)"),)
     ),
     "a newcomer does not wait for the round of the dead worker": Fault(
-        "sync", (Edit(f"{_CLIENT}:in_round", "return all(", "return False and all("),)
+        "sync", (Edit(f"{_CLIENT}:round_has_commit", "return all(", "return False and all("),)
     ),
     "half a payload of a dead worker is completed by its replacement": Fault(
         "sync", (Edit("esync.exchange.protocol.inbox:Inbox.put", "staged[:2] != (nonce, sequence)", "False"),)
@@ -146,7 +153,7 @@ FAULTS: dict[str, Fault] = {
         "switch", (Edit("esync.exchange.protocol.ledger:Ledger.applied", "self.synchronous = True", "pass"),)
     ),
     "a server that has missed the leader's commit waits for those who are apart": Fault(
-        "switch", (Edit(f"{_CLIENT}:ParameterServerExchange.start", "in self._astray", "in ()"),)
+        "switch", (Edit(f"{_CLIENT}:ParameterServerExchange.start", "in self._uninformed", "in ()"),)
     ),
     "the folder of a checkpoint is deleted before anything is in it": Fault(
         "sync", (Edit("esync.checkpoint.store:Store._claimed", "marker.touch()", "pass"),)
@@ -161,7 +168,7 @@ FAULTS: dict[str, Fault] = {
 
 
 def table(most: int) -> int:
-    """Print which fault is found by what; exit code 1 where one is not."""
+    """Print by which schedule each fault is found; exit code 1 where one is not found."""
     missed = 0
     for name, fault in FAULTS.items():
         found = fault.found(most)

@@ -20,8 +20,8 @@ class Kind:
     Attributes:
         specification: what workers ask the servers for.
         elastic: whether the servers go on without workers that are gone.
-        checkpoints: whether there may be any.
-        linear: servers hold the sum of what was used, but for rounding.
+        checkpoints: whether checkpoints may be written.
+        linear: whether the servers' weights are the sum of the commits that were used, but for rounding.
     """
 
     specification: Specification
@@ -31,12 +31,12 @@ class Kind:
 
     @property
     def rounds(self) -> bool:
-        """Whether all workers hold the same model after a round, always."""
+        """Whether all workers must hold the same model after every round."""
         return self.specification.synchronous and self.specification.rule != "momentum_sgd"
 
     @property
     def forgetful(self) -> bool:
-        """Whether a worker holds something back that its replacement does not have."""
+        """Whether a worker keeps values for later payloads, which its replacement does not have."""
         return bool(self.specification.compression != NONE)
 
 
@@ -74,10 +74,10 @@ WORKER, MACHINE, POWER, HANG = "worker", "machine", "power", "hang"
 
 @dataclass(frozen=True)
 class Death:
-    """Somebody dies.
+    """The death of a worker, a machine, or everything.
 
     Attributes:
-        step: when: things that have happened by then, since the beginning of the schedule.
+        step: number of steps before it, since the beginning of the schedule.
         what: WORKER, MACHINE, POWER or HANG.
         number: of the worker, as the launcher counts them, or of the machine.
     """
@@ -100,15 +100,15 @@ class Death:
 
 @dataclass(frozen=True)
 class Schedule:
-    """One history, but for the program under test.
+    """All that is drawn for one run; with the same program it always has the same history.
 
     Attributes:
         kind: name in KINDS.
-        seed: of the order of things.
-        workers: slots.
-        servers: of them, as many.
-        machines: worker or server number i runs on machine i modulo this.
-        dedicated: 1: servers run on a machine of their own, which never dies.
+        seed: of the order in which things happen.
+        workers: number of worker slots.
+        servers: number of parameter servers.
+        machines: number of machines; worker or server number i runs on machine i modulo this.
+        dedicated: 1: servers run on machines of their own, which never die.
         rounds: limit of the run.
         every: rounds from one checkpoint to the next; 0: there are none.
         keep: checkpoints that are kept.
@@ -117,7 +117,7 @@ class Schedule:
         momentum: of the servers' rule.
         stop: the round after which a worker asks for the end; 0: nobody does.
         deaths: in the order of their steps.
-        calm: the step from which on the first of all possible things happens, always.
+        calm: the step from which on nothing is left to chance: always the first of the possible things happens.
     """
 
     kind: str
@@ -138,12 +138,12 @@ class Schedule:
 
     @property
     def settings(self) -> Kind:
-        """What the kind stands for."""
+        """The kind."""
         return KINDS[self.kind]
 
     @property
     def command(self) -> str:
-        """Runs it again."""
+        """The command that runs it again."""
         drawn, words = draw(self.kind, self.seed), []
         for field in fields(self):
             value = getattr(self, field.name)
@@ -155,8 +155,8 @@ class Schedule:
         return " ".join(["python -m tests.search", self.kind, str(self.seed), *words])
 
 
-def length(schedule: Schedule) -> int:
-    """About how many steps it has when nobody dies."""
+def estimated_steps(schedule: Schedule) -> int:
+    """Estimate how many steps a schedule has when nobody dies."""
     pieces = schedule.workers * schedule.servers
     exchange = 14 if not schedule.settings.specification.sparse else 10
     steps = 40 + 60 * pieces + schedule.rounds * schedule.workers * (8 + exchange * schedule.servers)
@@ -166,7 +166,7 @@ def length(schedule: Schedule) -> int:
 
 
 def draw(kind: str, seed: int, **chosen: object) -> Schedule:
-    """The schedule of that number, but for what was chosen."""
+    """Draw the schedule of a seed; `chosen` are fields that are not drawn."""
     chance, settings = random.Random(f"{kind} {seed}"), KINDS[kind]
     rule = settings.specification.rule
     schedule = Schedule(
@@ -188,7 +188,7 @@ def draw(kind: str, seed: int, **chosen: object) -> Schedule:
     schedule = replace(schedule, **chosen)  # type: ignore[arg-type]
     if "deaths" in chosen:
         return schedule
-    steps = int(1.2 * length(schedule))
+    steps = int(1.2 * estimated_steps(schedule))
     deaths = []
     for _ in range(chance.choice((1, 1, 2, 2, 3, 4))):
         power = (POWER,) if schedule.every else ()  # else it only ends the job
@@ -202,7 +202,7 @@ def draw(kind: str, seed: int, **chosen: object) -> Schedule:
 
 
 def with_words(schedule: Schedule, words: Mapping[str, str]) -> Schedule:
-    """The schedule with fields as the command line says them."""
+    """Return the schedule with some fields replaced, given as on the command line."""
     changes: dict[str, object] = {}
     for field in fields(Schedule):
         if (text := words.get(field.name)) is None:

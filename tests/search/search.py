@@ -14,14 +14,14 @@ CHUNK = 50
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of a schedule.
+    """The outcome of a schedule.
 
     Attributes:
-        schedule: which one.
+        schedule: the schedule.
         error: what was wrong; "" where nothing was.
-        steps: things that happened.
-        jobs: that were needed.
-        history: in words.
+        steps: number of things that happened.
+        jobs: number of jobs that it took to finish the training.
+        history: what happened, in words.
     """
 
     schedule: Schedule
@@ -32,7 +32,7 @@ class Finding:
 
 
 def failure(schedule: Schedule) -> Finding:
-    """Run a schedule; whatever is raised is what was wrong."""
+    """Run a schedule; an exception is what was wrong."""
     world = World(schedule)
     error = ""
     try:
@@ -44,7 +44,7 @@ def failure(schedule: Schedule) -> Finding:
 
 @dataclass(frozen=True)
 class Chunk:
-    """What came of some schedules of a kind."""
+    """The outcome of several schedules of a kind."""
 
     kind: str
     schedules: int
@@ -54,7 +54,7 @@ class Chunk:
 
 
 def search(kinds: Iterable[str], first: int, schedules: int, jobs: int = 1) -> Iterator[Chunk]:
-    """Run schedules of each kind, by processes of their own where there are to be several."""
+    """Run schedules of each kind, in several processes where `jobs` is more than 1."""
     tasks = [
         (kind, start, min(CHUNK, first + schedules - start))
         for kind in kinds
@@ -76,7 +76,12 @@ def _search_chunk(task: tuple[str, int, int]) -> Chunk:
 
 
 def shrink(schedule: Schedule, patience: int = 400) -> Schedule:
-    """The simplest schedule near a failing one that fails too, whatever with; tries so many."""
+    """Simplify a failing schedule for as long as it still fails, with whatever error.
+
+    Args:
+        schedule: one that fails.
+        patience: schedules that are tried at most.
+    """
     tried: set[Schedule] = set()
     progress = True
     while progress:
@@ -92,7 +97,7 @@ def shrink(schedule: Schedule, patience: int = 400) -> Schedule:
 
 
 def _simpler(schedule: Schedule) -> Iterator[Schedule]:
-    """Schedules that differ in one thing that is simpler; what makes the greatest difference first."""
+    """Yield schedules that are simpler in one thing; those that make the greatest difference first."""
     deaths = schedule.deaths
     for place in range(len(deaths)):
         yield replace(schedule, deaths=deaths[:place] + deaths[place + 1 :])

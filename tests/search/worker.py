@@ -16,18 +16,12 @@ from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.ledger import Limits
 from esync.standing import Standing
 
-from ..exchange.vectors import SIZES, Held, sources, values
+from ..exchange.vectors import SIZES, Held, gradient, sources, values
 from .schedule import Schedule
 
 RATE = 0.25
 #: Rounds after which Sync-Switch goes over to the other way, and back, and so on.
 SEGMENT = 2
-
-
-def gradient(rank: int, sequence: int, workers: int) -> np.ndarray:
-    """What a worker sends in an exchange, whoever holds its slot: at places that no other worker changes."""
-    whole = values(rank, sequence)[WEIGHTS]
-    return np.where(np.arange(whole.size) % workers == rank, whole, np.float32(0))
 
 
 class Parameter:
@@ -108,13 +102,13 @@ class Worker(Standing):
     Args:
         schedule: of the run.
         store: its way to the servers.
-        world: is told what happens, and says when the process hangs; see `world.Life`.
+        job: what it is part of; is told what happens, and says when the process hangs; see `world.Job`.
     """
 
     gradient_scale = 1.0
 
-    def __init__(self, schedule: Schedule, store: MemoryStore, world: Any) -> None:
-        self._schedule, self._store, self._world = schedule, store, world
+    def __init__(self, schedule: Schedule, store: MemoryStore, job: Any) -> None:
+        self._schedule, self._store, self._job = schedule, store, job
         self._held = Held()
         specification = schedule.settings.specification
         self.exchange = ParameterServerExchange(specification, store)
@@ -135,7 +129,7 @@ class Worker(Standing):
         schedule, exchange = self._schedule, self.exchange
         checkpoints = None
         if schedule.every:
-            checkpoints = Checkpoints(self._world.folder, schedule.every, schedule.keep, resume=True)
+            checkpoints = Checkpoints(self._job.folder, schedule.every, schedule.keep, resume=True)
             checkpoints.bind(self, {})
             checkpoints.track("trained", self)
         rank, workers = self._store.rank, schedule.workers
@@ -147,19 +141,19 @@ class Worker(Standing):
             progress = checkpoints.settle(rank, exchange.job, exchange.resume_at, exchange.replacement)
             if progress is not None:
                 exchange.resume(progress)
-        self._world.begins(self, self._held)
+        self._job.begins(self, self._held)
         self.training.begun(exchange.begin(sources(self._held.vectors), self._held))
         if checkpoints is not None:
             checkpoints.begun()
-        self._world.joined(self)
+        self._job.joined(self)
         while not self.finished:
-            self._world.iteration(self)
+            self._job.iteration(self)
             exchange.heartbeat()
             self.training.take_part()
             result = exchange.start(self._payload(), self._held).wait()
             self.training.count(result)
             self._trained = exchange.sequence
-            self._world.exchanged(self, result, self._held)
+            self._job.exchanged(self, result, self._held)
             if checkpoints is not None and self.exchanged:
                 checkpoints.save_if_due()
             if schedule.stop and rank == 0 and result.round >= schedule.stop:

@@ -1,4 +1,4 @@
-"""Runs a schedule: machines with workers and servers, a scheduler, a launcher, a disk; and says what was wrong."""
+"""Runs a schedule with machines, workers, servers, a scheduler, a launcher and a disk, and checks the invariants."""
 
 import os
 import random
@@ -24,14 +24,13 @@ from esync.exchange.protocol.resumption import Offer, Offers, choose
 from esync.files import write_whole
 from esync.rendezvous import messages
 from esync.rendezvous.messages import Message
-from esync.rendezvous.messages import Node as Address
 from esync.rendezvous.roster import Roster, Sending, scheduler_node, worker_id
 
 from ..exchange.store_checks import BUCKET
-from ..exchange.vectors import Held
-from .disk import Disk
+from ..exchange.vectors import Held, gradient
+from ..volatile_disk import VolatileDisk
 from .schedule import HANG, MACHINE, POWER, WORKER, Death, Schedule
-from .worker import RATE, Worker, gradient
+from .worker import RATE, Worker
 
 #: Where the scheduler is, and what stands for its connections; no server has that number.
 SCHEDULER = scheduler_node("10.0.0.1", 9000)
@@ -52,8 +51,8 @@ HASTE = 60
 SLOW = 150
 
 
-class WrongError(AssertionError):
-    """Something happened that must not."""
+class InvariantError(AssertionError):
+    """Something has happened that must not happen."""
 
 
 class JobOverError(Exception):
@@ -77,62 +76,61 @@ class Process:
     number: int
     nonce: int
     slot: int | None
-    node: Address
+    node: messages.Node
     joined: bool = False
     code: int | None = None
     hangs: bool = False
 
 
 @dataclass
-class Seen:
-    """What was observed in a schedule.
+class Observed:
+    """What was observed in the jobs of a schedule.
 
     Attributes:
-        models: round → what its model looked like; None where that is not the same in every job.
-        parts: round and job of a checkpoint → ranks whose parts are written.
-        needs: the same → ranks without which it is of no use.
-        newest: the newest round with a whole checkpoint; -1: there was none yet.
-        finished: whether some worker has ended a finished run.
+        models: round → the model after it; None where that need not be the same in every job.
+        parts: round and job number of a checkpoint → ranks whose parts have been written.
+        needs: likewise → ranks whose parts it needs.
+        newest: round of the newest whole checkpoint; -1: there was none yet.
     """
 
     models: dict[int, bytes] | None = field(default_factory=dict)
     parts: dict[tuple[int, int], set[int]] = field(default_factory=lambda: defaultdict(set))
     needs: dict[tuple[int, int], set[int]] = field(default_factory=dict)
     newest: int = -1
-    finished: bool = False
 
 
 class World:
     """All jobs of one schedule, on one disk.
 
     Args:
-        schedule: what happens.
+        schedule: how the jobs are set up, and who dies when.
 
     Attributes:
         history: what has happened, in words.
-        steps: how many things have happened in jobs that are over.
-        jobs: how many jobs there were.
+        steps: number of steps of the jobs that are over.
+        jobs: number of jobs.
     """
 
     def __init__(self, schedule: Schedule) -> None:
-        self.schedule, self.seen = schedule, Seen()
+        self.schedule, self.observed = schedule, Observed()
         self.chance = random.Random(f"{schedule.kind} {schedule.seed} order")
         self.history: list[str] = []
         self.steps = self.jobs = 0
-        self.life: Life | None = None
+        self.job: Job | None = None
 
     def run(self) -> None:
-        """Let job follow job until one is finished, or cannot go on.
+        """Run one job after the other, until one is finished or there is nothing to go on from.
 
         Raises:
-            WrongError, DeadlockError: what must not happen.
+            InvariantError: an invariant does not hold.
+            DeadlockError: a job does not end.
         """
         place = tempfile.TemporaryDirectory(dir=MEMORY if os.path.isdir(MEMORY) else None)
-        with place as folder:
-            self.disk = Disk(Path(folder), self._disk_step)
-            self.folder = self.disk.root / "checkpoints"
+        with place as root:
+            self.folder = Path(root, "checkpoints")
             self.folder.mkdir()
-            self._run()
+            with VolatileDisk(Path(root), self._disk_step) as self.disk:
+                self._run()
 
     def _run(self) -> None:
         with (
@@ -142,70 +140,72 @@ class World:
             mock.patch.object(os, "getpid", self._process_id),
         ):
             for self.jobs in range(1, JOBS + 1):
-                self.life = life = Life(self)
+                self.job = job = Job(self)
                 try:
-                    over = life.run()
+                    over = job.run()
                 finally:
-                    self.history += life.cluster.history
-                self.steps += life.cluster.steps + 1
-                self.life = None
+                    self.history += job.cluster.history
+                self.steps += job.cluster.steps + 1
+                self.job = None
                 self._check_checkpoints()
                 if over or not self.schedule.every:
                     return
-            raise WrongError(f"no end after {JOBS} jobs")
+            raise InvariantError(f"no end after {JOBS} jobs")
 
     def choose(self, options: int) -> int:
-        """What happens next."""
-        life = self.life
-        if life is not None and self.steps + life.cluster.steps >= self.schedule.calm:
+        """Choose which of the things that can happen next does, as `MemoryCluster` asks."""
+        job = self.job
+        if job is not None and self.steps + job.cluster.steps >= self.schedule.calm:
             return 0
         return int(self.chance.random() * options)
 
     def _disk_step(self) -> None:
-        if self.life is not None:
-            self.life.disk_step()
+        if self.job is not None:
+            self.job.disk_step()
 
     def _process_id(self) -> int:
         """Processes in memory have process ids of their own."""
-        task = self.life.cluster.running if self.life is not None else None
+        task = self.job.cluster.running if self.job is not None else None
         return task.owner if task is not None else NOBODY
 
     @property
     def _writing(self) -> Callable[..., Part]:
-        """`Store.write`, and word of it."""
+        """`Store.write`, which also tells the job of every part."""
         write = Store.write
 
         def writing(store: Store, round_: int, writers: Any, facts: Any) -> Part:
             part = write(store, round_, writers, facts)
-            if self.life is not None:
-                self.life.wrote(store.rank, round_, facts)
+            if self.job is not None:
+                self.job.wrote(store.rank, round_, facts)
             return part
 
         return writing
 
     def _check_checkpoints(self) -> None:
-        """All is quiet: what the next job would go on from."""
-        seen, schedule = self.seen, self.schedule
-        if seen.newest < 0:
+        """Check, between two jobs, that the next one would go on from the newest whole checkpoint."""
+        observed, schedule = self.observed, self.schedule
+        if observed.newest < 0:
             return
         found = {rank: Offers(True, offers_of(self.folder, rank)) for rank in range(schedule.workers)}
         try:
             at = choose(found)
         except ValueError as error:
-            raise WrongError(f"the checkpoint of round {seen.newest} was whole, and now: {error}") from error
-        if at < seen.newest:
-            raise WrongError(f"the checkpoint of round {seen.newest} was whole, and now round {at} is the newest")
+            raise InvariantError(f"the checkpoint of round {observed.newest} was whole, and now: {error}") from error
+        if at < observed.newest:
+            raise InvariantError(
+                f"the checkpoint of round {observed.newest} was whole, but the newest is of round {at}"
+            )
 
 
 def offers_of(folder: Path, rank: int) -> list[Offer]:
-    """What a worker would offer."""
+    """Return the parts that a worker would offer in its greeting."""
     return [_offer(part) for part in Store(folder, rank).parts()]
 
 
 class Cluster(MemoryCluster):
     """Servers and workers of one job, whose barriers are the scheduler's."""
 
-    def __init__(self, life: "Life", world: World) -> None:
+    def __init__(self, job: "Job", world: World) -> None:
         schedule = world.schedule
         elastic = schedule.settings.elastic
         super().__init__(
@@ -217,12 +217,12 @@ class Cluster(MemoryCluster):
             most=ENDLESS,
             haste=HASTE if elastic else 0,
         )
-        self._life = life
+        self._job = job
         self._slow: Callable[[int, int], bool] | None = None  # nonce, key → whether that is slow at present
         self._until = 0  # which step
 
-    def quick(self, places: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """See `MemoryCluster.quick`: for some steps, what a worker, a server or a key has under way is slow."""
+    def prompt(self, places: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """See `MemoryCluster.prompt`: for some steps, what a worker, a server or a key has under way is delayed."""
         if self.steps >= self._until:
             self._until = self.steps + 1 + self._choose(SLOW)
             what = self._choose(6)
@@ -243,10 +243,10 @@ class Cluster(MemoryCluster):
 
     def meet(self, store: MemoryStore, number: int) -> None:
         """See `MemoryCluster.meet`: ps-lite's barrier of all workers."""
-        self._life.barrier(store.nonce, WORKERS)
+        self._job.barrier(store.nonce, WORKERS)
 
 
-class Life:
+class Job:
     """One job: from the start of its processes to the end of the last one.
 
     Args:
@@ -255,7 +255,7 @@ class Life:
 
     def __init__(self, world: World) -> None:
         self._world, self._schedule = world, world.schedule
-        self.folder, self._seen = world.folder, world.seen
+        self.folder, self._observed = world.folder, world.observed
         self.cluster = Cluster(self, world)
         self._processes: list[Process] = []
         self._ended: deque[Process | int] = deque()  # workers, and servers by their number; the launcher is told
@@ -274,19 +274,20 @@ class Life:
         self._unsure: dict[int, tuple[int, bytes]] = {}  # process → round and model, until it is heard to be a member
         self._elastic = self._schedule.settings.elastic
         if self._elastic:
-            self._seen.models = None
+            self._observed.models = None
 
     def run(self) -> bool:
-        """Let it happen; whether the run is over for good.
+        """Run the job to its end, and return whether the training is finished.
 
         Raises:
-            WrongError, DeadlockError: what must not happen.
+            InvariantError: an invariant does not hold.
+            DeadlockError: the job does not end.
         """
         cluster, schedule = self.cluster, self._schedule
         for death in schedule.deaths:
             cluster.at(death.step - self._world.steps, lambda death=death: self._strike(death))  # type: ignore[misc]
         for shard in range(schedule.servers):
-            node = Address(messages.SERVER, self._host(shard, True), 100 + shard)
+            node = messages.Node(messages.SERVER, self._host(shard, True), 100 + shard)
             self._post.append((Message(messages.ADD_NODE, (node,)), messages.EMPTY))
             _watch(cluster.nodes[shard], self)
         cluster.spawn("the scheduler", NOBODY, self._schedule_all, fatal=True)
@@ -304,25 +305,25 @@ class Life:
     # --- what the workers tell, and ask -----------------------------------------------------------------------------
 
     def begins(self, worker: Worker, held: Held) -> None:
-        """A worker has what it begins with."""
+        """Note the model that worker 0 begins with."""
         if worker.rank == 0 and not worker.exchange.replacement:
             self._initial = Held()
             for name, vector in held.vectors.items():
                 self._initial.write(name, 0, vector)
 
     def joined(self, worker: Worker) -> None:
-        """A worker has the common model."""
+        """Note that a worker has the common model, and tell the scheduler."""
         process = self._process(worker.exchange.store.nonce)
         self._tell(process, Message(messages.BEGUN, (process.node,)))
         self.cluster.wait(lambda: self._roster.begun)
         process.joined, process.slot = True, worker.rank
 
     def iteration(self, worker: Worker) -> None:
-        """A worker computes."""
+        """Let a worker hang here, between two exchanges, where it is to."""
         self._hang()
 
     def exchanged(self, worker: Worker, result: Result, held: Held) -> None:
-        """A worker has had an exchange."""
+        """Compare the model of a worker after an exchange with the others'."""
         nonce = worker.exchange.store.nonce
         if nonce in self._unsure:  # it was a member when this exchange was acknowledged
             self._compare(*self._unsure.pop(nonce))
@@ -334,14 +335,14 @@ class Life:
                 self._compare(result.round, held_now)
 
     def barrier(self, nonce: int, group: int) -> None:
-        """A process comes to a barrier of ps-lite, and waits until it opens."""
+        """Let a process come to a barrier of ps-lite, and wait until it opens."""
         process = self._process(nonce)
         self._came[nonce] += 1
         self._tell(process, Message(messages.BARRIER, group=group, request=True))
         self.cluster.wait(lambda: self._opened[nonce] >= self._came[nonce])
 
     def disk_step(self) -> None:
-        """A process is about to change the disk."""
+        """Let others go on before a process changes the disk."""
         if self.cluster.running is not None:
             self.cluster.pause()
             self._hang()
@@ -371,7 +372,7 @@ class Life:
             return  # the others go on without it
         self._restarts[number] += 1
         if schedule.settings.forgetful:
-            self._seen.models = None
+            self._observed.models = None
         self._start(number, process.slot)
 
     @property
@@ -383,11 +384,11 @@ class Life:
 
     def _start(self, number: int, slot: int | None = None) -> None:
         nonce = len(self._processes) + 1
-        node = Address(messages.WORKER, self._host(number), 1000 + nonce)
+        node = messages.Node(messages.WORKER, self._host(number), 1000 + nonce)
         process = Process(number, nonce, slot, node)
         self._processes.append(process)
-        self._known[node.host, node.port] = process
-        self.cluster.connected[nonce] = node.host, node.port
+        self._known[node.address] = process
+        self.cluster.connected[nonce] = node.address
         name = f"worker {number}" + f" (process {nonce})" * (nonce > self._schedule.workers)
         self.cluster.spawn(name, nonce, lambda: self._work(process), fatal=True)
 
@@ -396,7 +397,7 @@ class Life:
         return f"10.0.{net}.{number % self._schedule.machines + 1}"
 
     def _work(self, process: Process) -> None:
-        """A worker process, from its start to its end."""
+        """Run a worker process, from its start to its end."""
         cluster, world = self.cluster, self._world
         self._tell(process, Message(messages.ADD_NODE, (process.node,)))
         cluster.wait(lambda: process.node.id != messages.EMPTY)
@@ -410,7 +411,6 @@ class Life:
         code = 0
         try:
             worker.run()
-            self._seen.finished = True
             if store.rank == 0:
                 write_whole(world.disk.root / "model" / "model.params", b"the final model")
         except SlotLostError as error:
@@ -418,14 +418,14 @@ class Life:
             worker.exchange.close()
             code = 1
         except JobAbortedError as error:
-            raise WrongError(f"the job was aborted: {error}") from error
+            raise InvariantError(f"the job was aborted: {error}") from error
         cluster.wait(lambda: not cluster.under_way(process.nonce) or bool(cluster.stopped))
         self._end(process, code)
 
     def _end(self, process: Process, code: int) -> None:
         process.code = code
         self.cluster.connected.pop(process.nonce, None)
-        self._departed.append((process.node.host, process.node.port))
+        self._departed.append(process.node.address)
         self._ended.append(process)
 
     # --- deaths -----------------------------------------------------------------------------------------------------
@@ -434,7 +434,7 @@ class Life:
         cluster = self.cluster
         cluster.history.append(f"--- {death}")
         if death.what == POWER:
-            self._world.disk.lose_power(self._world.chance)
+            self._world.disk.lose_power(self._world.chance.randrange)
             raise JobOverError("the power is gone")
         if death.what == MACHINE:
             host = self._host(death.number)
@@ -456,7 +456,7 @@ class Life:
         self._end(process, -9)
 
     def _hang(self) -> None:
-        """The process that runs is silent for longer than a lease, where that was to be."""
+        """Have the running process hang for longer than the lease, where it is to."""
         task = self.cluster.running
         process = self._process(task.owner)
         if process.hangs and not task.killed:
@@ -480,7 +480,7 @@ class Life:
                 return
 
     def _tell(self, process: Process, message: Message) -> None:
-        """A process sends the scheduler a message."""
+        """Send the scheduler a message from a process."""
         arrive = lambda: self._post.append((message, process.node.id))  # noqa: E731
         self.cluster.put(process.nonce, NO_SERVER, Flight(NO_SERVER, f"news of worker {process.number}", [arrive]))
 
@@ -491,10 +491,10 @@ class Life:
             self.cluster.put(NOBODY, -sending.to.port, Flight(NO_SERVER, what, [arrive]))
 
     def _hear(self, sending: Sending) -> None:
-        message, place = sending.message, (sending.to.host, sending.to.port)
+        message, place = sending.message, sending.to.address
         process = self._known.get(place)
         if message.command == messages.ADD_NODE:
-            me = next((node for node in message.nodes if (node.host, node.port) == place), None)
+            me = next((node for node in message.nodes if node.address == place), None)
             if process is not None and me is not None:
                 process.node = me
             elif me is not None:  # a server, which waits for all from now on
@@ -505,37 +505,37 @@ class Life:
     # --- invariants -------------------------------------------------------------------------------------------------
 
     def served(self, node: Node) -> None:
-        """Something has arrived at a server: is it over for it?"""
+        """Check, when something has arrived at a server, that it does not end too early."""
         shard = self.cluster.nodes.index(node)
         ledger = node.endpoint.server.ledger
         if ledger.deserted and shard not in self._left:
             self._left.add(shard)
             decides = self.cluster.nodes[0].endpoint.server.ledger  # the others do not know when a worker asks for it
             if not decides.finished:
-                raise WrongError(f"server {shard} ends after round {ledger.round}, though the run is not over")
+                raise InvariantError(f"server {shard} ends after round {ledger.round}, though the run is not over")
 
     def wrote(self, rank: int, round_: int, facts: dict[str, Any]) -> None:
-        """A part of a checkpoint is on the disk."""
-        seen, checkpoint = self._seen, (round_, int(facts["job"]))
-        seen.parts[checkpoint].add(rank)
+        """Note that a part of a checkpoint is on the disk."""
+        observed, checkpoint = self._observed, (round_, int(facts["job"]))
+        observed.parts[checkpoint].add(rank)
         if "needs" in facts:
-            seen.needs[checkpoint] = set(facts["needs"])
-        if seen.needs.get(checkpoint, {-1}) <= seen.parts[checkpoint]:
-            seen.newest = max(seen.newest, round_)
+            observed.needs[checkpoint] = set(facts["needs"])
+        if observed.needs.get(checkpoint, {-1}) <= observed.parts[checkpoint]:
+            observed.newest = max(observed.newest, round_)
 
     def _compare(self, round_: int, model: bytes) -> None:
         if self._models.setdefault(round_, model) != model:
-            raise WrongError(f"two workers have different models after round {round_}")
-        models = self._seen.models
+            raise InvariantError(f"two workers have different models after round {round_}")
+        models = self._observed.models
         if models is not None and models.setdefault(round_, model) != model:
-            raise WrongError(f"the model after round {round_} is another one than it was in an earlier job")
+            raise InvariantError(f"the model after round {round_} is another one than it was in an earlier job")
 
     def _check_end(self) -> None:
-        """Everybody has ended by himself."""
+        """Check the servers' books when all processes have ended by themselves."""
         schedule, settings = self._schedule, self._schedule.settings
         ledgers = [node.endpoint.server.ledger for node in self.cluster.nodes]
         if not ledgers[0].finished:
-            raise WrongError(f"all workers have ended, and the run is not over after round {ledgers[0].round}")
+            raise InvariantError(f"all workers have ended, and the run is not over after round {ledgers[0].round}")
         used = [Counter(each[:2] for use in log_of(ledger) for each in use.commits) for ledger in ledgers]
         # The first server decides when the run is over: of commits that are used at once, the last ones may be under
         # way then, and others may use them all the same.
@@ -549,26 +549,26 @@ class Life:
             late |= {each[:2] for each in logs if each.nonce not in whole} | set(first.values())
         for shard, counts in enumerate(used):
             if twice := [each for each, count in counts.items() if count > 1]:
-                raise WrongError(f"server {shard} has used commits (rank, sequence) twice: {twice}")
+                raise InvariantError(f"server {shard} has used commits (rank, sequence) twice: {twice}")
             if only := {*(counts - used[0]), *(used[0] - counts)} - late:
-                raise WrongError(f"only one of servers 0 and {shard} has used commits {sorted(only)}")
+                raise InvariantError(f"only one of servers 0 and {shard} has used commits {sorted(only)}")
         books = {(ledger.round, ledger.version, ledger.step, ledger.samples) for ledger in ledgers}
         if not late and len(books) > 1:
-            raise WrongError(f"the servers' books differ: {sorted(books)}")
+            raise InvariantError(f"the servers' books differ: {sorted(books)}")
         if settings.rounds and len({ledger.round for ledger in ledgers}) > 1:
-            raise WrongError(f"servers have ended different rounds: {sorted(books)}")
+            raise InvariantError(f"servers have ended different rounds: {sorted(books)}")
         if settings.rounds and not settings.elastic:
             for use in log_of(ledgers[0]):
                 if sorted(each.rank for each in use.commits) != list(range(schedule.workers)):
-                    raise WrongError(f"a round was one of {use.commits}")
+                    raise InvariantError(f"a round was one of {use.commits}")
         if settings.linear and not schedule.momentum:
             self._check_weights()
 
     def _check_weights(self) -> None:
-        """The servers hold what was used, once."""
+        """Check that the servers' weights are the sum of the commits that they have used."""
         schedule = self._schedule
         if self._initial is None:
-            raise WrongError("nobody has begun")
+            raise InvariantError("nobody has begun")
         for node in self.cluster.nodes:
             server, expected = node.endpoint.server, self._initial.weights.astype(np.float64)
             for use in log_of(server.ledger):
@@ -578,7 +578,7 @@ class Life:
             for bucket in server.layout.of(WEIGHTS, self.cluster.nodes.index(node)):
                 held = node.stored[server.layout.key(bucket)][wire.HEADER_ELEMENTS :]
                 if not np.allclose(held, expected[bucket.start : bucket.stop], rtol=1e-4, atol=1e-5):
-                    raise WrongError(f"bucket {bucket.index} does not hold what was used")
+                    raise InvariantError(f"bucket {bucket.index} does not hold what was used")
 
 
 class Commit(NamedTuple):
@@ -603,19 +603,19 @@ class Use:
 
 
 def log_of(ledger: Ledger) -> list[Use]:
-    """What a server has used."""
+    """Return what a server has used, in order."""
     return ledger.__dict__.setdefault("log_of_search", [])
 
 
 def _newest(used: Iterable[Iterable[tuple[int, int]]]) -> set[tuple[int, int]]:
-    """The last commit of each worker."""
+    """Return the last commit of each worker, as rank and sequence number."""
     newest = dict(sorted(set().union(*used)))
     return set(newest.items())
 
 
 @contextmanager
 def _kept_books() -> Iterator[None]:
-    """Have every ledger keep what was used."""
+    """Have every ledger keep a log of the commits that were used; see `log_of`."""
     applied = Ledger.applied
 
     def kept(ledger: Ledger, ranks: list[int], now: float) -> None:
@@ -631,11 +631,11 @@ def _kept_books() -> Iterator[None]:
         yield
 
 
-def _watch(node: Node, life: Life) -> None:
+def _watch(node: Node, job: Job) -> None:
     push = node.push
 
     def watched(key: int, values: np.ndarray, init: bool = False) -> None:
         push(key, values, init)
-        life.served(node)
+        job.served(node)
 
     node.push = watched  # type: ignore[method-assign]

@@ -29,7 +29,7 @@ from ..protocol.endpoint import Endpoint
 from ..protocol.greeting import Greeting, Resumed, decode
 from ..protocol.parameter_server import ParameterServer
 from ..protocol.status import Status, awaited
-from ..protocol.store import CancelledError
+from ..protocol.store import CancelledError, heartbeat_interval
 from .keyed import KeyedStore
 
 #: Given how many things can happen next, says which one does, from 0; `random.Random(seed).randrange`, for instance.
@@ -185,8 +185,11 @@ class MemoryCluster:
                 for wait in task.waits:
                     wait.check()
 
-    def quick(self, places: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Of what is under way (nonce and key), that which need not wait until nothing else can happen: all of it."""
+    def prompt(self, places: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return which of these (nonce, key) are not delayed: all of them, unless a subclass delays some.
+
+        What is delayed arrives when nothing else can happen.
+        """
         return places
 
     def pause(self) -> None:
@@ -214,9 +217,9 @@ class MemoryCluster:
         heads = [place for place, queue in self._queues.items() if queue[0].server not in self.stopped]
         if not tasks and not heads:
             return self._pass_time()
-        quick = self.quick(heads)
-        if tasks or quick:
-            heads = quick
+        prompt = self.prompt(heads)
+        if tasks or prompt:
+            heads = prompt
         if self._haste and self._choose(self._haste) == self._haste - 1:
             self._skip_time()
             return True
@@ -461,7 +464,7 @@ class MemoryStore(KeyedStore):
         def work() -> None:
             while not over and cluster.now < until:
                 beat()
-                self.sleep(min(self.lease / 4, config.HEARTBEAT_EVERY))
+                self.sleep(heartbeat_interval(self.lease))
 
         cluster.spawn(f"{cluster.task.name}, {what}", self.nonce, work)
         try:
@@ -509,7 +512,7 @@ class MemoryStore(KeyedStore):
                     return seen
                 wait.what = awaited(status)
                 # With a lease, who waits has to be heard now and then.
-                until = cluster.now + min(self.lease / 4, config.HEARTBEAT_EVERY) if self.lease < math.inf else math.inf
+                until = cluster.now + heartbeat_interval(self.lease) if self.lease < math.inf else math.inf
                 cluster.wait(lambda before=arrivals: task.cancelled or cluster.arrivals != before, until)  # type: ignore[misc]
                 if task.cancelled:
                     raise CancelledError

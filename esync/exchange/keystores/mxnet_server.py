@@ -21,7 +21,7 @@ from ...liveness.peers import Outgoing, Peers
 from ...memory import host_view
 from ...program import leave
 from ...rendezvous import directory, messages
-from ...rendezvous.directory import Enquiry
+from ...rendezvous.directory import StartMonitor
 from ...rendezvous.roster import server_id
 from ..protocol.endpoint import Endpoint
 from ..protocol.greeting import Greeting, decode
@@ -48,8 +48,8 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
         super().__init__(kvstore)
         self._memory, self._outgoing, self._scheduler = memory, outgoing, scheduler
         self._membership: Membership | None = None
-        self._enquiry = Enquiry(scheduler)
-        self._enquiry.start()
+        self._start_monitor = StartMonitor(scheduler)
+        self._start_monitor.start()
         self._ending = False
 
     def patience(self) -> float:
@@ -60,8 +60,8 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
         """End the process: not a single worker is there, and none is expected any more. From any thread."""
         if self._membership is not None and self._endpoint.server.ledger.over:
             self._leave()
-        for line in [] if self._membership is None else self._membership.epitaphs():
-            log.error("%s", line)
+        for reason in [] if self._membership is None else self._membership.failure_reasons():
+            log.error("%s", reason)
         log.error("all workers are gone, without a goodbye")
         leave(1)
 
@@ -76,7 +76,7 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
         return Endpoint(self.kvstore.rank, time.monotonic, self._memory, self._look_after)
 
     def _on_command(self, body: bytes) -> None:
-        self._enquiry.close()  # everybody has come to ps-lite's start barrier
+        self._start_monitor.close()  # everybody has come to ps-lite's start barrier
         command = decode(body)
         self._endpoint.command(command)
         if isinstance(command, Greeting):

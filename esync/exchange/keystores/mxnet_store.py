@@ -23,14 +23,14 @@ from ...liveness.heartbeats import Heartbeats
 from ...liveness.monitor import SCHEDULER, give_up, monitor_servers
 from ...memory import host_view
 from ...rendezvous import directory, messages
-from ...rendezvous.directory import Enquiry
+from ...rendezvous.directory import StartMonitor
 from ...rendezvous.messages import SERVER
 from ...rendezvous.roster import worker_id
 from ...watchdog import Watchdog, leave
 from ..background import BackgroundTask
 from ..protocol.greeting import COMMAND, Greeting, Resumed
 from ..protocol.status import Status, awaited
-from ..protocol.store import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH, CancelledError, Place, Wait
+from ..protocol.store import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH, CancelledError, Place, Wait, heartbeat_interval
 from .doorkeeper import Doorkeeper
 from .keyed import KeyedStore
 
@@ -99,14 +99,14 @@ class MXNetStore(KeyedStore):
         os.environ["MXNET_KVSTORE_BIGARRAY_BOUND"] = str(2**31 - 1)
         self._doorkeeper = Doorkeeper(listening())
         self._doorkeeper.start()
-        scheduler = cluster.address, cluster.port
-        self._enquiry = Enquiry(scheduler)
-        self._enquiry.start()
+        self._scheduler = cluster.address, cluster.port
+        self._start_monitor = StartMonitor(self._scheduler)
+        self._start_monitor.start()
         with watchdog.waiting(cluster.everyone, start_timeout, Cluster.ADVICE):
             self.store = mx.kv.create("dist_async")
         _stores.append(self)
         with watchdog.waiting(f"the scheduler at {cluster.host}:{cluster.port}", start_timeout, OWN_SCHEDULER) as wait:
-            members = directory.members(scheduler, wait.check)
+            members = directory.members(self._scheduler, wait.check)
         self.workers: int = self.store.num_workers
         self.first = self.store.rank == 0
         # A newcomer has a new rank in MXNet (see rendezvous.roster), which leads to the slot that it takes over; where
@@ -118,10 +118,10 @@ class MXNetStore(KeyedStore):
         self._me = members[worker_id(self.store.rank)]
         self.address = f"{self._me.host}:{self._me.port}"
         self._doorkeeper.settle(self._me.port)
-        servers = [(node.host, node.port) for node in members.values() if node.role == SERVER]
-        self._monitor = monitor_servers(scheduler, servers, self._cut_off)
+        servers = [node.address for node in members.values() if node.role == SERVER]
+        self._monitor = monitor_servers(self._scheduler, servers, self._cut_off)
         self._monitor.start()
-        self._heartbeats = Heartbeats(min(lease / 4, config.HEARTBEAT_EVERY), round_timeout / 2)
+        self._heartbeats = Heartbeats(heartbeat_interval(lease), round_timeout / 2)
         self._lock = threading.Lock()
         self._arrays: dict[int, tuple[Any, np.ndarray]] = {}  # key → MXNet's array, and a view of its memory
         self._cancelled = False
@@ -191,9 +191,9 @@ class MXNetStore(KeyedStore):
     def share(self, places: Sequence[Sequence[Place]]) -> None:
         """See `Store.share`; the run has begun for this worker then."""
         super().share(places)
-        if not self._enquiry.closed:
-            self._enquiry.close()
-            directory.tell((self._cluster.address, self._cluster.port), messages.BEGUN, self._me)
+        if not self._start_monitor.closed:
+            self._start_monitor.close()
+            directory.tell(self._scheduler, messages.BEGUN, self._me)
 
     def release(self, keys: Collection[int]) -> None:
         """See `Store.release`."""
@@ -257,7 +257,7 @@ class MXNetStore(KeyedStore):
         self._give_up(who)
 
     def _give_up(self, who: str) -> None:
-        if self.finished or not directory.is_over((self._cluster.address, self._cluster.port)):
+        if self.finished or not directory.is_over(self._scheduler):
             give_up(f"{who} is gone: its connection has ended; without it this worker cannot go on")
         if self.rank == 0:
             give_up("the run is finished, but worker 0 was not there in the end, and has not written the final model")

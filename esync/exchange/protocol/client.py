@@ -31,8 +31,8 @@ from .pending import HiddenExchange, Parcel, PendingExchange
 from .resumption import Offers, Progress
 from .specification import Specification
 from .status import Status
-from .store import LONGEST_PAUSE, Place, Store
-from .takeover import behind, exchanges_behind, in_round
+from .store import LONGEST_PAUSE, Place, Store, heartbeat_interval
+from .takeover import dealt_with, round_has_commit, starting_status
 
 log = logging.getLogger(__name__)
 
@@ -67,8 +67,8 @@ class ParameterServerExchange(Exchange):
         self.replacement = False
         self.job, self.resume_at, self.part = 0, -1, 0
         self._round = 0  # number of the round that the next payload is part of, where it is used together
-        self._astray: list[int] = []  # servers that have missed whom that round does not wait for
-        self._apart: tuple[int, ...] = ()  # as the first server says
+        self._uninformed: list[int] = []  # servers that do not know which workers that round does not wait for
+        self._apart: tuple[int, ...] = ()  # those workers, as the first server says
         self._codec_of = codec_of
         self._hidden: HiddenExchange | None = None
         self._closed = self._met = self._lost = False
@@ -119,10 +119,10 @@ class ParameterServerExchange(Exchange):
         if notice := statuses[0].notice:
             log.warning("%s", notice)
         self.replacement = statuses[0].arrivals > 1
-        if self.replacement and behind(statuses).synchronous:
+        if self.replacement and starting_status(statuses).synchronous:
             statuses = self._fall_in(statuses)
         acknowledged, rounds = [each.acknowledged for each in statuses], [each.rounds_together for each in statuses]
-        self.exchanges = self.sequence = exchanges_behind(acknowledged, rounds, behind(statuses).synchronous)
+        self.exchanges = self.sequence = dealt_with(acknowledged, rounds, starting_status(statuses).synchronous)
         self.job, self.resume_at = statuses[0].job, statuses[0].resume_at
 
     def begin(self, vectors: Mapping[str, Source], model: Model) -> Result:
@@ -152,7 +152,7 @@ class ParameterServerExchange(Exchange):
         if received is not None and self._codecs[WEIGHTS].decoder.keeps_common:
             self._codecs[WEIGHTS].decoder.begin(self._common(model, received), shared.steps)
         statuses = self._statuses()
-        return self.report(statuses, 0.0, 0.0, behind(statuses))
+        return self.report(statuses, 0.0, 0.0, starting_status(statuses))
 
     # --- exchanging -------------------------------------------------------------------------------------------------
 
@@ -173,7 +173,7 @@ class ParameterServerExchange(Exchange):
         else:
             for server, places in enumerate(self._sizes(vectors, answers=False)):
                 store.send(server, places)
-        for server in self._astray:
+        for server in self._uninformed:
             self.say_to(server, wire.FOLLOW, round=self._round, text=wire.encode_ranks(self._apart))
         for server in range(store.servers):
             own = {"buckets": sent[server], "round": self._round, "part": self.part}
@@ -215,7 +215,8 @@ class ParameterServerExchange(Exchange):
     def close(self) -> None:
         """Say goodbye; does not wait for the other workers.
 
-        Who has lost its slot just goes: a goodbye would say that its work is done, to servers that still count it in.
+        A worker that has lost its slot leaves without a goodbye, which would tell servers that have not dropped it yet
+        that its work is done.
         """
         if not self._closed:
             self._closed = True
@@ -257,7 +258,7 @@ class ParameterServerExchange(Exchange):
     # --- what the handles and the mailboxes use ---------------------------------------------------------------------
 
     def look(self, status: Status) -> None:
-        """Take notice of a status, and tell the servers now and then that this worker is alive.
+        """Check a status, and send a heartbeat where one is due.
 
         Raises:
             JobAbortedError: some worker has ended the run because it failed.
@@ -267,10 +268,11 @@ class ParameterServerExchange(Exchange):
         self._looked = store.now()
         if status.failure:
             raise JobAbortedError(status.failure)
-        self._lost = status.nonce != store.nonce or (store.lease < math.inf and self.rank not in status.members)
-        if status.nonce != store.nonce:
+        taken, dropped = status.nonce != store.nonce, store.lease < math.inf and self.rank not in status.members
+        self._lost = taken or dropped
+        if taken:
             raise SlotLostError(f"another process has taken over the slot of worker {self.rank}")
-        if store.lease < math.inf and self.rank not in status.members:
+        if dropped:
             raise SlotLostError(
                 f"worker {self.rank} was not heard for {store.lease:g} s, and the others have gone on without it; "
                 "start it again to take the slot back, with a longer --lease if its iterations take longer than "
@@ -281,10 +283,10 @@ class ParameterServerExchange(Exchange):
     def report(self, statuses: Sequence[Status], wait: float, transfer: float, books: Status | None = None) -> Result:
         """What the servers' statuses say, as a result.
 
-        Server 0 decides when the run ends, how commits are used, and which workers are apart: a worker's commit in
-        which that was asked for may have come to some servers only. Those that have missed whom the round does not wait
-        for are told. Where servers are in different rounds, the next payload is part of the earliest one, and those are
-        apart whom that one does not wait for.
+        Server 0 decides when the run ends, how commits are used, and which workers are apart: the commit that asked for
+        that may have reached some servers only, and the next payload tells the others which workers are apart. Where
+        servers are in different rounds, the next payload is part of the earliest one, and the workers that are apart
+        are those that this round does not wait for.
 
         Args:
             statuses: of all servers.
@@ -297,7 +299,7 @@ class ParameterServerExchange(Exchange):
         first, earliest = statuses[0], min(statuses, key=lambda each: each.rounds_together)
         self._round = earliest.rounds_together + 1
         self._apart = first.apart
-        self._astray = [
+        self._uninformed = [
             server
             for server, each in enumerate(statuses)
             if each.apart != first.apart and each.rounds_together == first.rounds_together
@@ -341,8 +343,8 @@ class ParameterServerExchange(Exchange):
         return bool(self.store.address) or self.store.lease < math.inf
 
     def _beat(self) -> None:
-        """Tell the servers now and then that this worker is alive; they look after the others whenever they hear."""
-        if self._watched and self.store.now() - self._spoke > min(self.store.lease / 4, config.HEARTBEAT_EVERY):
+        """Send the servers a heartbeat where one is due; with every message they look who else is alive."""
+        if self._watched and self.store.now() - self._spoke > heartbeat_interval(self.store.lease):
             self.say(wire.NOTHING)
 
     def _finish(self, model: Model, wanted: Collection[str], begun: float, statuses: Sequence[Status]) -> Result:
@@ -374,13 +376,13 @@ class ParameterServerExchange(Exchange):
         return statuses
 
     def _fall_in(self, statuses: list[Status]) -> list[Status]:
-        """Join the rounds of a running job; the servers' statuses then.
+        """Wait until this worker can take part in a round of a running job, and return the servers' statuses then.
 
         What the dead worker has committed everywhere counts, so the round that it is part of has to end first.
         """
         store = self.store
         with store.waiting("the end of the round that the dead worker has committed in at", "") as wait:
-            while in_round([each.rounds_together for each in statuses], [each.committed for each in statuses]):
+            while round_has_commit([each.rounds_together for each in statuses], [each.committed for each in statuses]):
                 store.sleep(LONGEST_PAUSE)
                 statuses = self._statuses()
                 wait.check()
@@ -427,7 +429,7 @@ class ParameterServerExchange(Exchange):
                 codec.decoder.read(server, islice(arrays, len(part)), lengths[server], model)
 
     def _beating(self, arrays: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-        """Hand arrays on as they come; who waits for many of them is alive."""
+        """Hand arrays on as they come, and send heartbeats in between: all of them may take longer than the lease."""
         for array in arrays:
             self._beat()
             yield array

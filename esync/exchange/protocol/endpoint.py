@@ -22,15 +22,15 @@ FIRST = 0
 
 
 class Membership(Protocol):
-    """Finds out which workers are gone, and has the server draw the conclusions."""
+    """Finds out which workers are gone, and has the server drop them or end the run."""
 
     def joined(self, rank: int, address: str, replacement: float) -> None:
-        """A worker has greeted.
+        """Watch a worker, which has just sent its greeting.
 
         Args:
             rank: its slot.
             address: where it listens.
-            replacement: seconds that another process in its place is waited for, should it be gone.
+            replacement: seconds that the others wait for a replacement, should it be gone.
         """
 
     def look(self) -> None:

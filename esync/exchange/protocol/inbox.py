@@ -25,8 +25,8 @@ class Memory(Protocol):
     def assign(self, kept: Array, new: Array) -> Array:
         """Replace the values of a kept array; returns the array to keep from now on."""
 
-    def keep(self, new: Array, before: Array, share: float) -> None:
-        """Give new values back what they were before, where they differ by no more than this share of it."""
+    def undo_rounding(self, new: Array, before: Array, tolerance: float) -> None:
+        """Put the earlier values back into `new` where they differ by no more than this share of their size."""
 
     def fetch(self, array: Array) -> np.ndarray:
         """The values of a working array in host memory."""
@@ -35,10 +35,10 @@ class Memory(Protocol):
         """These staged arrays are no longer needed."""
 
 
-def keep_equal(new: np.ndarray, before: np.ndarray, share: float) -> None:
-    """See `Memory.keep`."""
+def undo_rounding(new: np.ndarray, before: np.ndarray, tolerance: float) -> None:
+    """See `Memory.undo_rounding`."""
     with np.errstate(invalid="ignore"):  # infinite values
-        np.copyto(new, before, where=np.abs(new - before) <= share * np.abs(before))
+        np.copyto(new, before, where=np.abs(new - before) <= tolerance * np.abs(before))
 
 
 class HostMemory:
@@ -73,9 +73,9 @@ class HostMemory:
             np.copyto(kept, new)
         return kept
 
-    def keep(self, new: np.ndarray, before: np.ndarray, share: float) -> None:
-        """See `Memory.keep`."""
-        keep_equal(new, before, share)
+    def undo_rounding(self, new: np.ndarray, before: np.ndarray, tolerance: float) -> None:
+        """See `Memory.undo_rounding`."""
+        undo_rounding(new, before, tolerance)
 
     def fetch(self, array: np.ndarray) -> np.ndarray:
         """It is there already."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from . import wire
-from .resumption import Books, WholeCheckpoint
+from .resumption import Books, WholeCheckpointTracker
 from .scalars import Scalars
 
 
@@ -60,7 +60,7 @@ class Ledger:
         staleness: commits that a worker may be ahead of the slowest member (stale synchronous parallel): one that was
             applied at once is acknowledged when its worker may go on.
         released: commits whose acknowledgement has had to wait for that.
-        decides: whether this server says when the run ends. The rounds of another one go on as long as workers commit.
+        decides: whether this server decides when the run ends; rounds on the others go on as long as workers commit.
         added: name of each scalar that commits have beside the built-in ones → how it is combined; see `scalars`.
         left: ranks that have said goodbye.
         awaited: ranks that are gone without a goodbye, and that somebody has promised to replace.
@@ -93,13 +93,13 @@ class Ledger:
         self.member = np.zeros(self.slots, bool)
         self.apart = np.zeros(self.slots, bool)  # members that rounds do not wait for
         self.acknowledged = np.zeros(self.slots, np.int64)
-        self._behind = np.zeros(self.slots, np.int64)  # commits of a slot in earlier lives of the run
+        self._before = np.zeros(self.slots, np.int64)  # commits of a slot before the job began, by its checkpoint
         self.used = np.zeros(self.slots, np.int32)  # TOGETHER or AT_ONCE; 0: not at all
         self.wait = np.zeros(self.slots)
         self.answer = np.zeros(self.slots, np.int64)
         self.scalars = Scalars(self.added, self.slots)
         self._round: tuple[int, ...] | None = None  # ranks of the newest round, where it was one of several workers
-        self._checkpoint = WholeCheckpoint()
+        self._checkpoint = WholeCheckpointTracker()
         self._told: dict[str, float] | None = None
         self.pending: dict[int, Pending] = {}
         self._held: set[int] = set()  # ranks whose pending commit is applied already
@@ -109,8 +109,8 @@ class Ledger:
         self._elapsed = 0.0
         self.left: set[int] = set()
         self.awaited: set[int] = set()
-        self._goodbye = False  # whether the last worker that is gone has said so itself
-        self._done = False  # whether a worker has been told that the run is finished
+        self._said_goodbye = False  # whether the last worker that is gone has said goodbye
+        self._end_known = False  # whether a worker has left because the run is finished
         # After a switch the workers know of different numbers of samples, between which a schedule may step: their
         # first round together is not compared.
         self._compared = True
@@ -137,9 +137,9 @@ class Ledger:
 
     @property
     def needed(self) -> tuple[int, ...]:
-        """The ranks whose parts a checkpoint of now needs: of those that took part in the newest round.
+        """The ranks whose parts a checkpoint written now needs: those that took part in the newest round.
 
-        Where commits are used at once it is rank 0 alone, who has the model.
+        Where commits are used at once, it is rank 0 alone, which has the model.
         """
         if self._round is not None:
             return self._round
@@ -176,13 +176,13 @@ class Ledger:
     def over(self) -> bool:
         """Whether the run is over: it has come to its end, or the last worker has said goodbye.
 
-        Where it ends is decided by one server; the others hear of it from the first worker that leaves for it.
+        One server decides when the run ends; the others hear of it from the first worker that leaves because of that.
         """
-        return self.finished or self._done or (self._goodbye and not self.member.any())
+        return self.finished or self._end_known or (self._said_goodbye and not self.member.any())
 
     @property
     def deserted(self) -> bool:
-        """Whether nobody is there and nobody has to come: the run is over, and no replacement is promised."""
+        """Whether this server can leave: the run is over, all workers are gone, and no replacement is promised."""
         return self.over and not self.member.any() and not self.awaited
 
     def commits_of(self, rank: int) -> int:
@@ -193,7 +193,7 @@ class Ledger:
         """A worker takes its slot, or takes over the one of a dead worker; what that one has committed counts."""
         self._now = now
         if rank in self._held:
-            self._let_go(rank, now)  # it takes the weights as they are now, whatever it is told
+            self._release_one(rank, now)  # it takes the weights as they are now, whatever it is told
         if self.nonce[rank] != nonce:
             self.arrivals[rank] += 1
             self._checkpoint.joined(rank, self.round)
@@ -210,11 +210,15 @@ class Ledger:
             self._elapsed = now - self._started  # for a newcomer's clock
 
     def go_back(self, rank: int, exchanges: int) -> None:
-        """A worker has gone back to a checkpoint, with so many commits of its slot behind it.
+        """Let a worker go on from a checkpoint.
 
-        Who is ahead of whom is reckoned from there: a part may be missing, or older than the others'.
+        How far workers are ahead of one another counts from there: a part may be missing, or older than the others'.
+
+        Args:
+            rank: its slot.
+            exchanges: commits of this slot before that checkpoint.
         """
-        self.acknowledged[rank] = self._behind[rank] = exchanges
+        self.acknowledged[rank] = self._before[rank] = exchanges
 
     def resume(self, books: Books, now: float) -> None:
         """Go on where an earlier job had come to: limits count from the beginning of the whole run."""
@@ -233,21 +237,21 @@ class Ledger:
     def leave(self, rank: int, done: bool = False) -> None:
         """Let a worker leave; the others' rounds no longer wait for it.
 
-        One that was dropped has nothing to say any more: it is not known whether it has done its work.
+        The goodbye of one that was dropped is ignored: it is not known whether it has done its work.
 
         Args:
             rank: its slot.
-            done: it has been told that the run is finished.
+            done: whether it leaves because it has been told that the run is finished.
         """
         if self.member[rank]:
             self.left.add(rank)
-            self._done = self._done or done
-            self._let_out(rank, goodbye=True)
+            self._end_known = self._end_known or done
+            self._remove(rank, goodbye=True)
 
     def drop(self, rank: int) -> None:
-        """A worker is gone without a goodbye; the others' rounds no longer wait for it, but it may come back."""
+        """Go on without a worker that is gone without a goodbye; another process may take its slot."""
         if self.member[rank]:
-            self._let_out(rank, goodbye=False)
+            self._remove(rank, goodbye=False)
 
     def commit(self, message: Any, now: float) -> list[int]:
         """Note a commit whose payload is complete.
@@ -289,7 +293,7 @@ class Ledger:
         return bool(self.counted[rank]) and rank not in self.pending and bool(self.pending.keys() - self._held)
 
     def follow(self, message: Any) -> None:
-        """Take over whom the round under way does not wait for, where that is the round that the message tells of."""
+        """Take over which workers the round under way does not wait for, where the message is about that round."""
         if message["round"] == self.rounds_together + 1:
             self._set_apart(wire.decode_ranks(message["text"]) or ())
 
@@ -314,7 +318,7 @@ class Ledger:
         if together:
             self.samples_together += samples
             self.rounds_together += 1
-            self.synchronous = True  # also where the commit that has asked for it came to other servers only
+            self.synchronous = True  # also where the commit that has asked for it has reached other servers only
             self.step += 1
         else:
             self._at_once += len(ranks)
@@ -326,10 +330,10 @@ class Ledger:
         self._checkpoint.used(parts, self.round, together)
         for message in messages:
             if message["rank"] == leader or (not together and self.member[int(message["rank"])]):
-                self._follow(message)
+                self._take_wishes(message)
         if self.staleness < math.inf and not together:
             self._held.update(ranks)
-            self._pass(now)
+            self._update_elapsed(now)
         else:
             self._acknowledge(ranks, now, wire.TOGETHER if together else wire.AT_ONCE)
         if self.decides or not together:
@@ -375,8 +379,8 @@ class Ledger:
             record["scalars"][name] = self.told[name]
         return record
 
-    def _follow(self, message: Any) -> None:
-        """Take over what a commit wants from now on; see `applied` for whose."""
+    def _take_wishes(self, message: Any) -> None:
+        """Take over how a commit wants the next ones to be used; see `applied` for whose wishes count."""
         if message["switch"] != wire.AS_AGREED:
             self.synchronous = bool(message["switch"] == wire.TOGETHER)
         ranks = wire.decode_ranks(message["text"])
@@ -390,9 +394,9 @@ class Ledger:
         if (self.member & ~apart).any():  # else nobody would lead
             self.apart = apart
 
-    def _let_out(self, rank: int, goodbye: bool) -> None:
+    def _remove(self, rank: int, goodbye: bool) -> None:
         self.member[rank] = False
-        self._goodbye = goodbye
+        self._said_goodbye = goodbye
         self._told = None
         self._release(self._now)
 
@@ -403,9 +407,9 @@ class Ledger:
             self.acknowledged[rank] = int(done.message["sequence"])
             self.wait[rank] = last - done.arrived
             self.used[rank] = used
-        self._pass(now)
+        self._update_elapsed(now)
 
-    def _pass(self, now: float) -> None:
+    def _update_elapsed(self, now: float) -> None:
         if self._started is not None:
             self._elapsed = now - self._started
 
@@ -413,16 +417,16 @@ class Ledger:
         """Let those go on who are not too far ahead of the slowest member, or all of them when the run is over."""
         if not self._held:
             return
-        slowest = min((self._come(rank) for rank in np.flatnonzero(self.member).tolist()), default=math.inf)
+        slowest = min((self._progress(rank) for rank in np.flatnonzero(self.member).tolist()), default=math.inf)
         for rank in sorted(self._held):
-            if self.finished or self._come(rank) - slowest <= self.staleness:
-                self._let_go(rank, now)
+            if self.finished or self._progress(rank) - slowest <= self.staleness:
+                self._release_one(rank, now)
 
-    def _come(self, rank: int) -> int:
-        """How many commits of this slot have been dealt with since the job began."""
-        return self.commits_of(rank) - int(self._behind[rank])
+    def _progress(self, rank: int) -> int:
+        """Return how many commits of this slot have been dealt with since the job began."""
+        return self.commits_of(rank) - int(self._before[rank])
 
-    def _let_go(self, rank: int, now: float) -> None:
+    def _release_one(self, rank: int, now: float) -> None:
         self._held.discard(rank)
         waited = now - self.pending[rank].arrived
         self._acknowledge([rank], now, wire.AT_ONCE)

@@ -24,7 +24,7 @@ import numpy as np
 
 from ...rarely import Rarely
 from ...rules import Rule, Step, put_together, replace_by_mean, take_apart
-from ...weighting import UNIFORM, divisor, factor, rounding
+from ...weighting import UNIFORM, divisor, factor, rounding_error
 from ..codecs.base import ERRORS, Downlink, Total, Updated, Uplink, check_pair
 from . import wire
 from .inbox import Array, HostMemory, Inbox, Memory, RankOrderedSum
@@ -402,7 +402,8 @@ class ParameterServer:
         """What a bucket is replaced by: the mean of a round as it is, or that of all workers' latest values."""
         if self.ledger.together(message):
             shelf.latest = None  # from now on all workers have this mean
-            self.memory.keep(value, shelf.weights, rounding(self.ledger.slots))  # else frozen layers would drift
+            # Otherwise frozen layers would drift.
+            self.memory.undo_rounding(value, shelf.weights, rounding_error(self.ledger.slots))
             return value
         if shelf.latest is None:
             shelf.latest = LatestValues(self.memory.fetch(shelf.weights), self.ledger.member, weighting)

@@ -1,12 +1,12 @@
-"""Which checkpoint is whole, and which one the workers of a job go on from: pure decisions over what each of them says.
+"""Which checkpoint is whole, and which one a job goes on from: decisions over what each worker says.
 
 A checkpoint is whole when rank 0's part, which holds the model, is on its disk, and so are the other parts that it
-needs: in synchronous modes those of all workers that took part in that round, in asynchronous ones nobody's.
+needs: in synchronous modes those of all workers that took part in that round, in asynchronous ones no others.
 
-While a job runs, every commit says which part its worker has written last. `WholeCheckpoint` concludes which checkpoint
-is whole, the status tells all workers, and they delete only what is older. A job that begins is offered, in every
-greeting, the rounds that its worker has a part of, and `choose` takes the newest checkpoint that is whole. A job that
-went on from a checkpoint writes parts under a number of its own, so that parts of two lives of one run are never mixed.
+While a job runs, every commit says which part its worker has written last. `WholeCheckpointTracker` finds out from that
+which checkpoint is whole, the status tells all workers, and they delete only what is older. When a job begins, every
+greeting says which parts its worker has, and `choose` takes the newest checkpoint that is whole. A job that has gone on
+from a checkpoint writes parts under a number of its own, so that parts of two lives of one run are never mixed.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-#: Changes of who takes part in the rounds that are remembered, to tell of a checkpoint whose parts it needs.
+#: Changes of who takes part in the rounds that are remembered, to know whose parts an earlier checkpoint needs.
 MEMORY = 16
 
 
@@ -26,7 +26,7 @@ class Offer:
         round: when it was written.
         job: number of the job that wrote it.
         ordinal: 1 where no checkpoint of the run was known to be whole by then; else more.
-        needs: of rank 0, the ranks without whose parts this checkpoint is of no use.
+        needs: of a part of rank 0, the ranks whose parts its checkpoint needs.
     """
 
     round: int
@@ -37,11 +37,11 @@ class Offer:
 
 @dataclass(frozen=True)
 class Offers:
-    """What one worker says.
+    """What one worker says about its checkpoints, in its greeting.
 
     Attributes:
-        resume: whether it has been told to go on from a checkpoint.
-        parts: what it holds.
+        resume: whether it was started with --resume.
+        parts: the parts that it holds.
         problem: why the job cannot begin as it is; "" where it can.
     """
 
@@ -97,11 +97,11 @@ class Progress:
     weights: Any = None
 
 
-class WholeCheckpoint:
-    """Which checkpoint of a running job is known to be whole, given what commits say once they are used.
+class WholeCheckpointTracker:
+    """Finds out which checkpoints of a running job are whole, from what commits say once they are used.
 
     Attributes:
-        round: of the newest one; 0: none.
+        round: of the newest checkpoint that is known to be whole; 0: none.
     """
 
     def __init__(self) -> None:
@@ -117,17 +117,17 @@ class WholeCheckpoint:
         return self._needs[-1][1] if self._needs else None
 
     def joined(self, rank: int, round_: int) -> None:
-        """Another process takes a slot when so many rounds are over; it will say what it has."""
+        """Note that another process has taken a slot, after so many rounds; its commits will say what it has."""
         self._written.pop(rank, None)
         self._since[rank] = round_
 
     def used(self, parts: Mapping[int, int], round_: int, together: bool) -> None:
-        """Commits have been used.
+        """Note that commits have been used.
 
         Args:
-            parts: rank → round of the newest part that its commit has told of.
-            round_: rounds that are over with them.
-            together: whether they were used together, as a round, or one at once.
+            parts: rank → round of the newest part that its worker had written, as the commit says.
+            round_: rounds that are over with these commits.
+            together: whether they were used together, as a round; else there is one.
         """
         self._written.update(parts)
         newest = self._written.get(0, 0)
@@ -141,17 +141,17 @@ class WholeCheckpoint:
             self._needs.append((since, needed))
 
     def _needed(self, round_: int) -> Sequence[int]:
-        """Whose parts a checkpoint of that round needs; with −1 among them, whom nobody is, where that is forgotten."""
+        """Return the ranks whose parts a checkpoint of that round needs; -1, a rank of nobody, if that is forgotten."""
         return next((needed for since, needed in reversed(self._needs) if since <= round_), (-1,))
 
     def _has(self, rank: int, round_: int) -> bool:
-        """Whether a worker has its part of a checkpoint: all write the same ones, from when they have come."""
+        """Return whether a worker has its part of a checkpoint: from when it has joined, it writes one of each."""
         written = self._written.get(rank, 0)
         return written == round_ or (written > round_ and self._since.get(rank, 0) < round_)
 
 
 def choose(offers: Mapping[int, Offers]) -> int:
-    """The round to go on from; −1: the run begins from the beginning.
+    """Return the round to go on from; −1: the run begins from the beginning.
 
     Args:
         offers: rank → what that worker says; all ranks.

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ... import config
 from .greeting import Greeting, Resumed
 from .status import Status
 
@@ -23,6 +24,11 @@ from .status import Status
 Place = tuple[int, int]
 #: Seconds between two looks at the status: the first pause, its growth, the longest.
 FIRST_PAUSE, PAUSE_GROWTH, LONGEST_PAUSE = 0.0005, 1.5, 0.01
+
+
+def heartbeat_interval(lease: float) -> float:
+    """Return the seconds between two heartbeats of a worker whose lease is so many seconds, or infinite."""
+    return min(lease / 4, config.HEARTBEAT_EVERY)
 
 
 class CancelledError(RuntimeError):
@@ -105,14 +111,14 @@ class Store(Protocol):
         ...
 
     def heartbeats(self, what: str, beat: Callable[[], None]) -> AbstractContextManager[None]:
-        """Call `beat` again and again, beside, while the body of a with statement runs.
+        """Call `beat` again and again, in the background, while the body of a with statement runs.
 
-        The calls end when the body has lasted half as long as a worker waits for others in a round: the one that hangs
-        is then left out before they give up.
+        The calls end when the body has lasted for half of the time that a worker waits for others in a round, so that
+        the others go on without a worker that hangs before they give up.
 
         Args:
-            what: the body does.
-            beat: sends messages at most; must not wait.
+            what: what the body does.
+            beat: sends a heartbeat; must not wait.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Where a worker goes on that has joined: what the former holder of its slot has left behind.
+"""Where a newcomer goes on in a running job, given what the former holder of its slot has done on each server.
 
 A round ends on every server by itself, and may end on some without a worker whose death they have noticed sooner, or
 with one whose commit has come to them only. Every commit says which round it is part of, and a server that has ended
@@ -14,8 +14,8 @@ from . import wire
 from .status import Status
 
 
-def behind(statuses: Sequence[Status]) -> Status:
-    """Return the status that a worker begins with: of the server that has ended the fewest rounds, the first of them.
+def starting_status(statuses: Sequence[Status]) -> Status:
+    """Return the status that a worker begins with: that of the first server that has ended the fewest rounds.
 
     Where the slot's last commit was used at once, but by some servers only, its worker makes up for that before it
     takes part in rounds, which may have begun since: it is told that commits are still used at once.
@@ -27,8 +27,8 @@ def behind(statuses: Sequence[Status]) -> Status:
     return replace(earliest, synchronous=earliest.synchronous and not (missing and at_once))
 
 
-def exchanges_behind(acknowledged: Sequence[int], rounds: Sequence[int], synchronous: bool) -> int:
-    """How many exchanges of a slot are over.
+def dealt_with(acknowledged: Sequence[int], rounds: Sequence[int], synchronous: bool) -> int:
+    """Return how many exchanges of a slot are over, so that a newcomer goes on with the next one.
 
     A worker that died may have been answered by some servers only: its last exchange is then done once more, and those
     that have used it already leave it at that. Where servers have gone on without it, what was left half done is over.
@@ -40,19 +40,19 @@ def exchanges_behind(acknowledged: Sequence[int], rounds: Sequence[int], synchro
     """
     if not synchronous:
         return min(acknowledged)
-    earliest = min(rounds)
+    fewest = min(rounds)
     # Of what a server has dealt with in the round that others are still in, there is at most one commit.
-    return max(number - (ended - earliest) for number, ended in zip(acknowledged, rounds, strict=True))
+    return max(number - (ended - fewest) for number, ended in zip(acknowledged, rounds, strict=True))
 
 
-def in_round(rounds: Sequence[int], committed: Sequence[bool]) -> bool:
-    """Whether the earliest round under way needs nothing more of the slot: it has to end first.
+def round_has_commit(rounds: Sequence[int], committed: Sequence[bool]) -> bool:
+    """Return whether the earliest round under way has a commit of the slot on every server that has not ended it.
 
-    The dead worker has committed in it, on every server that has not ended it.
+    That round needs nothing of the newcomer, and has to end first.
 
     Args:
         rounds: rounds that each server has ended.
         committed: whether a commit of the slot waits, on each server, for the others'.
     """
-    earliest = min(rounds)
-    return all(waits or ended > earliest for ended, waits in zip(rounds, committed, strict=True))
+    fewest = min(rounds)
+    return all(waits or ended > fewest for ended, waits in zip(rounds, committed, strict=True))
