@@ -180,7 +180,7 @@ COLLECTIVE_FAREWELL = 3.0  # seconds that the others have to take leave when the
 # --- launcher -------------------------------------------------------------------------------------------------
 LAUNCH_LINE_EVERY = 5.0  # seconds between two lines of progress where the output is no terminal
 LAUNCH_RESTARTS = 3  # replacements of one worker (or starts of a state server) before the job counts as failed
-LAUNCH_AWAY = 300.0  # seconds that a host may be away before its processes are given up; less than ROUND_TIMEOUT
+LAUNCH_WAIT_FOR_HOST = 300.0  # seconds before processes of a host that does not answer are given up; < ROUND_TIMEOUT
 LAUNCH_RETRY = (1.0, 15.0)  # seconds before a host that does not answer is tried again: at first, at most
 LAUNCH_LINGER = 2.0  # seconds that the others have to end by themselves after one process has failed
 LAUNCH_GRACE = 4.0  # seconds between asking the processes to end and ending them by force

@@ -16,7 +16,8 @@ Running it:
     children      starting one process here or there, and ending it
     process_shim  what runs in front of it, and ends all that it has started
     processes     its output, its log, how it ended
-    replacements  what becomes of one that has ended where it should not have; absences: its host does not answer
+    replacements  what becomes of one that has ended where it should not have
+    unreachable   those whose hosts do not answer: when and where they are started again
     supervisor    from the first process that starts to the last one that ends
     rows, view    what is seen meanwhile
     report        what is said at the end

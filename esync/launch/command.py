@@ -82,7 +82,7 @@ def _add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait-for-host",
         type=positive,
-        default=config.LAUNCH_AWAY,
+        default=config.LAUNCH_WAIT_FOR_HOST,
         metavar="S",
         help="seconds that a host may be away before its processes are given up (default: %(default)g)",
     )

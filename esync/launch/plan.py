@@ -86,11 +86,11 @@ def plan(
     specs = _workers(workers, ground, cluster, settings)
     spares: dict[str, dict[str, ProcessSpec]] = {}
     if description.spare_hosts and exchanges and options.collective == "ps":
-        for name in description.spare_hosts:
-            spares[name] = {}
-            for group in _by_host(workers):
-                ground = Ground(hosts, here, there or {}, [name] * len(group))
-                spares[name] |= _moved(group, name, ground, cluster, settings)
+        for spare in description.spare_hosts:
+            spares[spare] = {}
+            for group in _by_host(workers).values():
+                ground = Ground(hosts, here, there or {}, [spare] * len(group))
+                spares[spare] |= _moved(group, spare, ground, cluster, settings)
         remarks.append(f"spare hosts, for the workers of hosts that do not answer: {', '.join(spares)}")
     elif description.spare_hosts:
         remarks.append("spare hosts are not used: without parameter servers nobody can take a worker's place")
@@ -224,17 +224,18 @@ def _workers(
     return specs
 
 
-def _by_host(workers: Sequence[Worker]) -> list[dict[int, Worker]]:
-    """The workers of each host, by their numbers."""
-    numbered = list(enumerate(workers))
-    hosts = dict.fromkeys(worker.host for worker in workers)
-    return [{number: worker for number, worker in numbered if worker.host == host} for host in hosts]
+def _by_host(workers: Sequence[Worker]) -> dict[str, dict[int, Worker]]:
+    """Return the workers of each host, by their numbers."""
+    groups: dict[str, dict[int, Worker]] = {}
+    for number, worker in enumerate(workers):
+        groups.setdefault(worker.host, {})[number] = worker
+    return groups
 
 
 def _moved(
     group: Mapping[int, Worker], spare: str, ground: Ground, cluster: Mapping[str, str], settings: flags.Settings
 ) -> dict[str, ProcessSpec]:
-    """Workers as a spare host starts them in the place of their own host, by name."""
+    """Return how a spare host starts the workers of another one in its place, by their names."""
     specs = _workers(
         [worker.model_copy(update={"host": spare}) for worker in group.values()], ground, cluster, settings
     )

@@ -84,8 +84,13 @@ class Process:
 
     @property
     def cut_off(self) -> bool:
-        """Whether it has ended for want of a connection: launch's to its host, or its own to the servers."""
-        return (self.exit_code == ssh.NO_CONNECTION and not self.spec.host.here) or progress.CUT_OFF in self.events
+        """Whether it has ended because a connection was lost: launch's to its host, or its own to the servers."""
+        return self._connection_lost or progress.CUT_OFF in self.events
+
+    @property
+    def _connection_lost(self) -> bool:
+        """Whether ssh has ended because its connection was lost."""
+        return self.exit_code == ssh.NO_CONNECTION and not self.spec.host.here
 
     @property
     def ready(self) -> bool:
@@ -95,7 +100,7 @@ class Process:
     @property
     def how_it_ended(self) -> str:
         """Its exit code or signal in words."""
-        if self.exit_code == ssh.NO_CONNECTION and not self.spec.host.here:
+        if self._connection_lost:
             return f"has lost its connection to {self.spec.host.address} (ssh ended with exit code {self.exit_code})"
         if self.exit_code is None or self.exit_code >= 0:
             return f"ended with exit code {self.exit_code}"

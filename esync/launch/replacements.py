@@ -1,5 +1,6 @@
 """What becomes of a process that has ended where it should not have: another in its place, a loss, or a failure."""
 
+import enum
 from dataclasses import dataclass, field, replace
 
 from .. import progress
@@ -7,9 +8,18 @@ from ..environment import SLOT_VARIABLE, SUPERVISED_VARIABLE
 from .processes import Process
 from .spec import ProcessSpec
 
-REPLACE, AWAIT, LOSE, FAIL, NEEDLESS = "replace", "await", "lose", "fail", "needless"
 #: Exit code of a process that does not understand its command line.
 BAD_USAGE = 2
+
+
+class Verdict(enum.Enum):
+    """What to do about a process that has ended where it should not have."""
+
+    IGNORE = enum.auto()  # it had done its work
+    REPLACE = enum.auto()  # start another one in its place
+    RECONNECT = enum.auto()  # the same, as soon as its host or a spare one answers: its connection was lost
+    GO_ON = enum.auto()  # the other workers go on without it
+    FAIL = enum.auto()  # the job has failed
 
 
 @dataclass
@@ -23,7 +33,7 @@ class Replacement:
         ready: when the new one had everything but the others; None while it has not.
         joined: when it had the common model.
         reported: when its first round was over.
-        counted: whether it is one of --max-restarts: not where a connection was lost.
+        counted: whether it counts towards --max-restarts: not where a connection was lost.
     """
 
     name: str
@@ -62,42 +72,47 @@ class Replacements:
     lost: list[str] = field(default_factory=list)
 
     def count(self, name: str) -> int:
-        """How many of its replacements a process has had."""
+        """Return how many replacements a process has had that count towards --max-restarts."""
         return sum(each.name == name and each.counted for each in self.made)
 
     def take_back(self, name: str) -> None:
-        """Forget the replacement of a process that no host has answered for."""
+        """Forget the replacement of an unreachable process that is given up: it has never joined."""
         self.made = [each for each in self.made if each.name != name or each.counted or each.joined is not None]
 
-    def verdict(self, process: Process) -> str:
-        """REPLACE, AWAIT (its host), LOSE, FAIL, or NEEDLESS: it had done all that it had to."""
+    def verdict(self, process: Process) -> Verdict:
+        """Decide what to do about a process that has ended where it should not have."""
         spec = process.spec
         if progress.DONE in process.events:
-            return NEEDLESS
+            return Verdict.IGNORE
         replaced = any(each.name == spec.name for each in self.made)
         begun = spec.resumable or progress.JOINED in process.events or replaced
         if process.cut_off and begun and self.restarts and (spec.resumable or spec.role == "worker"):
-            return AWAIT
+            return Verdict.RECONNECT
         if spec.resumable:
-            return REPLACE if self.count(spec.name) < self.restarts else FAIL
+            return Verdict.REPLACE if self.count(spec.name) < self.restarts else Verdict.FAIL
         if spec.role != "worker" or process.exit_code in (0, BAD_USAGE):
-            return FAIL
+            return Verdict.FAIL
         if not begun or progress.OVER in process.events:
-            return FAIL  # it would fail again, or it has ended the whole job
+            return Verdict.FAIL  # it would fail again, or it has ended the whole job
         if self.count(spec.name) < self.restarts:
-            return REPLACE
-        return LOSE if self.elastic else FAIL
+            return Verdict.REPLACE
+        return Verdict.GO_ON if self.elastic else Verdict.FAIL
 
     def supervised(self, spec: ProcessSpec) -> ProcessSpec:
-        """The process as it is started: a worker is told that its death need not end the job, and is replaced."""
+        """Return the process as it is started: a worker is told how often it will still be replaced."""
         if spec.role != "worker" or not (self.restarts or self.elastic):
             return spec
-        # One that the others can go on without is not promised to be replaced once too often.
+        # With --elastic the servers must not wait for a replacement that will not come.
         left = self.restarts - self.count(spec.name) if self.elastic else self.restarts
         return replace(spec, environment={**spec.environment, SUPERVISED_VARIABLE: str(left)})
 
     def again(self, process: Process, place: ProcessSpec | None = None) -> ProcessSpec:
-        """What is started in the place of a process; `place`: the same one as another host would have it."""
+        """Return what to start in the place of a process.
+
+        Args:
+            process: the one that has ended.
+            place: the same process as another host would run it; None: on its own host.
+        """
         spec = self.supervised(place or process.spec)
         environment = dict(spec.environment)
         # What was meant for the dead one must not reach the new one: so it listens at another port.
@@ -110,8 +125,8 @@ class Replacements:
         return replace(spec, environment=environment)
 
 
-def is_first(process: Process) -> bool:
-    """Whether a worker is, or stands for, worker 0."""
+def is_worker_0(process: Process) -> bool:
+    """Return whether a worker is worker 0, or was started in its place."""
     joined = process.events.get(progress.JOINED)
     slot = process.spec.environment.get(SLOT_VARIABLE) if joined is None else joined["rank"]
     return str(slot) == "0"

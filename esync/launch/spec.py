@@ -92,5 +92,5 @@ class Plan:
 
     @property
     def log_hosts(self) -> list[Host]:
-        """Those of them that workers write their logs on, or may have to."""
+        """Every host that workers write their logs on, or may have to, once."""
         return list({spec.host.name: spec.host for spec in (*self.workers, *self.stand_ins)}.values())

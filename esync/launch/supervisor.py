@@ -10,11 +10,11 @@ from pathlib import Path
 from types import FrameType
 
 from .. import config, progress
-from .absences import Absences
 from .processes import Process
-from .replacements import AWAIT, LOSE, NEEDLESS, REPLACE, Replacement, Replacements, is_first
+from .replacements import Replacement, Replacements, Verdict, is_worker_0
 from .rows import Row
 from .spec import Plan, ProcessSpec
+from .unreachable import UnreachableProcesses
 from .view import View
 
 #: Seconds between two looks at the processes.
@@ -79,14 +79,14 @@ class Supervisor:
         logs: folder for the output of the processes.
         view: what the user sees.
         restarts: how often each worker may be replaced.
-        patience: seconds that a host may be away before its processes are given up.
+        patience: seconds that a host may not answer before its processes are given up.
     """
 
     def __init__(
-        self, plan: Plan, logs: Path, view: View, restarts: int = 0, patience: float = config.LAUNCH_AWAY
+        self, plan: Plan, logs: Path, view: View, restarts: int = 0, patience: float = config.LAUNCH_WAIT_FOR_HOST
     ) -> None:
         self._plan, self._logs, self._view = plan, logs, view
-        self._absences = Absences(plan, patience)
+        self._unreachable = UnreachableProcesses(plan, patience)
         self._replacements = Replacements(restarts, bool(getattr(plan.options, "elastic", False)))
         self._processes: list[Process] = []
         self._outcome = Outcome()
@@ -106,7 +106,7 @@ class Supervisor:
                 self._end()
         self._outcome.seconds = time.monotonic() - self._began
         self._outcome.replacements, self._outcome.lost = self._replacements.made, self._replacements.lost
-        self._outcome.lost_hosts = sorted(self._absences.lost_hosts)
+        self._outcome.lost_hosts = sorted(self._unreachable.lost_hosts)
         return self._outcome
 
     # --- the phases of a job -----------------------------------------------------------------------------------------
@@ -126,12 +126,12 @@ class Supervisor:
                     self._outcome.failures.append(self._failure(process, how))
 
     def _until_workers_end(self) -> None:
-        while not self._over and (self._running("worker") or (self._awaiting and not self._finished)):
+        while not self._over and (self._running("worker") or (self._awaits_worker and not self._finished)):
             self._tick()
             if self._finished:
-                self._dismiss()
+                self._end_latecomers()
         if not self._over:
-            for name in self._absences.abandon():
+            for name in self._unreachable.give_up_all():
                 self._replacements.take_back(name)
                 self._replacements.lost.append(name)
 
@@ -178,27 +178,27 @@ class Supervisor:
 
     @property
     def _finished(self) -> bool:
-        """Whether the run is finished, and its servers take nobody in any more: they have left for that reason."""
+        """Whether the run is finished: a server has left for that reason, so nobody can join any more."""
         return any(process.exit_code == 0 for process in self._processes if process.spec.role == "server")
 
     @property
-    def _unneeded(self) -> bool:
+    def _servers_unneeded(self) -> bool:
         """Whether the workers that are still there know that the run is finished, and need no server any more."""
         workers = [process for process in self._processes if process.spec.role == "worker" and process.running]
         return bool(workers) and all(progress.FINISHED in process.events for process in workers)
 
     @property
-    def _awaiting(self) -> bool:
-        """Whether the job needs a worker whose host does not answer."""
+    def _awaits_worker(self) -> bool:
+        """Whether the job needs a worker that is unreachable."""
         done = any(process.exit_code == 0 for process in self._processes if process.spec.role == "worker")
-        return bool(self._absences.workers) and not (done and self._replacements.elastic)
+        return bool(self._unreachable.workers) and not (done and self._replacements.elastic)
 
     def _running(self, *roles: str) -> bool:
         return any(process.running and process.spec.role in roles for process in self._processes)
 
     def _tick(self) -> None:
         self._look()
-        self._try_again()
+        self._retry_unreachable()
         self._show()
         self._announce()
 
@@ -221,11 +221,11 @@ class Supervisor:
             if replacement.reported is None:
                 replacement.follow(self._newest(replacement.name), self._began)
         for process in self._processes:
-            if process.spec.name in self._absences and process.running and process.arrived:
-                self._absences.answering(process)
+            if process.spec.name in self._unreachable and process.running and process.arrived:
+                self._unreachable.host_answers(process)
                 if process.settled:
-                    missing = self._absences.back(process)
-                    self._view.say(f"{process.spec.name} ({process.spec.where}) is back after {missing:.0f} s")
+                    seconds = self._unreachable.rejoined(process)
+                    self._view.say(f"{process.spec.name} ({process.spec.where}) is back after {seconds:.0f} s")
 
     def _note_end(self, process: Process) -> None:
         assert process.exit_code is not None
@@ -236,24 +236,24 @@ class Supervisor:
             self._deal_with(process)
 
     def _deal_with(self, process: Process) -> None:
-        """A process has ended where it should not have."""
+        """Replace a process that has ended where it should not have, go on without it, or let the job fail."""
         name, how = process.spec.name, process.how_it_ended
-        verdict = self._replacements.verdict(process) if not self._over else ""
+        verdict = self._replacements.verdict(process) if not self._over else Verdict.FAIL
         last = f"; its last line: {process.last_lines[-1]}" if process.last_lines else ""
-        if verdict == AWAIT and not self._finished:
-            self._await(process, how, last)
+        if verdict is Verdict.RECONNECT and not self._finished:
+            self._await_host(process, how, last)
             return
-        self._absences.forget(name)
-        if process.spec.role in ("server", "scheduler") and self._unneeded:
+        self._unreachable.forget(name)
+        if process.spec.role in ("server", "scheduler") and self._servers_unneeded:
             self._view.say(f"{name} ({process.spec.where}) {how}: the run is finished, and nobody needs it any more")
             return
-        if verdict == NEEDLESS:
+        if verdict is Verdict.IGNORE:
             self._view.say(f"{name} ({process.spec.where}) {how} after it had done its work")
             return
         if self._finished and process.spec.role == "worker" and not self._over:
-            self._come_too_late(process, how)
+            self._report_latecomer(process, how)
             return
-        if verdict == REPLACE:
+        if verdict is Verdict.REPLACE:
             self._replacements.made.append(Replacement(name, how, time.monotonic() - self._began))
             count = self._replacements.count(name)
             self._view.say(
@@ -261,23 +261,28 @@ class Supervisor:
                 f"({count} of at most {self._replacements.restarts}), output in {process.log}"
             )
             self._restart(process, self._replacements.again(process))
-        elif verdict == LOSE and self._running("worker"):
-            self._replacements.lost.append(name)
-            self._view.say(f"{name} ({process.spec.where}) {how}{last}; the others go on without it")
+        else:
+            self._go_on_or_fail(process, verdict is Verdict.GO_ON, how, last)
+
+    def _go_on_or_fail(self, process: Process, may_go_on: bool, how: str, last: str = "") -> None:
+        """Go on without a process, or let the job fail where the others cannot, or are gone."""
+        if may_go_on and self._running("worker"):
+            self._replacements.lost.append(process.spec.name)
+            self._view.say(f"{process.spec.name} ({process.spec.where}) {how}{last}; the others go on without it")
         else:
             self._outcome.failures.append(self._failure(process, how))
 
-    def _dismiss(self) -> None:
+    def _end_latecomers(self) -> None:
         """End the replacements that have come too late: the run is finished."""
         for process in self._processes:
             beginning = process.spec.role == "worker" and process.running and progress.JOINED not in process.events
             if beginning and not process.told_to_end:
                 process.terminate()
-                self._come_too_late(process, "was not needed any more")
+                self._report_latecomer(process, "was not needed any more")
 
-    def _come_too_late(self, process: Process, how: str) -> None:
-        """A worker has not been there when the run was finished: that matters where it was to write the model."""
-        if is_first(process):
+    def _report_latecomer(self, process: Process, how: str) -> None:
+        """Report a worker that was not there when the run was finished: a failure where it was to write the model."""
+        if is_worker_0(process):
             reason = f"{how}: the run was finished, but worker 0 had gone before it had written the final model"
             self._outcome.failures.append(self._failure(process, reason))
         else:
@@ -289,33 +294,29 @@ class Supervisor:
         self._processes.remove(process)
         self._processes.append(Process(spec, process.log, self._view.hear, self._view.say, again=True))
 
-    def _await(self, process: Process, how: str, last: str) -> None:
-        """A process has lost its connection: go on with it as soon as its host answers, or a spare one."""
+    def _await_host(self, process: Process, how: str, last: str) -> None:
+        """Start a process that has lost its connection again, as soon as its host or a spare one answers."""
         name = process.spec.name
-        if name not in self._absences:
+        if name not in self._unreachable:
             at = time.monotonic() - self._began
             self._replacements.made.append(Replacement(name, how, at, counted=False))
             self._view.say(
                 f"{name} ({process.spec.where}) {how}{last}; starting a replacement as soon as a host answers, "
                 f"output in {process.log}"
             )
-        if self._absences.note(process, self._replacements.again):
+        if self._unreachable.record(process, self._replacements.again):
             return
-        why = self._absences.give_up(name)
+        why = self._unreachable.give_up(name)
         self._replacements.take_back(name)
-        if self._replacements.elastic and self._running("worker"):
-            self._replacements.lost.append(name)
-            self._view.say(f"{name} ({process.spec.where}) {why}; the others go on without it")
-        else:
-            self._outcome.failures.append(self._failure(process, why))
+        self._go_on_or_fail(process, self._replacements.elastic and process.spec.role == "worker", why)
 
-    def _try_again(self) -> None:
-        """Start what was on hosts that did not answer, where it is time; say who is waited for."""
+    def _retry_unreachable(self) -> None:
+        """Start unreachable processes again where it is time to, and say which hosts are waited for."""
         if self._over or self._ending:
             return
-        for spec in self._absences.due():
+        for spec in self._unreachable.due():
             self._restart(self._newest(spec.name), spec)
-        for sentence in self._absences.announcements():
+        for sentence in self._unreachable.announcements():
             self._view.say(sentence)
 
     def _log_of(self, spec: ProcessSpec) -> Path:
@@ -345,7 +346,7 @@ class Supervisor:
         if process is None:
             return Row(spec.name, spec.host.name, spec.device, "waiting")
         name, spec = spec.name, process.spec
-        if name in self._absences and not (process.running and process.arrived):
+        if name in self._unreachable and not (process.running and process.arrived):
             state = "away"
         elif process.running:
             state = "training" if process.progress else "starting"

@@ -65,10 +65,29 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(config, f"LAUNCH_{name}", seconds)
 
 
+class Reacting(Recorded):
+    """A view that does something when a text has been said for the first time."""
+
+    def __init__(self, text: str, do: Callable[[], object]) -> None:
+        super().__init__()
+        self._text, self._do = text, do
+
+    def say(self, text: str) -> None:
+        first = not any(self._text in each for each in self.said)
+        super().say(text)
+        if first and self._text in text:
+            self._do()
+
+
 def supervise(
-    folder: Path, *specs: ProcessSpec, start_timeout: float = 10, restarts: int = 0, elastic: bool = False
+    folder: Path,
+    *specs: ProcessSpec,
+    start_timeout: float = 10,
+    restarts: int = 0,
+    elastic: bool = False,
+    view: Recorded | None = None,
 ) -> tuple[Outcome, Recorded]:
-    view = Recorded()
+    view = view or Recorded()
     plan = Plan(specs, argparse.Namespace(start_timeout=start_timeout, elastic=elastic), folder)
     return Supervisor(plan, folder, view, restarts).run(), view
 
@@ -481,8 +500,10 @@ def test_who_would_fail_again_is_not_replaced(tmp_path, program):
 
 
 def test_the_others_may_go_on_without_it(tmp_path):
-    other = spec("worker-1", "import time; time.sleep(1.5)")
-    outcome, view = supervise(tmp_path, frail(tmp_path, "worker-0", 9), other, restarts=1, elastic=True)
+    gone = tmp_path / "gone"
+    view = Reacting("the others go on without it", gone.touch)
+    other = spec("worker-1", f"import os, time\nwhile not os.path.exists({str(gone)!r}): time.sleep(0.1)")
+    outcome, _ = supervise(tmp_path, frail(tmp_path, "worker-0", 9), other, restarts=1, elastic=True, view=view)
     assert outcome.ok
     assert (outcome.lost, len(outcome.replacements)) == (["worker-0"], 1)
     assert view.states == {"worker-0": "lost", "worker-1": "done"}

@@ -8,13 +8,12 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from test_launch_supervisor import LONG, Recorded, impatient, spec  # noqa: F401
+from test_launch_supervisor import LONG, Reacting, Recorded, impatient, spec  # noqa: F401
 
 from esync import config
 from esync.launch.hosts import Host, HostEntry
@@ -84,20 +83,6 @@ def supervise(folder: Path, view: Recorded, *specs: ProcessSpec, patience: float
     options = argparse.Namespace(start_timeout=30, elastic=more.get("elastic", False))
     plan = Plan(specs, options, folder, spares=more.get("spares", {}))
     return Supervisor(plan, folder, view, more.get("restarts", 1), patience).run()
-
-
-class Reacting(Recorded):
-    """A view that does something when a text has been said for the first time."""
-
-    def __init__(self, text: str, do: Callable[[], object]) -> None:
-        super().__init__()
-        self._text, self._do = text, do
-
-    def say(self, text: str) -> None:
-        first = not any(self._text in each for each in self.said)
-        super().say(text)
-        if first and self._text in text:
-            self._do()
 
 
 def lives(folder: Path) -> list[str]:
