@@ -19,8 +19,13 @@ ENDS = {"last round": (0, 1), "after the last round": (0, 1), "export": (0,)}
 SYNC: dict[str, Any] = {"mode": "sync", "learning_rate": 0.01, "no_evaluation": True}
 #: A network whose checkpoints take long enough to be killed in one, with a momentum in every worker's part.
 LARGE: dict[str, Any] = {
-    **{"mode": "esync", "local_iterations": 1, "network": "resnet18-v1", "batch_size": 1, "local_lr": 1e-4},
-    **{"momentum": 0.9, "no_evaluation": True},
+    "mode": "esync",
+    "local_iterations": 1,
+    "network": "resnet18-v1",
+    "batch_size": 1,
+    "local_lr": 1e-4,
+    "momentum": 0.9,
+    "no_evaluation": True,
 }
 
 
@@ -96,8 +101,8 @@ def checkpoint(folder: Path) -> dict[str, Any]:
 
 def without_rank_0(folder: Path) -> dict[str, Any]:
     """Kill rank 0 of an elastic job for good, later the parameter server: is a checkpoint left to resume from?"""
-    train = {**SYNC, "elastic": True, "checkpoint_dir": str(folder / "checkpoints"), "checkpoint_every": 3}
-    train["keep_checkpoints"] = 1
+    checkpoints = {"checkpoint_dir": str(folder / "checkpoints"), "checkpoint_every": 3, "keep_checkpoints": 1}
+    train = {**SYNC, "elastic": True, **checkpoints}
     with Job(folder, "--no-restart", rounds=1000, **train) as job:
         job.until(lambda: len(job.rounds()) >= 8)
         killed, when = _kill(job.worker(0)), time.time()
@@ -164,7 +169,7 @@ def machines(folder: Path) -> dict[str, Any]:
 
 
 def _resume(place: Path, rounds: int, steps: Sequence[float | None] = STEPS, **train: Any) -> dict[str, Any]:
-    """Go on to so many rounds; the exit code, and the round of the checkpoint."""
+    """Resume a job up to so many rounds, and return its exit code and the round that it has gone on from."""
     with Job(place, "--resume", steps=steps, rounds=rounds, **train) as job:
         report = job.finish(limit=PATIENCE)
         facts = next(iter(place.glob("logs/*/*/h0/cpu/run.json")), None)
@@ -194,13 +199,13 @@ def _kill(process: int | None) -> bool:
 
 
 def _cut(checkpoints: Path, rank: int) -> bool:
-    """Whether a file of a worker's part is not whole."""
+    """Return whether a file of a worker's part is being written, or was left half written."""
     names = [f".worker-{rank}."] + [".model.params.", ".server.npz."] * (rank == 0)
     return any(path.name.startswith(tuple(names)) for path in checkpoints.glob("round-*/.*"))
 
 
 def _begun(checkpoints: Path) -> list[int]:
-    """Rounds of which there is anything."""
+    """Return the rounds of all checkpoints, whole or not."""
     return sorted(int(path.name.removeprefix("round-")) for path in checkpoints.glob("round-*"))
 
 

@@ -49,9 +49,9 @@ class DeviceMemory:
         """The rule's result is kept as it is."""
         return new
 
-    def keep(self, new: Any, before: Any, share: float) -> None:
+    def undo_rounding(self, new: Any, before: Any, tolerance: float) -> None:
         """See `protocol.inbox.Memory`."""
-        new[:] = mx.nd.where(mx.nd.abs(new - before) <= share * mx.nd.abs(before), before, new)
+        new[:] = mx.nd.where(mx.nd.abs(new - before) <= tolerance * mx.nd.abs(before), before, new)
 
     def fetch(self, array: Any) -> np.ndarray:
         """The values in host memory."""

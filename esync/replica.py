@@ -12,7 +12,7 @@ import numpy as np
 
 from .engine import mx
 from .errors import AlgorithmResultError, ExpectedError
-from .exchange import STATISTICS, WEIGHTS, Flat
+from .exchange import STATISTICS, WEIGHTS, Flat, values_of
 from .flat_arrays import Difference, FlatArrays, Scaled
 from .landing import Landing
 from .modelview import Hook, ModelView
@@ -105,8 +105,7 @@ class Replica:
         if not own:
             self.mean_statistics = None
         elif self.mean_statistics is None:
-            self.mean_statistics = Flat(np.empty(self.statistics.size, np.float32))
-            self.statistics.read(0, self.statistics.size, self.mean_statistics.values)
+            self.mean_statistics = Flat(values_of(self.statistics))
 
     @contextmanager
     def with_mean_statistics(self) -> Iterator[None]:
@@ -116,10 +115,9 @@ class Replica:
             for own, common in zip((self.weights, self.statistics), self.common, strict=True)
             if isinstance(common, Flat)
         ]
-        kept = [np.empty(own.size, np.float32) for own, _ in pairs]
         self.open()
-        for (own, common), values in zip(pairs, kept, strict=True):
-            own.read(0, values.size, values)
+        kept = [values_of(own) for own, _ in pairs]
+        for own, common in pairs:
             own.write(0, common.values)
         self.close()
         try:

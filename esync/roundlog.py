@@ -15,7 +15,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from .errors import ExpectedError
-from .writer import Writer
+from .writer import BackgroundWriter
 
 RUN_FILE = "run.json"
 MODEL_FOLDER = "model"  # the final model of rank 0
@@ -107,7 +107,7 @@ class RoundLog:
         self, log_dir: str | Path, device: str, overwrite: bool = False, rounds: int = 0, rank: int = -1
     ) -> None:
         self.folder, self._lock = claim(Path(log_dir), device, overwrite, rounds, rank)
-        self._writer = Writer(f"the logs in {self.folder}")
+        self._writer = BackgroundWriter(f"the logs in {self.folder}")
 
     def run(self, facts: dict[str, Any]) -> None:
         """Write what is true of the whole run (run.json); may be called again to bring it up to date."""

@@ -15,6 +15,7 @@ from .algorithms import Algorithm, Hyper, NoPast, Surroundings, World, make
 from .algorithms.loading import agreed_source
 from .checkpoint import Checkpoints
 from .engine import mx
+from .exchange import values_of
 from .exchange.protocol.ledger import Limits
 from .gluon_trainer import GluonTrainer
 from .hostsgd import SGD
@@ -290,14 +291,14 @@ class Trainer(Standing, GluonTrainer):
         self.algorithm.abort(reason)
 
     def busy(self, what: str) -> AbstractContextManager[None]:
-        """Tell the others that this worker is alive while it does something else: with trainer.busy("evaluating"): ….
+        """Tell the others that this worker is alive while the body of a with statement runs.
 
-        With --elastic the others would go on without a worker that is silent for longer than the lease. Whatever may
-        take that long belongs into such a with statement, which holds for half of the round timeout at most. Writing
-        and reading checkpoints need none of yours.
+        With --elastic the others go on without a worker that is silent for longer than the lease. Whatever may take
+        that long belongs in such a statement, for instance `with trainer.busy("evaluating"): …`. It holds for half of
+        the round timeout at most. Writing and reading checkpoints do not need it.
 
         Args:
-            what: is done, for the line that says so when it takes longer.
+            what: what the worker does, for the warning that it takes longer than that.
         """
         exchange = self.algorithm.exchange
         return nullcontext() if exchange is None else exchange.busy(what)
@@ -383,9 +384,8 @@ class Trainer(Standing, GluonTrainer):
 
     def _weights(self) -> np.ndarray:
         replica = Replica(self._params, self._local_step, self._master)
-        weights = np.empty(replica.weights.size, np.float32)
         replica.open()
-        replica.weights.read(0, weights.size, weights)
+        weights = values_of(replica.weights)
         replica.close()
         return weights
 

@@ -48,8 +48,8 @@ def divisor(weighting: str, samples: Sequence[int]) -> float:
     return total if weighting == SAMPLES else count * count / total
 
 
-def rounding(workers: int) -> float:
-    """By what share of its size a mean of so many equal float32 values may differ from them.
+def rounding_error(workers: int) -> float:
+    """Return by what share of its size a mean of so many equal float32 values may differ from them.
 
     Each is multiplied, they are added up, and the sum is divided.
     """

@@ -1,4 +1,4 @@
-"""Files that a thread writes one after the other, so that a slow disk holds nobody up; what waits is bounded."""
+"""Writing files in a thread, so that training does not wait for a slow disk; what waits in memory is bounded."""
 
 import logging
 import threading
@@ -13,16 +13,15 @@ from .lossy_output import DISK_FULL
 
 log = logging.getLogger(__name__)
 
-
-#: A path, and what shall be there: the content itself, or what is to be made of the one that is there.
+#: A path, and what to write there: the content, or a function that makes it from what the file contains.
 _File = tuple[Path, bytes | Callable[[bytes], bytes]]
 
 
-class Writer:
-    """Writes files in the order in which they are given; each is there as a whole or not at all.
+class BackgroundWriter:
+    """Writes files in a thread, in the order in which they are given; each is there as a whole or not at all.
 
-    What waits for the disk is kept in memory, up to `config.LOG_BACKLOG` bytes. Whoever gives more waits until the disk
-    has caught up so far, and a warning says so. Not safe for several threads.
+    What waits for the disk is kept in memory, up to `config.LOG_BACKLOG` bytes. A call that gives more waits until the
+    disk has caught up, and a warning says so. To be used from one thread.
 
     Args:
         what: the files, in words, for messages.
@@ -32,15 +31,15 @@ class Writer:
         self._what = what
         self._changed = threading.Condition()
         self._waiting: deque[_File] = deque()  # the first one is being written
-        self._bytes = 0  # of those
-        self._late = False  # a warning has said that the disk does not keep up, or is full
+        self._bytes = 0  # that those take in memory
+        self._late = False  # whether a warning has said that the disk does not keep up, or is full
         self._closing = False
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=f"writer of {what}", daemon=True)
         self._thread.start()
 
     def write(self, path: Path, content: bytes) -> None:
-        """Have `content` at `path`.
+        """Write `content` to a file.
 
         Raises:
             OSError: a file given earlier could not be written, and no later one will be.
@@ -48,7 +47,7 @@ class Writer:
         self._put((path, content))
 
     def update(self, path: Path, change: Callable[[bytes], bytes]) -> None:
-        """Have at `path` what `change` makes of the file that is there; nothing where there is none.
+        """Replace the content of a file by what `change` makes of it; does nothing where there is no such file.
 
         Raises:
             OSError: see `write`.
@@ -56,7 +55,7 @@ class Writer:
         self._put((path, change))
 
     def flush(self) -> None:
-        """Wait until everything given so far is on the disk.
+        """Wait until everything given so far has been written.
 
         Raises:
             OSError: a file could not be written.
@@ -65,7 +64,7 @@ class Writer:
             self._wait_until(lambda: not self._waiting)
 
     def close(self) -> None:
-        """Wait until everything is on the disk, and take no more.
+        """Wait until everything has been written, and accept no more.
 
         Raises:
             OSError: a file could not be written.
@@ -109,7 +108,7 @@ class Writer:
             while (file := self._next()) is not None:
                 self._write(*file)
                 self._written(file)
-        except Exception as error:  # whatever it is, the thread that gives the files has to hear of it
+        except Exception as error:  # raised in the thread that gives the files
             with self._changed:
                 self._failure = error
                 self._changed.notify_all()

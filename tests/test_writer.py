@@ -1,10 +1,10 @@
 import pytest
 
-from esync.writer import Writer
+from esync.writer import BackgroundWriter
 
 
 def test_a_file_is_updated_from_what_was_given_before(tmp_path):
-    writer = Writer("the files")
+    writer = BackgroundWriter("the files")
     writer.write(tmp_path / "a", b"one")
     writer.update(tmp_path / "a", lambda content: content + b", two")
     writer.update(tmp_path / "b", lambda content: content + b"never")
@@ -16,7 +16,7 @@ def test_whatever_goes_wrong_reaches_whoever_gives_the_files(tmp_path):
     def fail(content: bytes) -> bytes:
         raise ZeroDivisionError
 
-    writer = Writer("the files")
+    writer = BackgroundWriter("the files")
     writer.write(tmp_path / "a", b"one")
     writer.update(tmp_path / "a", fail)
     for give in (writer.flush, writer.close, lambda: writer.write(tmp_path / "b", b"two")):
@@ -26,7 +26,7 @@ def test_whatever_goes_wrong_reaches_whoever_gives_the_files(tmp_path):
 
 
 def test_a_closed_writer_takes_nothing(tmp_path):
-    writer = Writer("the files")
+    writer = BackgroundWriter("the files")
     writer.close()
     with pytest.raises(ValueError, match="the files are closed"):
         writer.write(tmp_path / "a", b"one")

@@ -3,12 +3,11 @@
 from numbers import Integral
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 from pydantic import model_validator
 
 from .. import config
 from ..errors import AlgorithmResultError
-from ..exchange import STATISTICS, WEIGHTS, Payload, Result, Specification
+from ..exchange import STATISTICS, WEIGHTS, Payload, Result, Specification, values_of
 from ..handles import Handle
 from .base import Algorithm, CompressionOptions, LandingOfModel, Surroundings
 from .options import option
@@ -238,17 +237,10 @@ class ModelAveraging(Algorithm):
         if not (self._run_ahead and self._iterations):
             return super().unsent()
         replica = self.replica
-        weights, statistics = (np.empty(each.size, np.float32) for each in (replica.weights, replica.statistics))
         replica.open()
-        replica.weights.read(0, weights.size, weights)
-        replica.statistics.read(0, statistics.size, statistics)
+        model = {"weights": values_of(replica.weights), "statistics": values_of(replica.statistics)}
         replica.close()
-        ahead = {
-            "weights": weights,
-            "statistics": statistics,
-            "samples": self._samples,
-            "iterations": self._iterations,
-        }
+        ahead = {**model, "samples": self._samples, "iterations": self._iterations}
         return {**super().unsent(), _AHEAD: ahead}
 
     def restore_unsent(self, state: dict[str, Any]) -> None:

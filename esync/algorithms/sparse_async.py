@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from .. import config
-from ..exchange import Payload, Source, Specification
+from ..exchange import Payload, Source, Specification, values_of
 from ..sparse import Differences, check_finite
 from .base import Algorithm, Hyper, OwnStatisticsOptions, Surroundings
 from .options import option
@@ -107,9 +107,8 @@ class SparseAsync(Algorithm):
     def unsent(self) -> dict[str, Any]:
         """See `Algorithm.unsent`; this worker's statistics are sent now and then only."""
         replica = self.replica
-        statistics = np.empty(replica.statistics.size, np.float32)
         replica.open()
-        replica.statistics.read(0, statistics.size, statistics)
+        statistics = values_of(replica.statistics)
         replica.close()
         kept = {"compressor": self._compressor.state(), "statistics": statistics, "exchanges": self._sent}
         return {**super().unsent(), **kept}

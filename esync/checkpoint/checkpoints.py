@@ -89,16 +89,18 @@ class Checkpoints:
         self._tracked: dict[str, Tracked] = {}
         self._found: dict[str, Any] = {}  # states of what has not been tracked yet
         self._algorithm_state: tuple[int, dict[str, Any]] | None = None  # as found, with the round of its part
-        self._unsent: tuple[int, dict[str, Any]] | None = None  # the same of what it had not sent
+        self._unsent: tuple[int, dict[str, Any]] | None = None  # likewise, what it had not sent
         self._goes_on = False
         self._before: list[Callable[[], None]] = []
         self._parts: list[Part] = []
-        self._job, self._seen, self._whole = 0, 0, 0
+        self._job = 0  # its number
+        self._last = 0  # round of the newest checkpoint of this job, or the one that the job began after
+        self._whole = 0  # round of the newest checkpoint that was known to be whole when parts were last deleted
 
     # --- for a training loop ----------------------------------------------------------------------------------------
 
     def track(self, name: str, item: Tracked) -> None:
-        """Keep that too, from now on; after a resume it is put where it stood.
+        """Keep the state of something else, too, from now on; after a resume it is put where it stood.
 
         Raises:
             CheckpointError: it cannot be put there.
@@ -111,11 +113,11 @@ class Checkpoints:
                 raise CheckpointError(f"the checkpoint of round {self.resumed} does not fit: {error}") from None
 
     def before(self, call: Callable[[], None]) -> None:
-        """From now on call that before a checkpoint is written: what it writes is then there, too."""
+        """Have a function called before each checkpoint is written: what it writes is on the disk before that."""
         self._before.append(call)
 
     def save_if_due(self) -> bool:
-        """Write a checkpoint where the last step has ended a round that should have one; whether it has."""
+        """Write a checkpoint where the last step has ended a round that should have one, and return whether it did."""
         if not self._trainer.exchanged:
             return False
         self._prune()
@@ -153,7 +155,7 @@ class Checkpoints:
         facts: dict[str, Any] = {
             "version": __version__,
             "job": self._job,
-            "ordinal": 2 if self._whole else 1,  # earlier versions counted on
+            "ordinal": 2 if self._whole else 1,  # earlier versions counted the checkpoints here
             "workers": trainer.workers,
             "exchanges": trainer.round,
             "agreement": self._agreement,
@@ -173,7 +175,7 @@ class Checkpoints:
                 return
             facts["books"] = vars(result.books)
         self.newest = self._store.write(result.round, writers, facts)
-        self._seen = result.round
+        self._last = result.round
         if exchange is not None:
             exchange.part = result.round
         log.debug("checkpoint of round %d in %.2f s", result.round, time.perf_counter() - begun)
@@ -186,7 +188,11 @@ class Checkpoints:
     # --- for esync.Trainer and its algorithm ------------------------------------------------------------------------
 
     def bind(self, trainer: CheckpointedTrainer, agreement: dict[str, Any]) -> None:
-        """Take care of this trainer from now on; `agreement` is what a checkpoint must have in common with it.
+        """Write the checkpoints of this trainer from now on.
+
+        Args:
+            trainer: one that has not been started.
+            agreement: what a checkpoint must have in common with it.
 
         Raises:
             CheckpointError: its algorithm's state could be written but not restored, or the other way round; or the
@@ -209,7 +215,7 @@ class Checkpoints:
         self._optimizer = OptimizerState(trainer)
 
     def offers(self, rank: int, workers: int) -> Offers:
-        """The whole parts of this worker; see `exchange.protocol.resumption`."""
+        """Return the whole parts of this worker; see `exchange.protocol.resumption`."""
         self._agreement["workers"] = workers
         self._store = Store(self.directory, rank)
         try:
@@ -229,7 +235,7 @@ class Checkpoints:
 
     def due(self, round_: int) -> bool:
         """See `algorithms.base.Past`."""
-        return round_ // self._every > self._seen // self._every
+        return round_ // self._every > self._last // self._every
 
     def settle(self, rank: int, job: int, resume_at: int, replacement: bool) -> Progress | None:
         """See `algorithms.base.Past`."""
@@ -266,11 +272,14 @@ class Checkpoints:
         )
 
     def take_over(self, resume_at: int) -> bool:
-        """For a replacement in a running job: the dead worker's newest part of this run, where there is one.
+        """Go on from the dead worker's newest part of this run, as a replacement in a running job.
 
-        The states of the local optimizer and of the algorithm, and what is tracked, go back to it; the model and the
-        round are the job's. Parts up to `resume_at`, where the job itself has gone on from, are of this run whoever
-        wrote them. Returns whether there was one.
+        The states of the local optimizer and of the algorithm, and what is tracked, are restored from it; the model and
+        the round are the job's. Parts up to `resume_at`, the round that the job itself has gone on from, belong to this
+        run whichever job wrote them.
+
+        Returns:
+            Whether there was one.
         """
         try:
             self._store.prepare()
@@ -289,14 +298,14 @@ class Checkpoints:
         return True
 
     def begun(self) -> None:
-        """The trainer has the common model: count rounds from here, and give the algorithm its state back.
+        """Count rounds from here, and restore the algorithm's state: the trainer has the common model now.
 
         Raises:
             CheckpointError: the algorithm cannot go back to that state, or has one that cannot be stored.
         """
         algorithm = self._trainer.algorithm
         if algorithm.result is not None:
-            self._seen, self._whole = algorithm.result.round, algorithm.result.whole
+            self._last, self._whole = algorithm.result.round, algorithm.result.whole
         fresh = self._encoded("state", {})  # what cannot be stored is noticed now, not at the first checkpoint
         if self._unsent is not None and not self._trainer.replacement:
             self._restore(algorithm.restore_unsent, *self._unsent)
@@ -322,7 +331,7 @@ class Checkpoints:
             ) from error
 
     def _encoded(self, method: Literal["state", "unsent"], arrays: dict[str, np.ndarray]) -> Any:
-        """What a method of the algorithm returns, as JSON; None where it is empty. Arrays are put into `arrays`."""
+        """Return the result of a method of the algorithm as JSON, None if it is empty; its arrays go to `arrays`."""
         algorithm = self._trainer.algorithm
         try:
             state = getattr(algorithm, method)()
@@ -343,21 +352,27 @@ class Checkpoints:
 
     def _prune(self) -> None:
         """Delete what is older than the newest checkpoint that is known to be whole, but for as many as are kept."""
-        alone = self._trainer.algorithm.exchange is None
-        whole = self._result().whole if not alone else self.newest.round if self.newest is not None else 0
+        if self._trainer.algorithm.exchange is not None:
+            whole = self._result().whole
+        else:
+            whole = self.newest.round if self.newest is not None else 0
         if whole != self._whole:
             self._store.keep(self._keep, whole)
             self._whole = whole
 
     def _result(self) -> Result:
-        """How the last exchange went."""
+        """Return the result of the last exchange."""
         result = self._trainer.algorithm.result
         if result is None:
             raise RuntimeError("the trainer has not been started: there is nothing to write a checkpoint of")
         return result
 
     def _common(self, facts: dict[str, Any], writers: dict[str, Writer]) -> bool:
-        """What rank 0 adds: model, servers' state, and whose parts are needed; False where the job has moved on."""
+        """Add what only rank 0 writes: the model, the servers' state, and whose parts the checkpoint needs.
+
+        Returns:
+            False where the job has gone on meanwhile, so that these do not fit together.
+        """
         trainer, exchange = self._trainer, self._trainer.algorithm.exchange
         writers[MODEL_FILE] = lambda path: save_model(path, trainer)
         if further := further_vectors(trainer):

@@ -109,7 +109,10 @@ class Store:
             else:
                 found.append(part)
         if damages and not found:
-            raise CheckpointError(f"every checkpoint is damaged: {'; '.join(damages)}")
+            raise CheckpointError(
+                f"every checkpoint is damaged: {'; '.join(damages)}; put back a copy of them, or begin anew with "
+                "--overwrite"
+            )
         return found
 
     def next_after(self, round_: int) -> Part | None:
@@ -151,11 +154,11 @@ class Store:
                 self._remove(folder, [self._name, *self._own(folder)])
 
     def keep(self, count: int, whole: int) -> None:
-        """Delete parts of this worker that no checkpoint needs.
+        """Delete old parts of this worker; parts that are newer than the newest whole checkpoint all stay.
 
         Args:
-            count: how many are kept of those up to the newest checkpoint that is whole; newer ones all are.
-            whole: round of that checkpoint.
+            count: how many others are kept.
+            whole: round of the newest whole checkpoint.
         """
         rounds = [_round(folder) for folder in self._folders() if (folder / self._name).exists()]
         kept = [round_ for round_ in rounds if round_ <= whole][:count]
@@ -163,7 +166,7 @@ class Store:
 
     @contextmanager
     def _claimed(self, folder: Path) -> Iterator[None]:
-        """Make a folder, with a file in it: any worker deletes one that is empty."""
+        """Make a folder, and keep a file in it meanwhile, so that no other worker deletes it for being empty."""
         marker = folder / f".worker-{self.rank}.{os.getpid()}"
         while True:
             folder.mkdir(exist_ok=True)
@@ -183,7 +186,7 @@ class Store:
         return []
 
     def _remove(self, folder: Path, names: list[str]) -> None:
-        """The facts go first: what is left of a part is then none."""
+        """Delete these files, the facts first, so that what is left is not taken for a part; and an empty folder."""
         try:
             if self._name in names:
                 self._forget(folder)
@@ -196,7 +199,7 @@ class Store:
                 folder.rmdir()
 
     def _forget(self, folder: Path) -> None:
-        """Delete the facts about a part, where there are any, so that they do not come back after a power cut."""
+        """Delete the facts about a part, if there are any, so that they are not there again after a power cut."""
         with suppress(FileNotFoundError):
             (folder / self._name).unlink()
             flush_folder(folder)  # another worker may have deleted it, which was empty then
@@ -245,11 +248,6 @@ def _write_text(path: Path, text: str) -> None:
 def _digest(path: Path) -> str:
     digest = hashlib.sha256()
     with open(path, "rb") as file:
-        for chunk in _chunks(file):
+        while chunk := file.read(CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
-
-
-def _chunks(file: Any) -> Iterator[bytes]:
-    while chunk := file.read(CHUNK):
-        yield chunk

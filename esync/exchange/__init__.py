@@ -16,6 +16,7 @@ from .base import (
     Result,
     SlotLostError,
     Source,
+    values_of,
 )
 from .protocol.layout import STATISTICS, WEIGHTS
 from .protocol.specification import Specification
@@ -38,4 +39,5 @@ __all__ = [
     "SlotLostError",
     "Source",
     "Specification",
+    "values_of",
 ]

@@ -33,6 +33,14 @@ class Source(Protocol):
         ...
 
 
+class SizedSource(Source, Protocol):
+    """A source that knows its size."""
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+
+
 class Flat:
     """A flat vector in one array; see `Source`.
 
@@ -51,6 +59,13 @@ class Flat:
     def write(self, start: int, values: np.ndarray) -> None:
         """Replace the values from `start` on."""
         self.values[start : start + values.size] = values
+
+
+def values_of(source: SizedSource) -> np.ndarray:
+    """Return a copy of all values of a source."""
+    values = np.empty(source.size, np.float32)
+    source.read(0, source.size, values)
+    return values
 
 
 class Model(Protocol):
@@ -145,7 +160,7 @@ class Result:
             asynchronous run.
         elapsed: seconds of the run.
         members: ranks that take part in the rounds; all of them, unless dead ones are left out.
-        needed: ranks whose parts a checkpoint of now needs; without rank 0, who has the model, there can be none.
+        needed: ranks whose parts a checkpoint written now needs; without rank 0, which has the model, none can be.
         whole: round of the newest checkpoint that is known to be whole; 0: none.
         step: times that the weights had changed by then: once per round, or once per payload used at once.
         synchronous: whether the next payloads should be used together; None where that never changes.
@@ -212,7 +227,7 @@ class Exchange(Protocol):
         exchanges: how many exchanges of this slot have been used so far (known after `join`).
         job: number of this job (known after `join`).
         resume_at: the round of the checkpoint that the workers go on from; −1: from the beginning (known after `join`).
-        part: round of the newest part of a checkpoint of this run that is on this worker's disk, for payloads to tell;
+        part: round of the newest part of a checkpoint of this run that is on this worker's disk, which payloads say;
             0: none.
     """
 
@@ -263,14 +278,14 @@ class Exchange(Protocol):
         """Called now and then between exchanges: this worker is alive."""
 
     def busy(self, what: str) -> AbstractContextManager[None]:
-        """Have the others told that this worker is alive while the body of a with statement runs.
+        """Send heartbeats while the body of a with statement runs.
 
-        Where the others would go on without a worker that is silent (--elastic), whatever may take longer than an
-        iteration belongs into such a statement. The others are told so for half as long as they would wait in a round:
-        after that, a process that hangs counts as dead.
+        With --elastic the others go on without a worker that is silent for longer than the lease, so whatever may take
+        longer than an iteration belongs in such a statement. The heartbeats end after half of the round timeout, so
+        that a process that hangs counts as dead all the same.
 
         Args:
-            what: the body does, for the user.
+            what: what the body does, for the user.
         """
         return nullcontext()
 
@@ -283,9 +298,9 @@ class Exchange(Protocol):
         return None
 
     def unsent(self) -> dict[str, Any]:
-        """What this worker's end has been given and keeps for a later exchange, for a checkpoint; empty: nothing.
+        """Return what this worker's end keeps for a later exchange, for a checkpoint; empty where it keeps nothing.
 
-        No exchange is under way.
+        To be called while no exchange is under way.
         """
         return {}
 
@@ -295,7 +310,10 @@ class Exchange(Protocol):
         Raises:
             KeyError, ValueError: that is not possible, because this exchange keeps something else.
         """
-        raise ValueError("it has values that were not sent yet, for which this exchange has no use")
+        raise ValueError(
+            "it has values that were not sent yet, and this exchange keeps none; go on with the --compression and the "
+            "mode that it was written with"
+        )
 
     def version(self) -> int:
         """Commits that have gone into the weights by now."""

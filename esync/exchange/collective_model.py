@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from ..rules import STATE_VECTORS, Step, put_together, replace_by_mean, take_apart
-from ..weighting import rounding
+from ..weighting import rounding_error
 from .base import Model, Result, Source
-from .protocol.inbox import keep_equal
+from .protocol.inbox import undo_rounding
 from .protocol.layout import WEIGHTS, Bucket, Layout
 from .protocol.ledger import Ledger
 from .protocol.specification import Specification
@@ -55,7 +55,7 @@ class CommonModel:
         step = Step.of(message, turn=turn, workers=self._workers, count=self._workers, added=self._scalars)
         rule = self._rules[bucket.vector]
         if rule is replace_by_mean:
-            keep_equal(mean, weights, rounding(self._workers))  # else frozen layers would drift
+            undo_rounding(mean, weights, rounding_error(self._workers))  # else frozen layers would drift
         new, self._states[bucket.index] = rule(weights, mean, self._states.get(bucket.index), step)
         np.copyto(weights, new)
 

@@ -9,12 +9,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from ..accuracy import accuracy, spread
 from ..assembly import make_trainer
 from ..data import Batches, find_data_dir, load, partition
 from ..engine import mx
+from ..exchange import values_of
 from ..flat_arrays import FlatArrays
 from ..measure import Recorder
 from ..models import MODELS, build
@@ -85,10 +84,8 @@ class Gradients:
                 FlatArrays(lambda: [p.data() for p in parameters if p.grad_req == "null"]),
             ]
         for source, target in zip((weights, statistics), self._judged, strict=True):
-            values = np.empty(source.size, np.float32)
-            source.read(0, source.size, values)
             target.open()
-            target.write(0, values)
+            target.write(0, values_of(source))
             target.close()
         images, labels = self._every if every_image else self._some
         share = accuracy(self._judge, images, labels, MODELS[self._options.network].size, self._context)

@@ -192,7 +192,7 @@ def test_what_is_held_back_fits_no_exchange_without_compression(kind: str) -> No
     """It is refused, not lost."""
     cluster = started(kind, 1, [9], np.zeros(9, np.float32))
     plain = started("none", 1, [9], np.zeros(9, np.float32))
-    with pytest.raises(ValueError, match="for which this codec has no use"):
+    with pytest.raises(ValueError, match="this codec keeps none"):
         plain.workers[0].exchange.restore_unsent(cluster.workers[0].exchange.unsent())
     assert plain.workers[0].exchange.unsent() == {}
 

@@ -57,7 +57,7 @@ class Encoder(ABC):
 
     @abstractmethod
     def write(self, values: Source | Sparse, room: Room) -> Iterator[Packed]:
-        """Pack a payload, array by array; what cannot be said is kept for the next one.
+        """Pack a payload, array by array; what it cannot express is kept for the next one.
 
         Args:
             values: a vector as long as the weights, or a sparse step where that is what is sent.
@@ -81,16 +81,19 @@ class Encoder(ABC):
         Raises:
             ValueError: this codec keeps nothing, or vectors of another size.
         """
-        raise ValueError("it has values that were not sent yet, for which this codec has no use")
+        raise ValueError(
+            "it has values that were not sent yet, and this codec keeps none; go on with the --compression that it was "
+            "written with"
+        )
 
 
-class EncoderWithRest(Encoder):
-    """One whose memory between two payloads is a vector as long as the weights."""
+class ErrorFeedbackEncoder(Encoder):
+    """An encoder with error feedback: what a payload cannot express is kept, and added to the next one."""
 
     @property
     @abstractmethod
     def rest(self) -> np.ndarray:
-        """What has not been said yet; may be changed in place."""
+        """The residual, as long as the weights: what has not been sent yet; may be changed in place."""
 
     def state(self) -> dict[str, Any]:
         """See `Encoder.state`."""

@@ -24,7 +24,19 @@ from ...sparse import Sparse, bounds_of
 from ..base import Model, Source
 from ..protocol import wire
 from ..protocol.layout import WEIGHTS, Bucket, Layout
-from .base import Common, Decoder, Downlink, EncoderWithRest, Packed, Packing, Room, Total, Updated, Uplink, a_vector
+from .base import (
+    Common,
+    Decoder,
+    Downlink,
+    ErrorFeedbackEncoder,
+    Packed,
+    Packing,
+    Room,
+    Total,
+    Updated,
+    Uplink,
+    a_vector,
+)
 from .none import sizes_of
 from .outbox import Outbox, step_of
 from .shards import Shard
@@ -85,7 +97,7 @@ class BucketPacking(Packing):
         return [codec_of(self.compression, [size]).elements for size in sizes]
 
 
-class BucketEncoder(EncoderWithRest):
+class BucketEncoder(ErrorFeedbackEncoder):
     """Packs each bucket of a payload; its memory is one vector as long as the weights, of what has not been said."""
 
     def __init__(self, packing: BucketPacking) -> None:

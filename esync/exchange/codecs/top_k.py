@@ -21,7 +21,19 @@ from ...sparse.selection import Selection, keep_count, top_k
 from ..base import Model, Source
 from ..protocol import wire
 from ..protocol.layout import WEIGHTS, Layout
-from .base import Common, Decoder, Downlink, EncoderWithRest, Packed, Packing, Room, Total, Updated, Uplink, a_vector
+from .base import (
+    Common,
+    Decoder,
+    Downlink,
+    ErrorFeedbackEncoder,
+    Packed,
+    Packing,
+    Room,
+    Total,
+    Updated,
+    Uplink,
+    a_vector,
+)
 from .none import sizes_of
 from .outbox import Outbox, step_of
 from .shards import PieceKeys, Shard, united
@@ -75,7 +87,7 @@ class TopKPacking(Packing):
         return [size for _, size in self.keys.pieces(elements)]
 
 
-class TopKEncoder(EncoderWithRest):
+class TopKEncoder(ErrorFeedbackEncoder):
     """Sends the largest values of each tensor; its memory is two vectors as long as the weights."""
 
     def __init__(self, packing: TopKPacking, rank: int) -> None:
