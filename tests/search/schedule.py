@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from esync.compression import NONE
@@ -11,6 +11,7 @@ from esync.exchange import Specification
 from ..exchange.vectors import TENSORS
 
 SPARSE = {"tensors": TENSORS, "secondary_ratio": 0.0, "dense_below": 0, "values": "float32"}
+SECONDARY = {**SPARSE, "secondary_ratio": 0.3}
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,11 @@ class Kind:
         return self.specification.synchronous and self.specification.rule != "momentum_sgd"
 
     @property
+    def dispensable(self) -> bool:
+        """Whether a checkpoint needs rank 0's part only."""
+        return not self.specification.synchronous
+
+    @property
     def forgetful(self) -> bool:
         """Whether a worker keeps values for later payloads, which its replacement does not have."""
         return bool(self.specification.compression != NONE)
@@ -53,9 +59,8 @@ _PLAIN: dict[str, Kind] = {
     "ssp": Kind(Specification("sgd", False, staleness=1), linear=True),
     "switch": Kind(Specification("momentum_sgd", True)),
     "sparse": Kind(Specification("difference", False, SPARSE, sparse=True), linear=True),
-    "fp16": Kind(
-        _compressed("fp16"),
-    ),
+    "secondary": Kind(Specification("difference", False, SECONDARY, sparse=True, private=True), linear=True),
+    "fp16": Kind(_compressed("fp16")),
     "2bit": Kind(_compressed("2bit")),
     "topk": Kind(_compressed("topk:0.1")),
     "overlap": Kind(Specification("sgd", True, overlap=True), checkpoints=False, linear=True),
@@ -68,8 +73,15 @@ KINDS: dict[str, Kind] = {
     **{f"{name}-elastic": replace(kind, elastic=True) for name, kind in _PLAIN.items() if name not in _NOT_ELASTIC},
 }
 
-#: What can happen to a worker, a machine, or everything. A worker that hangs is silent for longer than the lease.
-WORKER, MACHINE, POWER, HANG = "worker", "machine", "power", "hang"
+#: What can happen to a worker, a machine, or everything. A worker that hangs is silent for longer than the lease, but
+#: not one that is struck while it writes to its disk. With the power of everything a worker's checkpoints may go, too.
+WORKER, MACHINE, POWER, HANG, DISK = "worker", "machine", "power", "hang", "disk"
+#: Moments that are counted: anything that happens; a commit has reached some servers, and not yet all, or is not yet
+#: answered by the only one; a process is about to change the disk; some process comes nearer to the common model;
+#: something reaches a server though the run is over.
+STEP, COMMIT, PART, JOIN, END = "step", "commit", "part", "join", "end"
+#: Moments at which it is the process concerned that is struck.
+OF_A_PROCESS = (COMMIT, PART)
 
 
 @dataclass(frozen=True)
@@ -77,25 +89,37 @@ class Death:
     """The death of a worker, a machine, or everything.
 
     Attributes:
-        step: number of steps before it, since the beginning of the schedule.
-        what: WORKER, MACHINE, POWER or HANG.
-        number: of the worker, as the launcher counts them, or of the machine.
+        step: number of moments of that kind before it, since the beginning of the schedule.
+        what: WORKER, MACHINE, POWER, HANG or DISK.
+        number: of the worker, as the launcher counts them, or of the machine; of no meaning for OF_A_PROCESS.
+        moment: what is counted.
     """
 
     step: int
     what: str
     number: int = 0
+    moment: str = STEP
+
+    @property
+    def numbered(self) -> bool:
+        """Whether the number says who it is."""
+        return self.what == DISK or (self.what != POWER and self.moment not in OF_A_PROCESS)
 
     def __str__(self) -> str:
-        return f"{self.step}:{self.what}" + f":{self.number}" * (self.what != POWER)
+        moment = f"{self.moment}+" * (self.moment != STEP)
+        return f"{moment}{self.step}:{self.what}" + f":{self.number}" * self.numbered
 
     @classmethod
     def parse(cls, text: str) -> "Death":
         """Read what `str` wrote."""
-        step, what, *number = text.split(":")
-        if what not in (WORKER, MACHINE, POWER, HANG):
-            raise ValueError(f"{text!r} should be STEP:worker:N, STEP:machine:N, STEP:hang:N or STEP:power")
-        return cls(int(step), what, *map(int, number))
+        when, what, *number = text.split(":")
+        moment, _, step = when.rpartition("+")
+        if what not in (WORKER, MACHINE, POWER, HANG, DISK) or moment not in ("", COMMIT, PART, JOIN, END):
+            raise ValueError(
+                f"{text!r} should be STEP:worker:N, STEP:machine:N, STEP:hang:N, STEP:disk:N or STEP:power, where STEP "
+                "may be commit+N, part+N, join+N or end+N"
+            )
+        return cls(int(step), what, *map(int, number), moment=moment or STEP)
 
 
 @dataclass(frozen=True)
@@ -116,6 +140,7 @@ class Schedule:
         lease: seconds; infinite where the kind is not elastic.
         momentum: of the servers' rule.
         stop: the round after which a worker asks for the end; 0: nobody does.
+        surplus: workers that are started by hand beside those that are needed.
         deaths: in the order of their steps.
         calm: the step from which on nothing is left to chance: always the first of the possible things happens.
     """
@@ -133,6 +158,7 @@ class Schedule:
     lease: float
     momentum: float
     stop: int
+    surplus: int
     deaths: tuple[Death, ...]
     calm: int = 10**9
 
@@ -140,6 +166,11 @@ class Schedule:
     def settings(self) -> Kind:
         """The kind."""
         return KINDS[self.kind]
+
+    @property
+    def ends(self) -> int:
+        """About how many rounds it has."""
+        return min(self.rounds, self.stop + 1) if self.stop else self.rounds
 
     @property
     def command(self) -> str:
@@ -159,9 +190,9 @@ def estimated_steps(schedule: Schedule) -> int:
     """Estimate how many steps a schedule has when nobody dies."""
     pieces = schedule.workers * schedule.servers
     exchange = 14 if not schedule.settings.specification.sparse else 10
-    steps = 40 + 60 * pieces + schedule.rounds * schedule.workers * (8 + exchange * schedule.servers)
+    steps = 40 + 60 * pieces + schedule.ends * schedule.workers * (8 + exchange * schedule.servers)
     if schedule.every:
-        steps += 25 * schedule.workers * (schedule.rounds // schedule.every + 1)
+        steps += 25 * schedule.workers * (schedule.ends // schedule.every + 1)
     return steps
 
 
@@ -176,29 +207,72 @@ def draw(kind: str, seed: int, **chosen: object) -> Schedule:
         servers=chance.choice((1, 2, 2, 3)),
         machines=chance.randint(1, 4),
         dedicated=chance.randint(0, 1),
-        rounds=chance.randint(2, 7),
+        rounds=chance.randint(2, 12 if kind == "switch" else 7),
         every=chance.choice((1, 2, 3)) if settings.checkpoints and chance.random() < 0.75 else 0,
         keep=chance.choice((1, 1, 2, 3)),
         restarts=chance.choice((9, 9, 0)) if settings.elastic else 9,
         lease=chance.choice((2.0, 5.0, 30.0)) if settings.elastic else math.inf,
         momentum=chance.choice((0.0, 0.5)) if rule in ("sgd", "momentum_sgd") else 0.0,
-        stop=chance.choice((0, 0, 0, 1, 3)),
+        stop=chance.choice((0, 0, 0, 0, 0, 0, 1, 3)),
+        surplus=chance.choice((0,) * 9 + (1,)),
         deaths=(),
     )
     schedule = replace(schedule, **chosen)  # type: ignore[arg-type]
     if "deaths" in chosen:
         return schedule
-    steps = int(1.2 * estimated_steps(schedule))
-    deaths = []
+    return replace(schedule, deaths=_deaths(chance, schedule))
+
+
+def _deaths(chance: random.Random, schedule: Schedule) -> tuple[Death, ...]:
+    """Some of them at any step, some at moments of a kind; some by themselves, some several at nearly the same time."""
+    settings = schedule.settings
+    if settings.elastic and schedule.workers > 2 and chance.random() < 0.2:
+        return _all_but_one(chance, schedule)
+    kinds = [WORKER] * 5 + [MACHINE] * 2
+    if settings.elastic:
+        kinds += [HANG] * 2
+    if schedule.every:  # else it only ends the job
+        kinds += [POWER]
+        if settings.dispensable and schedule.workers > 1:
+            kinds += [DISK]
+    moments = (STEP,) * 5 + (COMMIT,) * 4 + (PART,) * 3 * bool(schedule.every) + (JOIN, END)
+    moments += (JOIN,) * 8 * schedule.surplus
+    together = chance.random() < 0.4
+    alike = chance.random() < 0.3
+    deaths = list[Death]()
     for _ in range(chance.choice((1, 1, 2, 2, 3, 4))):
-        power = (POWER,) if schedule.every else ()  # else it only ends the job
-        what = chance.choice((WORKER,) * 5 + (MACHINE,) * 2 + power + (HANG,) * (2 if settings.elastic else 0))
-        of = schedule.machines if what == MACHINE else schedule.workers
-        deaths.append(Death(chance.randrange(steps), what, 0 if what == POWER else chance.randrange(of)))
-    if len(deaths) > 1 and chance.random() < 0.4:  # several at the same moment, or nearly so
-        step = deaths[0].step
-        deaths = [replace(death, step=step + chance.choice((0, 1, 5, 20))) for death in deaths]
-    return replace(schedule, deaths=tuple(sorted(deaths, key=lambda death: death.step)))
+        what = deaths[0].what if alike and deaths else chance.choice(kinds)
+        moment, step = _moment(chance, schedule, moments)
+        if together and deaths:
+            moment, step = deaths[0].moment, deaths[0].step + chance.choice((0, 1, 5, 20))
+        number = {
+            MACHINE: chance.randrange(schedule.machines),
+            DISK: chance.randrange(1, max(2, schedule.workers)),
+        }.get(what, chance.randrange(schedule.workers))
+        death = Death(step, what, number, moment)
+        deaths.append(death if death.numbered else replace(death, number=0))
+    return tuple(sorted(deaths, key=lambda death: death.step))
+
+
+def _all_but_one(chance: random.Random, schedule: Schedule) -> tuple[Death, ...]:
+    """All workers but one hang at the same time, and that one dies a little later."""
+    last, (_, step) = chance.randrange(schedule.workers), _moment(chance, schedule, (STEP,))
+    hangs = [Death(step, HANG, number) for number in range(schedule.workers) if number != last]
+    return (*hangs, Death(step + chance.randrange(estimated_steps(schedule) // 4), WORKER, last))
+
+
+def _moment(chance: random.Random, schedule: Schedule, moments: Sequence[str]) -> tuple[str, int]:
+    """A moment of one of these kinds, and about which of those that there are when nobody dies."""
+    moment = chance.choice(moments)
+    workers, servers = schedule.workers, schedule.servers
+    most = {
+        STEP: estimated_steps(schedule),
+        COMMIT: workers * schedule.ends * max(1, servers - 1),
+        PART: 10 * workers * (schedule.ends // max(1, schedule.every) + 1),
+        JOIN: 8 * workers,
+        END: 2 * workers * servers,
+    }[moment]
+    return moment, chance.randrange(int(1.2 * most))
 
 
 def with_words(schedule: Schedule, words: Mapping[str, str]) -> Schedule:

@@ -46,9 +46,9 @@ def test_a_schedule_has_one_history(kind: str) -> None:
 def test_a_command_runs_the_schedule_that_it_names() -> None:
     drawn = draw("switch", 7)
     assert drawn.command == "python -m tests.search switch 7"
-    words = {"workers": "1", "momentum": "0.5", "deaths": "12:worker:0,90:power", "calm": "40"}
+    words = {"workers": "1", "momentum": "0.5", "deaths": "12:worker:0,90:power,part+3:hang", "calm": "40"}
     other = with_words(drawn, words)
-    assert other.deaths == (Death(12, "worker", 0), Death(90, "power"))
+    assert other.deaths == (Death(12, "worker", 0), Death(90, "power"), Death(3, "hang", moment="part"))
     assert (other.workers, other.calm) == (1, 40)
     assert other.command.startswith("python -m tests.search switch 7 --")
     said = dict(zip(*[iter(other.command.split()[5:])] * 2, strict=True))

@@ -20,8 +20,10 @@ from ..exchange.vectors import SIZES, Held, gradient, sources, values
 from .schedule import Schedule
 
 RATE = 0.25
-#: Rounds after which Sync-Switch goes over to the other way, and back, and so on.
-SEGMENT = 2
+#: Rounds after which Sync-Switch goes over to the other way, and back, and so on: at most.
+SEGMENT = 4
+#: Seconds of an iteration of a worker that rounds do not wait for.
+ASIDE = 0.1
 
 
 class Parameter:
@@ -137,11 +139,12 @@ class Worker(Standing):
         exchange.join(SIZES, Limits(rounds=schedule.rounds), checkpoints.terms if checkpoints else {}, offers)
         for name, vector in values(rank).items():
             self._held.write(name, 0, vector)
+        progress = None
         if checkpoints is not None:
             progress = checkpoints.settle(rank, exchange.job, exchange.resume_at, exchange.replacement)
             if progress is not None:
                 exchange.resume(progress)
-        self._job.begins(self, self._held)
+        self._job.begins(self, self._held, progress.weights if progress is not None else None)
         self.training.begun(exchange.begin(sources(self._held.vectors), self._held))
         if checkpoints is not None:
             checkpoints.begun()
@@ -150,6 +153,8 @@ class Worker(Standing):
             self._job.iteration(self)
             exchange.heartbeat()
             self.training.take_part()
+            if self.rank in self.training.left_out:  # else it could always do something, and time would never pass
+                self._store.sleep(ASIDE)
             result = exchange.start(self._payload(), self._held).wait()
             self.training.count(result)
             self._trained = exchange.sequence
@@ -160,6 +165,7 @@ class Worker(Standing):
                 exchange.stop()
         if checkpoints is not None:
             checkpoints.save()
+        self._job.finishes(self)
         exchange.close()
 
     def state(self) -> dict[str, Any]:
@@ -199,8 +205,11 @@ class Worker(Standing):
         crowd = workers - len(apart)
         leads = self.rank == min(set(range(workers)) - set(apart))
         then = result.samples + (crowd if synchronous else 1)
-        planned = math.floor(then / (SEGMENT * workers)) % 2 == 0
-        wanted = (workers - 1,) if workers > 2 and result.round % 3 == 1 else ()
+        segment = 1 + self._schedule.seed % SEGMENT
+        planned = math.floor(then / (segment * workers)) % 2 == 0
+        # One that has only just begun knows of nobody who is slow, though the process before may have known.
+        slow = workers > 2 and result.round % 2 == 1 and self.algorithm.exchanged
+        wanted = (workers - 1,) if slow else ()
         return {
             "together": synchronous,
             "switch": planned if (leads or not synchronous) and planned != synchronous else None,

@@ -34,6 +34,8 @@ from .keyed import KeyedStore
 
 #: Given how many things can happen next, says which one does, from 0; `random.Random(seed).randrange`, for instance.
 Choose = Callable[[int], int]
+#: Seconds that pass at once although something could happen.
+HASTE_MOST = 1.0
 
 
 class KilledError(BaseException):
@@ -51,7 +53,7 @@ class MemoryCluster:
         lease: seconds of silence after which the servers go on without a worker; infinite: they wait.
         patience: seconds after which a worker gives up waiting; infinite: never, so that who waits in vain is found.
         most: things that may happen before the run counts as one that never ends.
-        haste: one in how many choices lets time pass although something could happen; 0: none.
+        haste: one in how many choices lets time pass, a second at most, although something could happen; 0: none.
 
     Attributes:
         nodes: the servers.
@@ -221,7 +223,7 @@ class MemoryCluster:
         if tasks or prompt:
             heads = prompt
         if self._haste and self._choose(self._haste) == self._haste - 1:
-            self._skip_time()
+            self._skip_time(HASTE_MOST)
             return True
         choice = self._choose(len(tasks) + len(heads))
         if choice < len(tasks):
@@ -248,11 +250,11 @@ class MemoryCluster:
             raise DeadlockError(f"deadlock at {self.now:.3f} s: {self._waiting()}")
         return True
 
-    def _skip_time(self) -> bool:
-        """Let time pass until a task wakes; whether one ever does."""
+    def _skip_time(self, most: float = math.inf) -> bool:
+        """Let time pass until a task wakes, or for so many seconds; whether one ever wakes."""
         earliest = min((task.wakes for task in self._tasks if task.wakes > self.now), default=math.inf)
         if earliest < math.inf:
-            self.now = earliest
+            self.now = min(earliest, self.now + most)
         return earliest < math.inf
 
     def _waiting(self) -> str:
