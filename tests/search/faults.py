@@ -78,7 +78,7 @@ def _edited(edit: Edit) -> Iterator[None]:
     for part in parts:
         owner = getattr(owner, part)
     found = inspect.getattr_static(owner, name)
-    function = inspect.unwrap(found.fget if isinstance(found, property) else found)
+    function = inspect.unwrap(getattr(found, "fget", found))  # of a property
     source = textwrap.dedent(inspect.getsource(function))
     if (count := source.count(edit.old)) != 1:
         raise ValueError(f"{edit.function} should contain {edit.old!r} once, not {count} times: adapt FAULTS")

@@ -119,7 +119,7 @@ class Death:
                 f"{text!r} should be STEP:worker:N, STEP:machine:N, STEP:hang:N, STEP:disk:N or STEP:power, where STEP "
                 "may be commit+N, part+N, join+N or end+N"
             )
-        return cls(int(step), what, *map(int, number), moment=moment or STEP)
+        return cls(int(step), what, int(number[0]) if number else 0, moment or STEP)
 
 
 @dataclass(frozen=True)

@@ -537,7 +537,7 @@ class Job:
         """Workers end without a server. See `MXNetStore._cut_off`."""
         for process in self._members:
             self.cluster.history.append(f"worker {process.number} is cut off")
-            if self._roster.standing().command != messages.OVER:
+            if not self._roster.over:
                 raise InvariantError(f"worker {process.number} waits for a server that has left, and knows of no end")
             self.cluster.kill_process(process.nonce)
             self._unsure.pop(process.nonce, None)
