@@ -44,8 +44,8 @@ def _serve(options: argparse.Namespace, watchdog: Watchdog) -> int:
 
     wait = Wait(cluster.everyone, options.start_timeout, Cluster.ADVICE)
     arrival = Arrival(cluster.workers + 1, watchdog, wait)
-    outgoing = Outgoing()
-    server = KVStoreServer(mx.kv.create("dist_async"), memory, outgoing, (cluster.address, cluster.port))
+    outgoing, scheduler = Outgoing(), (cluster.address, cluster.port)
+    server = KVStoreServer(mx.kv.create("dist_async"), memory, outgoing, scheduler, options.round_timeout)
     monitor_cluster(outgoing.connected, 1, config.CONNECTION_GONE, server.alone, arrival, server.patience).start()
     Doorkeeper().start()
     server.run()

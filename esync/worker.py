@@ -27,7 +27,7 @@ from .assembly import (
 )
 from .environment import ROLES, SUPERVISED_VARIABLE, Cluster, state_server_address
 from .errors import ExpectedError
-from .watchdog import Watchdog
+from .watchdog import InterruptedBySignalError, Watchdog
 
 if TYPE_CHECKING:
     from .coordination.reports import Reports
@@ -187,7 +187,9 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
             progress.tell(progress.OVER, reason=str(error))  # a replacement would meet it again
         elif joined and SUPERVISED_VARIABLE in os.environ and not foreseen:
             # The launcher starts a replacement; the others wait for that, or go on without this worker.
-            log.exception("worker %d ends: %s", trainer.rank, error or type(error).__name__)
+            by_signal = isinstance(error, InterruptedBySignalError)
+            how = f"ended by {error}" if by_signal else f"ends: {error or type(error).__name__}"
+            log.error("worker %d %s", trainer.rank, how, exc_info=not by_signal)
             program.leave(1)
         reason = f"worker {trainer.rank}: {error or type(error).__name__}"
         if not (joined and trainer.finished):

@@ -194,7 +194,7 @@ def test_a_checkpoint_with_copies_does_not_fit_a_run_without_and_the_other_way_r
     step(trainer, weight)
     _, world, trainer = keep(tmp_path, options={"multi_precision": then})
     trainer.start()
-    assert world.made.offers.problem.endswith(f"round-1 does not fit: multi_precision {not then} instead of {then}")
+    assert f"round-1 does not fit: multi_precision {not then} instead of {then}; " in world.made.offers.problem
 
 
 def test_of_float32_weights_there_are_none_either_way(tmp_path):

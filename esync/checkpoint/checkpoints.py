@@ -43,6 +43,10 @@ from .trees import NotStorableError, OptimizerState, decode, encode
 log = logging.getLogger(__name__)
 
 
+#: What to do about checkpoints that a run cannot go on from.
+OTHERWISE = "begin anew with --overwrite, which deletes them, or with another --checkpoint-dir"
+
+
 class Tracked(Protocol):
     """Something that a checkpoint keeps for a worker; `data.Batches` is one."""
 
@@ -220,9 +224,12 @@ class Checkpoints:
         self._store = Store(self.directory, rank)
         try:
             self._store.prepare()
-            self._parts = self._store.parts() if self._resume or not self._overwrite else []
         except CheckpointError as error:
             return Offers(self._resume, problem=str(error))
+        try:
+            self._parts = self._store.parts() if self._resume or not self._overwrite else []
+        except CheckpointError as error:
+            return Offers(self._resume, problem=f"{error}; {OTHERWISE}")
         if self._parts and not self._resume:
             return Offers(
                 problem=f"{self.directory} holds checkpoints of an earlier run (round {self._parts[0].round}): go on "
@@ -230,7 +237,8 @@ class Checkpoints:
             )
         for part in self._parts:
             if differences := self._differences(part):
-                return Offers(self._resume, problem=f"the checkpoint {part.folder} does not fit: {differences}")
+                problem = f"the checkpoint {part.folder} does not fit: {differences}; {OTHERWISE}"
+                return Offers(self._resume, problem=problem)
         return Offers(self._resume, [_offer(part) for part in self._parts])
 
     def due(self, round_: int) -> bool:

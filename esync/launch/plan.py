@@ -143,6 +143,7 @@ def _services(
 ) -> list[ProcessSpec]:
     """The scheduler and the servers."""
     words = flags.to_arguments({"start_timeout": settings.get("start_timeout")})
+    limits = flags.to_arguments({"round_timeout": settings.get("round_timeout")})
     host = description.scheduler.host
     environment = _environment(ground, host, {"DMLC_ROLE": "scheduler", **cluster, **ground.interface(host)})
     command = _python(ground, host, "esync.scheduler", words)
@@ -153,7 +154,7 @@ def _services(
         chosen = {"DMLC_ROLE": "server", **cluster, **place, **ground.threads(server.host)}
         environment = _environment(ground, server.host, chosen)
         on = flags.to_arguments({"gpu": _gpu(server.device)})
-        command = _python(ground, server.host, "esync.server", [*on, *words])
+        command = _python(ground, server.host, "esync.server", [*on, *words, *limits])
         where = ground.hosts[server.host]
         port = int(environment.get("PORT", 0))
         specs.append(ProcessSpec(f"server-{index}", "server", where, command, environment, port=port))

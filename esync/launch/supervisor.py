@@ -1,5 +1,6 @@
 """From the first process that starts to the last one that ends: nothing is left behind, however a job goes."""
 
+import math
 import select
 import signal
 import time
@@ -90,6 +91,7 @@ class Supervisor:
         self._replacements = Replacements(restarts, bool(getattr(plan.options, "elastic", False)))
         self._processes: list[Process] = []
         self._outcome = Outcome()
+        self._farewell = math.inf  # until when workers may go on after the servers (time.monotonic)
         self._ending = False
         self._hurry = False
 
@@ -273,12 +275,18 @@ class Supervisor:
             self._outcome.failures.append(self._failure(process, how))
 
     def _end_latecomers(self) -> None:
-        """End the replacements that have come too late: the run is finished."""
+        """End the replacements that have come too late, and workers that hang: the run is finished."""
+        now = time.monotonic()
+        self._farewell = min(self._farewell, now + config.LAUNCH_FAREWELL)
         for process in self._processes:
-            beginning = process.spec.role == "worker" and process.running and progress.JOINED not in process.events
-            if beginning and not process.told_to_end:
+            if process.spec.role != "worker" or not process.running or process.told_to_end:
+                continue
+            if progress.JOINED not in process.events:
                 process.terminate()
                 self._report_latecomer(process, "was not needed any more")
+            elif now > self._farewell:
+                process.kill()
+                self._report_latecomer(process, f"did not end within {config.LAUNCH_FAREWELL:.0f} s")
 
     def _report_latecomer(self, process: Process, how: str) -> None:
         """Report a worker that was not there when the run was finished: a failure where it was to write the model."""

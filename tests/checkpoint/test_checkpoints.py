@@ -128,7 +128,7 @@ def test_an_earlier_run_is_not_forgotten_by_mistake(tmp_path):
 
 def test_what_does_not_fit_is_named(tmp_path):
     Run(tmp_path, agreement={"seed": 0}).go(3)
-    with pytest.raises(ExchangeError, match=r"round-3 does not fit: network small instead of big; seed 0 instead of 1"):
+    with pytest.raises(ExchangeError, match=r"network small instead of big; seed 0 instead of 1; begin anew"):
         Run(tmp_path, agreement={"network": "big", "seed": 1}, resume=True)
     assert folders(tmp_path) == {"round-3"}
 

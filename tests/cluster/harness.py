@@ -32,11 +32,18 @@ class Cluster:
         workers: number of worker slots.
         servers: number of parameter servers.
         seconds: for the whole cluster, from start to end.
+        server_flags: of the servers.
         replaced: whether the test promises, as a launcher does, to replace workers that die.
     """
 
     def __init__(
-        self, folder: Path, workers: int, servers: int = 1, seconds: float = TIME_LIMIT, replaced: bool = False
+        self,
+        folder: Path,
+        workers: int,
+        servers: int = 1,
+        seconds: float = TIME_LIMIT,
+        replaced: bool = False,
+        server_flags: Sequence[str] = (),
     ) -> None:
         self.folder = folder
         self.environment = {
@@ -52,7 +59,7 @@ class Cluster:
         if replaced:
             self.environment[SUPERVISED_VARIABLE] = "1"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._servers = servers
+        self._servers, self._server_flags = servers, server_flags
         self._first_port = free_port()
         self._seconds = seconds
         self._deadline = time.monotonic() + seconds
@@ -60,7 +67,7 @@ class Cluster:
     def __enter__(self) -> "Cluster":
         self.start("scheduler", ["-m", "esync.scheduler"])
         for number in range(self._servers):
-            self.start(f"server-{number}", ["-m", "esync.server", "-c", "1"])
+            self.start(f"server-{number}", ["-m", "esync.server", "-c", "1", *self._server_flags])
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -114,6 +114,24 @@ def test_when_all_workers_are_gone_the_servers_end_by_their_names(tmp_path: Path
         assert cluster.wait("scheduler") == 0
 
 
+@pytest.mark.parametrize("elastic", [(), ("--elastic",)])
+def test_a_worker_that_hangs_when_the_run_is_over_is_not_waited_for_without_end(tmp_path: Path, elastic) -> None:
+    ends = ["-m", "async", "--step-time", "0.1", "--rounds", "20", "--no-export", *elastic]
+    with Cluster(tmp_path, 2, server_flags=["--round-timeout", "12"]) as cluster:
+        for rank in range(2):
+            cluster.start_worker(rank, [*WORKER, *ends, "-ld", str(tmp_path / f"logs-{rank}")])
+        until(cluster, lambda: rounds(tmp_path / "logs-1" / "cpu"))
+        cluster.processes["worker-1"].send_signal(signal.SIGSTOP)
+        assert cluster.wait("worker-0") == 0
+        assert cluster.wait("server-0") == 0
+        assert "the run is over; waiting for the goodbye of worker 1 since 1" in cluster.output("server-0")
+        assert "gave up after 12 s of waiting for the goodbye of worker 1" in cluster.output("server-0")
+        cluster.processes["worker-1"].send_signal(signal.SIGCONT)
+        assert cluster.wait("worker-1") == 0
+        assert "the run is finished, without this worker" in cluster.output("worker-1")
+        assert cluster.wait("scheduler") == 0
+
+
 def test_a_replacement_is_waited_for_as_long_as_was_asked(tmp_path: Path) -> None:
     """The first one comes in time, the second one does not come."""
     ends = ["--rounds", "100000", "--no-export", "--step-time", "0.1", "--wait-for-replacement", "20"]

@@ -235,6 +235,9 @@ def test_nothing_outlives_the_launcher(tmp_path, data_dir, launch: Start):
     assert interrupted.wait(10) == 1
     assert interrupted.processes() == {}
     assert interrupted.output.endswith("launch: error: ended by SIGINT; all processes of the job have been ended\n")
+    logs = [log.read_text() for log in (tmp_path / "interrupted").glob("*/*/processes/worker-*.log")]
+    assert len(logs) == 2
+    assert not any("Traceback" in log for log in logs)
     assert killed.gone_within(10) == {}
 
 

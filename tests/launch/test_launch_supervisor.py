@@ -420,6 +420,31 @@ def test_a_replacement_that_comes_too_late_matters_where_it_was_to_write_the_mod
         assert "worker 0 had gone before it had written the final model" in outcome.failures[0].how
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_worker_that_hangs_when_the_servers_have_left_is_ended(tmp_path, rank, monkeypatch):
+    monkeypatch.setattr(config, "LAUNCH_FAREWELL", 1.0)
+    hangs = f"""
+        import os, pathlib, signal
+        from esync import progress
+        progress.tell(progress.JOINED, rank={rank}, round=0)
+        pathlib.Path({str(tmp_path / "joined")!r}).touch()
+        os.kill(os.getpid(), signal.SIGSTOP)
+    """
+    leaves = f"""
+        import pathlib, time
+        while not pathlib.Path({str(tmp_path / "joined")!r}).exists():
+            time.sleep(0.05)
+    """
+    server, worker = spec("server-0", leaves, "server"), spec("worker-0", hangs, environment=TELLING)
+    outcome, view = supervise(tmp_path, server, worker, restarts=3)
+    assert outcome.ok == (rank == 1)
+    assert outcome.replacements == []
+    if rank == 1:
+        assert view.said[-1] == "worker-0 (here) did not end within 1 s: the run is finished"
+    else:
+        assert "worker 0 had gone before it had written the final model" in outcome.failures[0].how
+
+
 @pytest.mark.parametrize("role", ["server", "scheduler"])
 @pytest.mark.parametrize("knowing", [1, 2])
 def test_who_serves_may_die_when_all_workers_know_that_the_run_is_finished(tmp_path, role, knowing):

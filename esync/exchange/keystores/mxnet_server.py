@@ -16,13 +16,14 @@ from typing import Any
 from ... import config
 from ...engine import mx
 from ...liveness.connections import Address
-from ...liveness.membership import Membership
+from ...liveness.membership import WRITER, Membership
 from ...liveness.peers import Outgoing, Peers
 from ...memory import host_view
 from ...program import leave
 from ...rendezvous import directory, messages
 from ...rendezvous.directory import StartMonitor
 from ...rendezvous.roster import server_id
+from ...watchdog import Wait
 from ..protocol.endpoint import Endpoint
 from ..protocol.greeting import Greeting, decode
 from ..protocol.inbox import Memory
@@ -30,6 +31,8 @@ from ..protocol.parameter_server import ParameterServer
 
 log = logging.getLogger(__name__)
 
+#: Seconds between two looks at who has not said goodbye.
+TICK = 0.25
 #: Seconds between the last worker's goodbye and the end of the process, for the answer to reach it.
 FAREWELL = 1.0
 
@@ -42,15 +45,24 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
         memory: where payloads are staged and added up.
         outgoing: the connections to the scheduler and to each worker; ps-lite opens no others.
         scheduler: where it listens.
+        round_timeout: seconds that workers other than the first have to say goodbye when the run is over.
     """
 
-    def __init__(self, kvstore: Any, memory: Memory, outgoing: Outgoing, scheduler: Address) -> None:
+    def __init__(
+        self,
+        kvstore: Any,
+        memory: Memory,
+        outgoing: Outgoing,
+        scheduler: Address,
+        round_timeout: float = config.ROUND_TIMEOUT,
+    ) -> None:
         super().__init__(kvstore)
+        self._round_timeout = round_timeout
         self._memory, self._outgoing, self._scheduler = memory, outgoing, scheduler
         self._membership: Membership | None = None
         self._start_monitor = StartMonitor(scheduler)
         self._start_monitor.start()
-        self._ending = False
+        self._ending = self._over = False
 
     def patience(self) -> float:
         """Seconds to wait for newcomers where not a single worker is there; from any thread."""
@@ -88,12 +100,32 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
         if ledger.deserted and not self._ending:
             self._ending = True
             threading.Thread(target=self._leave, name="farewell").start()
+        elif ledger.over and not self._over:
+            self._over = True
+            threading.Thread(target=self._await_goodbyes, name="goodbyes", daemon=True).start()
 
     def _look_after(self, server: ParameterServer, lease: float) -> Membership:
         """Look after the workers by their connections, and by what is heard of them."""
         peers: Peers[int] = Peers(lambda among: self._outgoing.there)
         self._membership = Membership(server, lease, time.monotonic, peers)
         return self._membership
+
+    def _await_goodbyes(self) -> None:
+        """Say who is waited for when the run is over, and leave without those who hang.
+
+        The first worker has as long as it takes to evaluate and to write the final model.
+        """
+        ledger, wait = self._endpoint.server.ledger, Wait("", self._round_timeout)
+        while True:
+            time.sleep(TICK)
+            missing = [rank for rank in range(ledger.slots) if ledger.member[rank] or rank in ledger.awaited]
+            if WRITER not in missing and wait.lasted > wait.limit:
+                break
+            wait.what = f"the goodbye of worker {', '.join(map(str, missing))}"
+            if missing and wait.due(config.ANNOUNCE_AFTER):
+                log.warning("the run is over; waiting for %s since %.0f s", wait.what, wait.lasted)
+        log.error("%s: the run is over without it", wait.verdict())
+        self._leave()
 
     def _leave(self) -> None:
         """End the process: the run is over."""
