@@ -151,6 +151,18 @@ def test_with_elastic_the_others_go_on_without_it(folder: Path) -> None:
     assert (outcome.lost, outcome.lost_hosts, outcome.replacements) == (["worker-0"], ["left"], [])
 
 
+def test_with_elastic_the_others_do_not_go_on_without_the_state_server(folder: Path) -> None:
+    lost = replace(worker(folder, "left", goes_away(folder, "left")), name="state-server", role="state-server")
+    other = spec("worker-0", "import time; time.sleep(60)")
+    outcome = supervise(
+        folder, Recorded(), replace(lost, resumable=True, endless=True), other, patience=1, elastic=True
+    )
+    (failure,) = outcome.failures
+    assert failure.name == "state-server"
+    assert failure.how.startswith("is lost: left (left) has not answered for")
+    assert outcome.lost == []
+
+
 def test_with_elastic_nobody_waits_for_it_when_the_others_are_done(folder: Path) -> None:
     view = Recorded()
     other = spec("worker-1", f"import os, time\nwhile not os.path.exists({str(folder / 'died')!r}): time.sleep(0.1)")
