@@ -21,7 +21,7 @@ from .schedule import Schedule
 
 RATE = 0.25
 #: Rounds after which Sync-Switch goes over to the other way, and back, and so on: at most.
-SEGMENT = 4
+SEGMENT = 5
 #: Seconds of an iteration of a worker that rounds do not wait for.
 ASIDE = 0.1
 
@@ -207,12 +207,12 @@ class Worker(Standing):
         then = result.samples + (crowd if synchronous else 1)
         segment = 1 + self._schedule.seed % SEGMENT
         planned = math.floor(then / (segment * workers)) % 2 == 0
-        # One that has only just begun knows of nobody who is slow, though the process before may have known.
-        slow = workers > 2 and result.round % 2 == 1 and self.algorithm.exchanged
-        wanted = (workers - 1,) if slow else ()
+        wanted = (workers - 1,) if workers > 2 and result.round % 2 == 1 else ()
+        # One that has only just begun has not seen yet what the process before may have seen: who is slow.
+        knows = self.algorithm.exchanged
         return {
             "together": synchronous,
-            "switch": planned if (leads or not synchronous) and planned != synchronous else None,
+            "switch": planned if knows and (leads or not synchronous) and planned != synchronous else None,
             "aside": synchronous and self.rank in apart,
-            "apart": wanted if leads and synchronous and wanted != apart else None,
+            "apart": wanted if knows and leads and synchronous and wanted != apart else None,
         }
