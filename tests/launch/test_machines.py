@@ -192,7 +192,10 @@ def test_machines_of_tests_that_were_killed_are_swept():
         pytest.skip(why)
     name = namespace("ant", process=4_194_305)  # larger than any process id
     ip("netns", "add", name)
-    with subprocess.Popen([*inside(name), "sleep", "600"]) as stray:
+    command = [*inside(name), "sh", "-c", "echo inside; exec sleep 60"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as stray:
+        assert stray.stdout is not None
+        assert stray.stdout.readline() == "inside\n"
         sweep()
         assert stray.wait(20) == -signal.SIGKILL
     assert name not in subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout
