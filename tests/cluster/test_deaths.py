@@ -218,14 +218,10 @@ MOMENTS = {
 
 def start_two(cluster: Cluster, moment: str, victim: str, number: int, flags: list[str]) -> None:
     """Start two workers, the first of which sends the victim a signal at that moment."""
-    pid = str(cluster.processes[victim].pid) if victim != "worker-1" else ""
     folders = [["-ld", str(cluster.folder / f"logs-{rank}")] for rank in range(2)]
-    if victim == "worker-1":
-        pid = str(cluster.start_worker(1, [*WORKER, *flags, *folders[1]]).pid)
-    program = [str(SCRIPTS / "fatal_worker.py"), MOMENTS[moment], str(int(number)), pid]
+    cluster.start_worker(1, [*WORKER, *flags, *folders[1]])
+    program = [str(SCRIPTS / "fatal_worker.py"), MOMENTS[moment], str(int(number)), str(cluster.processes[victim].pid)]
     cluster.start_worker(0, [*program, *WORKER[2:], *flags, *folders[0]])
-    if victim != "worker-1":
-        cluster.start_worker(1, [*WORKER, *flags, *folders[1]])
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
