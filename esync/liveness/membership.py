@@ -96,7 +96,7 @@ class Membership:
     def patience(self) -> float:
         """Seconds that the server waits for newcomers when not a single worker is there; from any thread."""
         ledger = self._server.ledger
-        if ledger.over and WRITER in ledger.left:
+        if ledger.failure or (ledger.over and WRITER in ledger.left):
             return 0.0
         longest = max((holder.replacement for holder in list(self._holders.values())), default=math.inf)
         expected = self._lease < math.inf or longest == math.inf

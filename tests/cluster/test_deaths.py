@@ -285,6 +285,40 @@ def test_a_program_whose_server_dies_in_the_middle_of_the_goodbye_does_its_work_
         assert cluster.wait("server-0") == 0
 
 
+#: Programs of users' own that leave without having closed their trainer: how worker 0 ends → with which exit code.
+UNCLOSED = {"trainer.step(backward(net, [0, 1]))": 1, "raise RuntimeError('no such file')": 1, "sys.exit(3)": 3}
+
+#: One of them. The second worker is gone after its first round.
+OWN_PROGRAM = """
+import os, sys
+from tests.cluster.lenet_worker import backward
+import esync
+from esync.engine import mx
+from esync.models import build
+net = build("lenet", 10, mx.cpu(), seed=0)
+trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm="sync")
+trainer.start()
+trainer.step(backward(net, [0, 1]))
+if trainer.rank == 1:
+    os.kill(os.getpid(), 9)
+exec(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("end", UNCLOSED)
+def test_a_program_that_does_not_close_its_trainer_ends_with_its_own_exit_code(tmp_path: Path, end: str) -> None:
+    """MXNet would abort where its threads outlive Python. The servers do not wait for anybody: the run has failed."""
+    with Cluster(tmp_path, 2) as cluster:
+        cluster.environment["PYTHONPATH"] = str(SCRIPTS.parent.parent)
+        for rank in range(2):
+            cluster.start_worker(rank, ["-c", OWN_PROGRAM, end])
+        assert cluster.wait("worker-0") == UNCLOSED[end], cluster.output("worker-0")
+        assert "terminate called" not in cluster.output("worker-0")
+        assert cluster.wait("server-0") == 1
+        assert "is gone: its connection has ended" in cluster.output("server-0")
+        assert cluster.wait("scheduler") == 0
+
+
 def test_a_state_server_dies_before_the_run_has_begun(tmp_path: Path) -> None:
     with Cluster(tmp_path, 2) as cluster:
         port = cluster.start_state_server()

@@ -318,8 +318,12 @@ def _make_room(cluster: Cluster) -> None:
 
 @atexit.register
 def _let_go() -> None:
-    """Free the key stores that were left, which ends ps-lite's threads: MXNet aborts where they outlive Python."""
+    """Free the key stores, which ends ps-lite's threads: MXNet aborts where they outlive Python.
+
+    A program that ends without having closed its store takes no leave: to the others this worker is dead.
+    """
     for each in _stores:
+        each.close(None)
         if each._gone and not each._answered():
             log.error("error: %s is gone, and MXNet would wait for it for ever: ending, with all work done", each._gone)
             leave(1)
