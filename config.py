@@ -89,6 +89,8 @@ DEFAULT_GPU_ID = 0
 # --- evaluation and logs ----------------------------------------------------------------------------------------
 EVAL_DURATION = 1  # evaluate every that many rounds, on rank 0
 FOLLOW_PATIENCE = 600.0  # seconds without a new checkpoint after which python -m esync.evaluate ends
+EVALUATION_RESTARTS = 3  # times that rank 0 starts its evaluating process again after it was killed
+EVALUATION_STILL = 60.0  # seconds without any processor time after which that counts as hung
 EVAL_BATCH_SIZE = 500  # images of one forward pass of the evaluation
 LOG_DIR = "logs"
 LOG_DISK_FULL = 600.0  # seconds that a worker goes on, or waits in the end, while a full disk does not take its logs
@@ -98,6 +100,7 @@ LOG_BACKLOG = 32 * 2**20  # bytes of logs that wait in memory for a slow or full
 # --- checkpoints ------------------------------------------------------------------------------------------------
 CHECKPOINT_EVERY = 100  # rounds
 KEEP_CHECKPOINTS = 3  # older ones are deleted
+CHECKPOINTS_IN_USE = 10.0  # seconds that a worker waits for another process to let go of its checkpoint directory
 
 # --- state server ---------------------------------------------------------------------------------------------
 STATE_SERVER_IP = ""

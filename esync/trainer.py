@@ -306,6 +306,8 @@ class Trainer(Standing, GluonTrainer):
     def close(self) -> None:
         """Leave the cluster; the others go on without waiting for this worker."""
         self.algorithm.close()
+        if self.checkpoints is not None:
+            self.checkpoints.release()
 
     def allreduce_grads(self) -> None:
         """Not available: what is exchanged, and when, is up to the algorithm."""

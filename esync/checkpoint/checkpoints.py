@@ -15,6 +15,7 @@ import numpy as np
 
 from .. import config
 from ..algorithms.base import Algorithm
+from ..earlier_checkpoints import refusal
 from ..engine import mx
 from ..exchange import Result
 from ..exchange.protocol.resumption import Books, Offer, Offers, Progress
@@ -37,6 +38,7 @@ from .contents import (
     save_model,
 )
 from .errors import CheckpointError
+from .lock import RankLock
 from .store import Part, Store, Writer
 from .trees import NotStorableError, OptimizerState, decode, encode
 
@@ -90,6 +92,7 @@ class Checkpoints:
         self._resume, self._overwrite = resume, overwrite
         self.resumed: int | None = None
         self.newest: Part | None = None
+        self._lock: RankLock | None = None
         self._tracked: dict[str, Tracked] = {}
         self._found: dict[str, Any] = {}  # states of what has not been tracked yet
         self._algorithm_state: tuple[int, dict[str, Any]] | None = None  # as found, with the round of its part
@@ -222,7 +225,9 @@ class Checkpoints:
         """Return the whole parts of this worker; see `exchange.protocol.resumption`."""
         self._agreement["workers"] = workers
         self._store = Store(self.directory, rank)
+        self._lock = RankLock(self.directory, rank)
         try:
+            self._lock.acquire()
             self._store.prepare()
         except CheckpointError as error:
             return Offers(self._resume, problem=str(error))
@@ -231,10 +236,7 @@ class Checkpoints:
         except CheckpointError as error:
             return Offers(self._resume, problem=f"{error}; {OTHERWISE}")
         if self._parts and not self._resume:
-            return Offers(
-                problem=f"{self.directory} holds checkpoints of an earlier run (round {self._parts[0].round}): go on "
-                "with --resume, delete them with --overwrite, or choose another directory"
-            )
+            return Offers(problem=refusal(self.directory, self._parts[0].round))
         for part in self._parts:
             if differences := self._differences(part):
                 problem = f"the checkpoint {part.folder} does not fit: {differences}; {OTHERWISE}"
@@ -247,6 +249,8 @@ class Checkpoints:
 
     def settle(self, rank: int, job: int, resume_at: int, replacement: bool) -> Progress | None:
         """See `algorithms.base.Past`."""
+        if self._lock is not None:
+            self._lock.sign(job)
         self._job = job
         self._goes_on = replacement or resume_at >= 0
         if replacement:
@@ -304,6 +308,11 @@ class Checkpoints:
         if self._trainer.algorithm.exchange is not None:
             self._trainer.algorithm.exchange.part = parts[0].round
         return True
+
+    def release(self) -> None:
+        """Let another run write to the directory; this one is over."""
+        if self._lock is not None:
+            self._lock.release()
 
     def begun(self) -> None:
         """Count rounds from here, and restore the algorithm's state: the trainer has the common model now.

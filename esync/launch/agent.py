@@ -17,6 +17,7 @@ from typing import Any
 
 from ..algorithms.loading import MissingAlgorithmError, digest, find
 from ..data import find_data_dir
+from ..earlier_checkpoints import refuse_earlier
 from ..environment import is_own
 from ..errors import ExpectedError
 from ..files import expanded
@@ -73,6 +74,7 @@ class Agent:
         engine: bool,
         address: str,
         algorithm: tuple[str, str] | None,
+        checkpoints: tuple[str, int] | None,
     ) -> dict[str, Any]:
         """Look whether everything is there, and take ports.
 
@@ -84,6 +86,7 @@ class Agent:
             address: under which the other hosts are to reach this machine; "" where that is not known.
             algorithm: what was typed, and the digest of its source where launch runs; None: one of this package, or
                 no workers are to run here.
+            checkpoints: directory in which there must not be any of an earlier run, and number of workers.
         """
         if address and not is_own(address):
             raise ExpectedError(
@@ -100,6 +103,9 @@ class Agent:
             self._check_installation(data, engine)
             if algorithm is not None:
                 self._check_algorithm(*algorithm)
+            if checkpoints is not None:
+                directory, workers = checkpoints
+                refuse_earlier(expanded(directory), workers)
             self._held.push(taken.pop_all())
         return {"ports": free, "cores": len(os.sched_getaffinity(0))}
 

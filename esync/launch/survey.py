@@ -5,6 +5,8 @@ from typing import Any
 
 from .. import config
 from ..algorithms.loading import digest, source
+from ..earlier_checkpoints import refuse_earlier
+from ..files import expanded
 from .agents import Agents
 from .description import Description
 from .ground import Supplies
@@ -29,6 +31,8 @@ def fixed_ports(description: Description, plan: Plan) -> dict[str | None, dict[s
 def survey(plan: Plan, agents: Agents, claims: dict[str | None, dict[str, int]], ports: int) -> dict[str, Supplies]:
     """Ask all hosts that are other machines whether they can take part; what they have for the job.
 
+    This machine and the others are also asked whether a run may begin in its directory of checkpoints.
+
     Args:
         plan: a first one, made without them.
         agents: of these hosts.
@@ -37,7 +41,12 @@ def survey(plan: Plan, agents: Agents, claims: dict[str | None, dict[str, int]],
 
     Raises:
         RemoteHostError: some of them cannot, and why.
+        EarlierCheckpointsError: there are checkpoints of an earlier run on this machine.
     """
+    checkpoints = _must_have_none(plan)
+    if checkpoints is not None and any(host.here for host in plan.log_hosts):
+        directory, workers = checkpoints
+        refuse_earlier(expanded(directory), workers)
     requests: dict[str, dict[str, Any]] = {}
     chosen = plan.options.algorithm
     algorithm = (source(chosen), digest(chosen)) if source(chosen) else None
@@ -53,9 +62,18 @@ def survey(plan: Plan, agents: Agents, claims: dict[str | None, dict[str, int]],
                 "engine": bool(roles & ENGINE_ROLES),
                 "address": "" if "DMLC_INTERFACE" in host.entry.env else host.ip,
                 "algorithm": algorithm if "worker" in roles else None,
+                "checkpoints": checkpoints if "worker" in roles else None,
             }
     answers = agents.ask(requests, patience(plan))
     return {name: Supplies(answer["ports"], answer["cores"]) for name, answer in answers.items()}
+
+
+def _must_have_none(plan: Plan) -> tuple[str, int] | None:
+    """Return the directory in which no checkpoints may be, and the number of workers; None: there may be some."""
+    options = plan.options
+    if not options.checkpoint_dir or options.resume or options.overwrite:
+        return None
+    return str(options.checkpoint_dir), len(plan.workers)
 
 
 def prepare(plan: Plan, agents: Agents) -> None:

@@ -6,11 +6,19 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from launching import description
 
-from esync.launch.agent import MARK
+from esync.launch.agent import MARK, Agent
+from esync.launch.agents import Agents
+from esync.launch.description import Description
+from esync.launch.ground import Supplies
+from esync.launch.hosts import locate
+from esync.launch.plan import plan
+from esync.launch.survey import survey
 
 HERE = "127.0.0.1"
 REQUESTS = {
@@ -21,6 +29,7 @@ REQUESTS = {
         "engine": False,
         "address": HERE,
         "algorithm": None,
+        "checkpoints": ["kept", 2],
     },
     "prepare": {"folder": "logs/lenet/esync/here", "overwrite": False, "resume": False},
     "listen": {"endpoints": [["a", HERE, 0]]},
@@ -102,3 +111,43 @@ def test_an_agent_answers_odd_requests_and_goes_on(tmp_path, number):
             assert agent.wait(20) == 0
         finally:
             agent.kill()
+
+
+def test_an_agent_refuses_a_host_with_checkpoints_of_an_earlier_run(tmp_path):
+    """Before anything of that run is moved aside; what is of ranks that the job does not have is in nobody's way."""
+    request = {"do": "check", **REQUESTS["check"], "address": "", "checkpoints": [str(tmp_path), 2]}
+    with closing(Agent()) as agent:
+        for name in ("round-30/worker-2.json", "round-40/worker-0.npz", "round-old/worker-0.json"):
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).touch()
+        assert "error" not in agent.answer(dict(request))
+        (tmp_path / "round-30" / "worker-1.json").touch()
+        error = agent.answer(dict(request))["error"]
+        assert error.startswith(f"{tmp_path} holds checkpoints of an earlier run (round 30): go on with --resume, ")
+        assert "error" not in agent.answer({**request, "checkpoints": None})
+
+
+@pytest.mark.parametrize(
+    ("flags", "asked"), [({}, ["~/kept", 1]), ({"resume": True}, None), ({"overwrite": True}, None)]
+)
+def test_hosts_of_workers_are_asked_for_checkpoints_of_an_earlier_run(flags, asked):
+    content = {
+        **description([0.1], ["far"], mode="sync", learning_rate=0.001, checkpoint_dir="~/kept", **flags),
+        "hosts": {"far": {"address": "203.0.113.9"}, "other": {"address": "203.0.113.8"}},
+        "servers": [{"host": "other"}],
+    }
+    meant = Description.model_validate(content)
+    job = plan(meant, locate(meant), {}, Supplies(), {})
+    requests: dict[str, dict[str, object]] = {}
+
+    class Asked(Agents):
+        def __init__(self) -> None:
+            pass
+
+        def ask(self, each, patience):
+            requests.update(each)
+            return {}
+
+    survey(job, Asked(), {}, 0)
+    assert requests["other"]["checkpoints"] is None
+    assert json.loads(json.dumps(requests["far"]["checkpoints"])) == asked

@@ -82,6 +82,13 @@ def test_a_job_goes_on_from_its_checkpoint_after_its_parameter_server_was_killed
     assert "no checkpoint in kept yet: beginning from the beginning" in said.read_text()
     earlier = [(folder / device / "iter-5.txt").read_bytes() for device in devices]
 
+    words, before = said.read_text(), sorted(folder.rglob("*"))
+    forgetful = launch(file)
+    assert forgetful.wait() == 1
+    refusal = r"launch: error: kept holds checkpoints of an earlier run \(round \d+\): go on with --resume, delete"
+    assert re.search(refusal, forgetful.output)
+    assert (said.read_text(), sorted(folder.rglob("*"))) == (words, before)  # nothing has been moved aside
+
     second = launch(file, "--resume", "--rounds", "12")
     assert second.wait() == 0, second.output
     assert re.search(r"going on from the checkpoint of round \d+ in kept", said.read_text())
