@@ -10,17 +10,20 @@ evaluator, which follows a run's checkpoints (`follow`).
 import contextlib
 import json
 import logging
+import math
 import mmap
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 
-from . import priority
+from . import config, priority
 from .accuracy import accuracy, spread
 from .engine import mx
 from .errors import ExpectedError
@@ -28,6 +31,7 @@ from .flat_arrays import FlatArrays
 from .handles import Future
 from .models import MODELS, build
 from .parenthood import die_with_parent
+from .watchdog import Wait
 
 log = logging.getLogger(__name__)
 
@@ -55,10 +59,12 @@ class Task:
 
 #: What the training process writes to the evaluating one.
 SOME_IMAGES, EVERY_IMAGE = "some images", "every image"
+#: Seconds between two looks at the evaluating process while its answer is waited for.
+LOOK_EVERY = 0.5
 
 
 class EvaluationError(ExpectedError):
-    """The evaluating process has failed; its own message is in the log of this process."""
+    """The evaluating process has ended and is not started again; its own message is in the log of this process."""
 
 
 class Evaluation(Future[float]):
@@ -69,21 +75,32 @@ class Evaluation(Future[float]):
         self._process = process
 
     def _look(self) -> None:
-        if not self._completed.is_set() and select.select([self._process.answers], [], [], 0)[0]:
-            self._await()
+        if not self._completed.is_set():
+            self._take(0)
 
     def _await(self) -> None:
-        if self._completed.is_set():
-            return
-        line = self._process.answers.readline()
-        if line:
-            self.complete(float(json.loads(line)["accuracy"]))
+        wait = Wait("the accuracy of the model", math.inf)
+        while not self._completed.is_set():
+            self._take(LOOK_EVERY)
+            if not self._completed.is_set() and wait.due(config.ANNOUNCE_AFTER):
+                log.warning("waiting for %s since %.0f s: %s", wait.what, wait.lasted, self._process.described())
+
+    def _take(self, seconds: float) -> None:
+        """Complete this handle where the answer comes within so many seconds."""
+        try:
+            accuracy = self._process.answer(seconds)
+        except EvaluationError as error:
+            self.fail(error)
         else:
-            self.fail(EvaluationError("the process that evaluates the model has ended"))
+            if accuracy is not None:
+                self.complete(accuracy)
 
 
 class EvaluationProcess:
     """The training process's side.
+
+    An evaluating process that was killed is started again, as often as `config.EVALUATION_RESTARTS` says; one that
+    does not compute any more although it should, because it is stopped for instance, is killed before that.
 
     Args:
         network: name in models.MODELS.
@@ -94,29 +111,14 @@ class EvaluationProcess:
     """
 
     def __init__(self, network: str, dataset: str, data_dir: str, values: int, images: int | None = None) -> None:
-        memory = os.memfd_create("esync-evaluation")
-        os.ftruncate(memory, 4 * values)
-        self._shared = np.frombuffer(mmap.mmap(memory, 4 * values), np.float32)
-        task = Task(network, dataset, data_dir, images, memory, os.getpid())
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        for name in ("DMLC_ROLE", "PORT"):
-            environment.pop(name, None)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "esync.evaluate", json.dumps(asdict(task))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            pass_fds=[memory],
-            start_new_session=True,  # a Ctrl-C in the terminal is for the training process, which then ends this one
-            env=environment,
-            text=True,
-        )
-        # Now and not by itself: the imports with which it begins would disturb the first round.
-        with contextlib.suppress(ProcessLookupError):
-            priority.stand_back(priority.EVALUATING, self._process.pid)
-        os.close(memory)
-        assert self._process.stdout is not None
-        self.answers = self._process.stdout
+        self._memory = os.memfd_create("esync-evaluation")
+        os.ftruncate(self._memory, 4 * values)
+        self._shared = np.frombuffer(mmap.mmap(self._memory, 4 * values), np.float32)
+        self._task = Task(network, dataset, data_dir, images, self._memory, os.getpid())
+        self._question = ""  # that has not been answered yet
+        self._restarts = 0
         self.current: Evaluation | None = None
+        self._begin()
 
     def start(self, weights: FlatArrays, statistics: FlatArrays, every_image: bool = False) -> Evaluation | None:
         """Evaluate these values (opened by the caller) as they are now; None where the process is still busy."""
@@ -124,23 +126,132 @@ class EvaluationProcess:
             return None
         weights.read(0, weights.size, self._shared[: weights.size])
         statistics.read(0, statistics.size, self._shared[weights.size :])
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(f"{EVERY_IMAGE if every_image else SOME_IMAGES}\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            raise EvaluationError("the process that evaluates the model has ended") from None
+        self._question = EVERY_IMAGE if every_image else SOME_IMAGES
+        self._ask()
         self.current = Evaluation(self)
         return self.current
 
+    def answer(self, seconds: float) -> float | None:
+        """Return the accuracy that was asked for, where it comes within so many seconds; else None.
+
+        Raises:
+            EvaluationError: the process has ended, and is not started again.
+        """
+        assert self._process.stdout is not None
+        if select.select([self._process.stdout], [], [], seconds)[0]:
+            if line := self._process.stdout.readline():
+                self._question = ""
+                return float(json.loads(line)["accuracy"])
+            self._begin_again()
+        elif self._stillness.lasts(self._process.pid) > config.EVALUATION_STILL:
+            log.warning("%s has not computed for %.0f s: killing it", self.described(), config.EVALUATION_STILL)
+            self._process.kill()  # the next look finds that it has ended
+        return None
+
+    def described(self) -> str:
+        """Return which process it is, and whether it is stopped."""
+        state, _ = _state_of(self._process.pid)
+        return f"the process that evaluates the model (process {self._process.pid}{', stopped' * (state == 'T')})"
+
     def close(self) -> None:
-        """End the process."""
-        self._process.terminate()
+        """End the process, which may be stopped."""
+        self._process.kill()
         self._process.wait()
+        self._close_pipes()
+        if self._memory >= 0:
+            os.close(self._memory)
+            self._memory = -1
+
+    def _begin(self) -> None:
+        """Start the process."""
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        for name in ("DMLC_ROLE", "PORT"):
+            environment.pop(name, None)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "esync.evaluate", json.dumps(asdict(self._task))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=[self._memory],
+            start_new_session=True,  # a Ctrl-C in the terminal is for the training process, which then ends this one
+            env=environment,
+            text=True,
+        )
+        # Now and not by itself: the imports with which it begins would disturb the first round.
+        with contextlib.suppress(ProcessLookupError):
+            priority.stand_back(priority.EVALUATING, self._process.pid)
+        self._stillness = Stillness()
+
+    def _begin_again(self) -> None:
+        """Start another process in the place of one that was killed, with the same question.
+
+        Raises:
+            EvaluationError: it has ended by itself, which another one would do, too; or there have been too many.
+        """
+        code = self._process.wait()
+        if code >= 0:
+            raise EvaluationError(
+                f"the process that evaluates the model has ended with exit code {code}, and says why above; when that "
+                "is mended, go on with --resume, or without evaluation: --no-evaluation"
+            )
+        how = f"was killed by {signal.Signals(-code).name}"
+        if self._restarts >= config.EVALUATION_RESTARTS:
+            raise EvaluationError(
+                f"the process that evaluates the model {how}, and was started again {self._restarts} times before; "
+                "where memory is short, evaluate on fewer images (--test-images) or not here (--no-evaluation), and go "
+                "on with --resume"
+            )
+        self._restarts += 1
+        log.warning(
+            "the process that evaluates the model %s; starting it again (%d of at most %d)",
+            how,
+            self._restarts,
+            config.EVALUATION_RESTARTS,
+        )
+        self._close_pipes()
+        self._begin()
+        if self._question:
+            self._ask()
+
+    def _ask(self) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended: whoever looks for the answer finds that
+            self._process.stdin.write(f"{self._question}\n")
+            self._process.stdin.flush()
+        self._stillness = Stillness()
+
+    def _close_pipes(self) -> None:
         for pipe in (self._process.stdin, self._process.stdout):
             with contextlib.suppress(OSError):
                 if pipe is not None:
                     pipe.close()
+
+
+class Stillness:
+    """How long a process that should compute has not: its processor time stands still.
+
+    Time between two looks counts as `LOOK_EVERY` at most, so that whoever looks may be stopped itself for a while.
+    """
+
+    def __init__(self) -> None:
+        self._seconds, self._used, self._looked = 0.0, -1, time.monotonic()
+
+    def lasts(self, pid: int) -> float:
+        """Take a look at the process; seconds that it has stood still, 0 where that is not known."""
+        now = time.monotonic()
+        if now - self._looked >= LOOK_EVERY:
+            _, used = _state_of(pid)
+            self._seconds = self._seconds + LOOK_EVERY if used == self._used else 0.0
+            self._used, self._looked = used, now
+        return self._seconds if self._used >= 0 else 0.0
+
+
+def _state_of(pid: int) -> tuple[str, int]:
+    """Return the state of a process (T: stopped) and its processor time in the kernel's ticks; "", -1: not known."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return "", -1
+    return fields[0], int(fields[11]) + int(fields[12])
 
 
 def main(arguments: list[str]) -> int:

@@ -1,4 +1,5 @@
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -6,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from esync import config
 from esync.accuracy import accuracy, spread
 from esync.data import as_floats, load
 from esync.engine import mx
@@ -203,6 +205,69 @@ def test_a_process_that_fails_is_reported(tmp_path, images, capfd):
     assert errors.startswith("evaluation: error: ")
     assert "no such folder" in errors
     assert "Traceback" not in errors
+
+
+def accuracy_of(net_and_answers, data_dir) -> float:
+    return float(np.mean(net_and_answers[1] == load("fashion-mnist", data_dir).test_labels))
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_process_that_is_killed_is_started_again(process, data_dir, images, caplog, asked):
+    """While it evaluates, or when it has nothing to do."""
+    net, answers = lenet(1, images)
+    evaluation = ask(process, replica_of(net)) if asked else None
+    first = process._process
+    first.kill()
+    first.wait()
+    evaluation = evaluation or ask(process, replica_of(net))
+    assert evaluation.wait() == accuracy_of((net, answers), data_dir)
+    assert process._process.pid != first.pid
+    assert (
+        "the process that evaluates the model was killed by SIGKILL; starting it again (1 of at most 3)" in caplog.text
+    )
+
+
+def test_a_process_that_is_killed_too_often_is_reported(process, images, monkeypatch):
+    monkeypatch.setattr(config, "EVALUATION_RESTARTS", 1)
+    evaluation = ask(process, replica_of(lenet(1, images)[0]))
+    for _ in range(2):
+        current = process._process
+        current.kill()
+        current.wait()
+        evaluation.done()  # looks, and starts another one
+    with pytest.raises(
+        EvaluationError, match="was killed by SIGKILL, and was started again 1 times before; where memory"
+    ):
+        evaluation.wait()
+
+
+def test_a_process_that_is_stopped_is_not_waited_for_without_end(process, data_dir, images, monkeypatch, caplog):
+    net, answers = lenet(1, images)
+    evaluation = ask(process, replica_of(net))
+    stopped = process._process
+    stopped.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, stopped.pid, os.WSTOPPED | os.WNOWAIT)
+    monkeypatch.setattr(config, "EVALUATION_STILL", 0.0)
+    monkeypatch.setattr(config, "ANNOUNCE_AFTER", 0.0)
+    begin_again = process._begin_again
+
+    def patiently() -> None:
+        monkeypatch.setattr(config, "EVALUATION_STILL", 600.0)
+        begin_again()
+
+    monkeypatch.setattr(process, "_begin_again", patiently)
+    assert evaluation.wait() == accuracy_of((net, answers), data_dir)
+    name = f"the process that evaluates the model (process {stopped.pid}, stopped)"
+    assert re.search(rf"waiting for the accuracy of the model since \d+ s: {re.escape(name)}", caplog.text)
+    assert f"{name} has not computed for 0 s: killing it" in caplog.text
+
+
+def test_a_process_that_is_stopped_is_ended_with_the_run(data_dir):
+    started = EvaluationProcess("lenet", "fashion-mnist", str(data_dir), 10)
+    started._process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, started._process.pid, os.WSTOPPED | os.WNOWAIT)
+    started.close()
+    assert started._process.poll() is not None
 
 
 @pytest.mark.parametrize("busy_importing", [True, False])
