@@ -18,6 +18,12 @@ FINISHED = "finished"  # it knows that the run is finished, and asks nobody for 
 DONE = "done"  # it has done all that it had to, and has said goodbye
 OVER = "over"  # it ends on purpose, for the reason that it gives: another process in its place would do the same
 
+#: What to do where a run is finished, but for its final model.
+WITHOUT_FINAL_MODEL = (
+    "nobody has written the final model; with --checkpoint-dir and --resume the same command writes it from the newest "
+    "checkpoint (after the rounds that this one lacks); without checkpoints the run has to be done again"
+)
+
 
 @dataclass(frozen=True)
 class Progress:

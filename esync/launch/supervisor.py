@@ -291,7 +291,7 @@ class Supervisor:
     def _report_latecomer(self, process: Process, how: str) -> None:
         """Report a worker that was not there when the run was finished: a failure where it was to write the model."""
         if is_worker_0(process):
-            reason = f"{how}: the run was finished, but worker 0 had gone before it had written the final model"
+            reason = f"{how}: the run was finished, but worker 0 had gone: {progress.WITHOUT_FINAL_MODEL}"
             self._outcome.failures.append(self._failure(process, reason))
         else:
             self._view.say(f"{process.spec.name} ({process.spec.where}) {how}: the run is finished")

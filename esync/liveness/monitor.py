@@ -133,7 +133,7 @@ def monitor_servers(
     Args:
         scheduler: where it listens.
         servers: where each parameter server listens.
-        lost: called in the monitor's thread with the one that is gone, in words.
+        lost: called in the monitor's thread, once for each that is gone, in words.
         grace: seconds without a connection before it counts as gone; None: config.PEER_GONE.
     """
     servers = list(servers)
@@ -142,9 +142,14 @@ def monitor_servers(
     for address, role in {scheduler: SCHEDULER, **dict.fromkeys(servers, name)}.items():
         peers.add(f"{role} at {address[0]}:{address[1]}", *address)
 
+    told: set[str] = set()
+
     def report(gone: list[str], left: int) -> bool:
-        lost(gone[0])
-        return True
+        for who in gone:
+            if who not in told:
+                told.add(who)
+                lost(who)
+        return False  # a worker that does without one may still wait for another
 
     return Monitor(peers.connected, config.PEER_GONE if grace is None else grace, report)
 

@@ -183,10 +183,20 @@ class Roster:
         """
         if self.begun or self.over or self.lost:
             return
-        awaited = {
-            number for group, barrier in self._barriers.items() for number in self._members(group) - barrier.came
-        }
+        awaited = self._awaited_at_barriers()
         self.lost = [node for number, node in self._nodes.items() if number in awaited and node.address in gone]
+
+    def awaited(self, gone: Collection[Address]) -> list[Node]:
+        """Return the members that others wait for at a barrier; in the end, those that have not left.
+
+        Args:
+            gone: addresses of members whose connections have ended.
+        """
+        there = [node for node in self._nodes.values() if node.address not in gone]
+        if self.over or not any(node.role == SERVER for node in there):
+            return there
+        awaited = self._awaited_at_barriers()
+        return [node for number, node in self._nodes.items() if number in awaited]
 
     def _add(self, node: Node) -> None:
         if self.may_join(node):
@@ -257,6 +267,10 @@ class Roster:
             return []
         del self._barriers[group]
         return [Sending(node, barrier.answer) for node in members]
+
+    def _awaited_at_barriers(self) -> set[int]:
+        """Ids of those that have not come to a barrier at which others wait."""
+        return {number for group, barrier in self._barriers.items() for number in self._members(group) - barrier.came}
 
     def _members(self, group: int) -> set[int]:
         """Ids of those that a barrier of this group waits for."""

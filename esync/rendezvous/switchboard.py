@@ -13,10 +13,11 @@ from ..errors import ExpectedError
 from ..liveness.connections import Address, Connection, connections, reset
 from ..liveness.failure_detector import FailureDetector
 from ..rarely import Rarely
+from ..watchdog import Wait
 from . import messages
 from .contacts import EXAMINED_MOST, SOCKETS_EACH, Contacts
 from .directory import ASK_EVERY, failure_reason
-from .messages import EMPTY, WORKER, BadMessageError, Message, Node
+from .messages import EMPTY, SERVER, WORKER, BadMessageError, Message, Node
 from .roster import SURPLUS_MOST, Roster, Sending
 
 log = logging.getLogger(__name__)
@@ -78,6 +79,7 @@ class Switchboard:
         self._contacts = Contacts(self._context, self._poller)
         self._detector: FailureDetector[Address] = FailureDetector(GRACE)
         self._surplus: dict[Node, float] = {}  # who waits for a place, and since when; infinite once that was said
+        self._wait: Wait | None = None  # for members that do not come to a barrier, or do not leave
         self._timestamp = 0
         self._complain = Rarely(log.warning)
         self._port = port
@@ -144,6 +146,7 @@ class Switchboard:
         now = time.monotonic()
         self._roster.give_up({address for address in gone if self._detector.missing(address, now) >= self._patience})
         self._contacts.keep(self._roster.everyone())
+        self._announce(self._roster.awaited(gone))
         self._mention(self._roster.waiting())
         members = {node.address for node in known if node.id != EMPTY}
         self.here = frozenset((members | there) - set(gone))
@@ -166,6 +169,17 @@ class Switchboard:
             if each.received > ALLOWANCE + ALLOWED_A_SECOND * (now - self._opened[each.inode]):
                 self._complain(f"a connection from {each.there[0]} has sent {each.received} bytes and is ended")
                 reset({each.inode})
+
+    def _announce(self, awaited: list[Node]) -> None:
+        """Say for whom the others, or in the end this scheduler, wait."""
+        if not awaited:
+            self._wait = None
+            return
+        self._wait = self._wait or Wait("", math.inf)
+        if self._wait.due(config.ANNOUNCE_AFTER):
+            roles = {WORKER: "worker", SERVER: "server"}
+            names = ", ".join(f"the {roles[node.role]} at {node.host}:{node.port}" for node in awaited)
+            log.warning("waiting for %s since %.0f s: end it there if it hangs", names, self._wait.lasted)
 
     def _mention(self, waiting: list[Node]) -> None:
         """Say who waits in vain."""

@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from contextlib import ExitStack
 
@@ -58,16 +59,29 @@ def test_who_is_gone_is_named(which):
         assert monitor.look(now=106.5) == [f"{name} at 127.0.0.1:{victim.address[1]}"]
 
 
-def test_who_is_gone_is_reported_once():
+@pytest.mark.parametrize("order", [("server", "scheduler"), ("scheduler", "server")])
+def test_everyone_who_is_gone_is_reported_once(order):
+    """A worker that has lost the scheduler at the end of a run may still need the servers."""
     with ExitStack() as stack:
-        scheduler, server = Listener(stack), Listener(stack)
+        listeners = {"scheduler": Listener(stack), "server": Listener(stack)}
+        addresses = {name: listener.address for name, listener in listeners.items()}
         reports: list[str] = []
-        monitor = monitor_servers(scheduler.address, [server.address], reports.append, grace=0.1)
+        told = threading.Event()
+
+        def lost(who: str) -> None:
+            reports.append(who)
+            told.set()
+
+        monitor = monitor_servers(addresses["scheduler"], [addresses["server"]], lost, grace=0.1)
         assert monitor.look(now=time.monotonic()) == []
-        server.kill()
         monitor.start()
-        monitor.join(60)
-        assert reports == [f"the parameter server at 127.0.0.1:{server.address[1]}"]
+        stack.callback(monitor.close)
+        for name in order:
+            told.clear()
+            listeners[name].kill()
+            assert told.wait(60)
+        names = {"scheduler": "the scheduler", "server": "the parameter server"}
+        assert reports == [f"{names[name]} at 127.0.0.1:{addresses[name][1]}" for name in order]
 
 
 def test_connections_of_other_kinds_do_not_count():

@@ -152,6 +152,19 @@ def test_who_is_gone_before_the_run_has_begun_is_waited_for_in_vain():
     assert roster.run_status() == Message(messages.LOST, (Node(WORKER, "127.0.0.1", 91, 11),))
 
 
+def test_who_is_waited_for():
+    roster, _ = started()
+    assert roster.awaited(gone=[]) == []
+    for sender in (9, 13):
+        roster.take(barrier(4), sender)
+    assert [node.port for node in roster.awaited(gone=[])] == [91]
+    roster.take(barrier(4), 11)
+    assert roster.awaited(gone=[("127.0.0.1", 92)]) == []  # the run goes on
+    left = [node.address for node in roster.everyone() if node.port != 92]
+    assert [node.port for node in roster.awaited(left)] == [92]  # all servers have left
+    assert roster.awaited([*left, ("127.0.0.1", 92)]) == []
+
+
 def test_who_is_gone_later_is_the_servers_affair():
     roster, _ = started()
     roster.take(Message(messages.BEGUN, (Node(WORKER, "127.0.0.1", 90, 9),)))

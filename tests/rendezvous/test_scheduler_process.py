@@ -58,6 +58,16 @@ FEW_FILES = textwrap.dedent("""
 """)
 
 
+#: A scheduler that speaks of its waits soon.
+IMPATIENT = textwrap.dedent("""
+    from esync import config
+    config.ANNOUNCE_AFTER = 0.1
+    print("ready", flush=True)
+    from esync import program, scheduler
+    program.leave(scheduler.main([]))
+""")
+
+
 def complete(*nodes: FakeNode) -> list[Message]:
     """The members that each of them hears of."""
     heard = [node.received() for node in nodes]
@@ -106,6 +116,16 @@ def test_registrations_that_cannot_be_right_end_nobody() -> None:
             time.sleep(0.1)
             assert process.poll() is None, name
         well(process, port)
+
+
+def test_it_says_for_whom_it_waits_when_the_servers_have_left() -> None:
+    """A worker that hangs keeps its connections, and the scheduler with them."""
+    with running_scheduler(1, 2, ["-c", IMPATIENT]) as (process, port):
+        with FakeNode(port, WORKER) as hangs:
+            with FakeNode(port, SERVER) as server, FakeNode(port, WORKER) as other:
+                complete(server, hangs, other)
+            said(process, f"waiting for the worker at 127.0.0.1:{hangs.port} since ")
+        assert process.wait(30) == 0, process.stderr.read()
 
 
 #: In /proc/net/tcp, which timer of a connection runs: the one after which the kernel asks whether the other is there.

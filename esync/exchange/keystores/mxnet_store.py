@@ -22,6 +22,7 @@ from ...liveness.connections import listening, raise_file_limit
 from ...liveness.heartbeats import Heartbeats
 from ...liveness.monitor import SCHEDULER, give_up, monitor_servers
 from ...memory import host_view
+from ...progress import WITHOUT_FINAL_MODEL
 from ...rendezvous import directory, messages
 from ...rendezvous.directory import StartMonitor
 from ...rendezvous.messages import SERVER
@@ -250,8 +251,10 @@ class MXNetStore(KeyedStore):
     def _cut_off(self, who: str) -> None:
         """End this process, unless it can do without: a server or the scheduler is gone."""
         if self.finished:
-            self._gone = "" if who.startswith(SCHEDULER) else who
-            if self._closed or not self._waits or not self._gone:
+            server = not who.startswith(SCHEDULER)
+            if server:
+                self._gone = who
+            if not server or self._closed or not self._waits:
                 log.info("%s is gone; the run is finished, so this worker does without it", who)
                 return
         self._give_up(who)
@@ -260,7 +263,7 @@ class MXNetStore(KeyedStore):
         if self.finished or not directory.is_over(self._scheduler):
             give_up(f"{who} is gone: its connection has ended; without it this worker cannot go on")
         if self.rank == 0:
-            give_up("the run is finished, but worker 0 was not there in the end, and has not written the final model")
+            give_up(f"the run is finished, but worker 0 was not there in the end: {WITHOUT_FINAL_MODEL}")
         log.info("the run is finished, without this worker")
         leave(0)
 
