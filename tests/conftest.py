@@ -14,8 +14,14 @@ hypothesis.settings.load_profile("any machine")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add --long, without which the tests marked `long` are left out."""
+    """Add --long, without which the tests marked `long` are left out, and how much one of them does."""
     parser.addoption("--long", action="store_true", help="run the tests that take minutes, too (marked `long`)")
+    parser.addoption(
+        "--schedules",
+        type=int,
+        default=10_000,
+        help="schedules of each kind that tests/search runs with --long (default: %(default)s)",
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -270,12 +270,7 @@ class Check:
             self._broken(f"worker {rank}: an exchange was used that it never began")
         if self.uncounted:
             return
-        # It is server 0 that tells the workers of the end: others may leave two exchanges of a worker unused by then.
-        surely = amounts if used or (rank, last) not in self._at_once else amounts[:-1]
-        least, most = (
-            _added(map(min, surely), self._momentum),
-            _added(map(max, amounts), self._momentum),
-        )
+        least, most = (_added(map(which, amounts), self._momentum) for which in (min, max))
         room = ROUNDING * max(abs(least), abs(most))
         if not least - room <= held <= most + room:
             self._broken(f"worker {rank} has contributed {least:g} to {most:g}, but {held:g} was applied")

@@ -105,6 +105,20 @@ def test_commits_after_the_end_are_acknowledged_but_not_used(synchronous):
     assert (ledger.round, ledger.version, ledger.samples) == (1, 1, 1)
 
 
+@pytest.mark.parametrize("limits", [Limits(rounds=1), Limits(samples=2)])
+def test_a_server_that_does_not_decide_uses_the_commits_that_the_one_that_decides_may_still_use(limits):
+    ledger = Ledger(2, False, limits, decides=False)
+    for rank in range(2):
+        ledger.join(rank, 10 + rank, now=0.0)
+    for sequence in (1, 2, 3):  # two of them may be on their way to server 0
+        assert commit(ledger, 0, 1.0, sequence) == [0]
+    assert commit(ledger, 1, 2.0) == [1]
+    assert ledger.status()["used"].tolist() == [wire.AT_ONCE] * 2
+    assert ledger.version == 4
+    ledger.abort("enough")
+    assert commit(ledger, 1, 3.0, sequence=2) == []
+
+
 def test_a_round_that_waits_when_the_run_ends_is_not_used():
     ledger = make(2, synchronous=False, samples=2)
 

@@ -60,7 +60,7 @@ class Ledger:
         staleness: commits that a worker may be ahead of the slowest member (stale synchronous parallel): one that was
             applied at once is acknowledged when its worker may go on.
         released: commits whose acknowledgement has had to wait for that.
-        decides: whether this server decides when the run ends; rounds on the others go on as long as workers commit.
+        decides: whether this server decides when the run ends; the others use commits for as long as workers send them.
         added: name of each scalar that commits have beside the built-in ones → how it is combined; see `scalars`.
         left: ranks that have said goodbye.
         awaited: ranks that are gone without a goodbye, and that somebody has promised to replace.
@@ -258,7 +258,9 @@ class Ledger:
 
         Commits that are used together must have the same learning rate, momentum and weight decay: otherwise the run
         is aborted. One of a worker that the rounds have gone on without may be rounds behind: it is not used. Neither
-        is one for a round that has ended here, where other servers still wait for it.
+        is one for a round that has ended here, where other servers still wait for it. A commit that counts at once is
+        used after the end of the run, too, on servers that do not decide when that is: they count commits in another
+        order, and perhaps others, so the one that decides may still use it.
 
         Returns:
             The ranks whose commits are to be applied now, in this order: all of the round once the last member has
@@ -270,7 +272,8 @@ class Ledger:
         self.pending[rank] = Pending(message, now)
         self._now = now
         late = together and (not self.member[rank] or 0 < int(message["round"]) <= self.rounds_together)
-        if self.finished or message["use"] == wire.ASIDE or late:
+        ended = bool(self.failure) or (self.finished and (self.decides or together))
+        if ended or message["use"] == wire.ASIDE or late:
             self._acknowledge([rank], now)
             self._release(now)
             return []

@@ -315,7 +315,7 @@ class ParameterServer:
         if rank not in self.ledger.pending:  # it is only acknowledged
             self._inbox.discard(rank)
             self.downlink.owe(rank, self.ledger.answer)
-        elif self.ledger.finished:
+        elif self.ledger.failure:
             self._inbox.discard(rank)
         elif self.ledger.together(message):
             with self._refusing():

@@ -1,0 +1,285 @@
+"""What must hold in every schedule; docs/exchange.md lists it in words."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+import numpy as np
+
+from esync.checkpoint.checkpoints import _offer
+from esync.checkpoint.store import Store
+from esync.exchange import WEIGHTS
+from esync.exchange.base import Result
+from esync.exchange.protocol import wire
+from esync.exchange.protocol.ledger import Ledger
+from esync.exchange.protocol.resumption import Offer, Offers, choose
+
+from ..exchange.vectors import Held, gradient
+from .processes import ENDLESS, Cluster, Process
+from .schedule import Schedule
+from .worker import RATE, Worker
+
+
+class InvariantError(AssertionError):
+    """Something has happened that must not happen."""
+
+
+@dataclass
+class Observed:
+    """What was observed in the jobs of a schedule.
+
+    Attributes:
+        models: round → the model after it; None where that need not be the same in every job.
+        parts: round and job number of a checkpoint → ranks whose parts have been written.
+        needs: likewise → ranks whose parts it needs.
+        newest: round of the newest whole checkpoint; -1: there was none yet.
+    """
+
+    models: dict[int, bytes] | None = field(default_factory=dict)
+    parts: dict[tuple[int, int], set[int]] = field(default_factory=lambda: defaultdict(set))
+    needs: dict[tuple[int, int], set[int]] = field(default_factory=dict)
+    newest: int = -1
+
+    def wrote(self, rank: int, round_: int, facts: dict[str, Any]) -> None:
+        """Note that a part of a checkpoint is on the disk."""
+        checkpoint = round_, int(facts["job"])
+        self.parts[checkpoint].add(rank)
+        if "needs" in facts:
+            self.needs[checkpoint] = set(facts["needs"])
+        if self.needs.get(checkpoint, {-1}) <= self.parts[checkpoint]:
+            self.newest = max(self.newest, round_)
+
+    def forget(self) -> None:
+        """From now on the model after a round need not be the same in every job."""
+        self.models = None
+
+
+class Invariants:
+    """What is checked in one job.
+
+    Args:
+        schedule: of the job.
+        cluster: its servers.
+        processes: of its workers, as they are started.
+        observed: in this job and those before it.
+
+    Attributes:
+        written: whether worker 0 has written the final model.
+    """
+
+    def __init__(self, schedule: Schedule, cluster: Cluster, processes: Sequence[Process], observed: Observed) -> None:
+        self._schedule, self._cluster, self._processes, self._observed = schedule, cluster, processes, observed
+        self.written = False
+        self._reached: dict[int, int] = {}  # slot → exchanges since the job began
+        self._before: dict[int, int] = {}  # slot → exchanges before
+        self._initial: Held | None = None
+        self._models: dict[int, bytes] = {}
+        self._unsure: dict[int, tuple[int, bytes]] = {}  # process → round and model, until it is heard to be a member
+        self._elastic = schedule.settings.elastic
+        if self._elastic:
+            observed.forget()
+
+    def begins(self, worker: Worker, held: Held, exact: np.ndarray | None) -> None:
+        """Note the model that worker 0 begins with; `exact` are the servers' weights where a checkpoint has others."""
+        if worker.rank == 0 and not worker.exchange.replacement:
+            self._initial = Held()
+            for name, vector in held.vectors.items():
+                self._initial.write(name, 0, vector)
+            if exact is not None:
+                self._initial.write(WEIGHTS, 0, exact)
+
+    def exchanged(self, worker: Worker, result: Result, held: Held) -> None:
+        """Compare the model of a worker after an exchange with the others'."""
+        nonce = worker.exchange.store.nonce
+        if nonce in self._unsure:  # it was a member when this exchange was acknowledged
+            self._compare(*self._unsure.pop(nonce))
+        if self._schedule.settings.rounds and result.used:
+            held_now = b"".join(vector.tobytes() for vector in held.vectors.values())
+            if self._elastic and not result.finished:
+                self._unsure[nonce] = result.round, held_now
+            else:
+                self._compare(result.round, held_now)
+        if not result.finished:
+            self._check_staleness(worker)
+
+    def finishes(self, worker: Worker) -> None:
+        """Note that a worker has done its work, and is about to say goodbye."""
+        self._reached[worker.rank] = ENDLESS  # nobody waits for it
+
+    def check_absence(self, shard: int, process: Process, left: bool) -> None:
+        """A server goes on without a worker: is it dead, or has it been silent?"""
+        there = process.code is None and process.joined and not left
+        if there and not process.silent and self._cluster.idle(process.nonce):
+            raise InvariantError(
+                f"server {shard} goes on without worker {process.number}, which has said that it is there"
+            )
+
+    def count(self, worker: Worker) -> None:
+        """Note how far a worker is."""
+        sequence = worker.exchange.sequence
+        self._reached[worker.rank] = sequence - self._before.setdefault(worker.rank, sequence)
+
+    def _check_staleness(self, worker: Worker) -> None:
+        """A worker goes on: is it too far ahead of another one, of those exchanges that others know of?"""
+        rank, most = worker.rank, worker.exchange.specification.staleness + 1
+        self.count(worker)
+        for other in range(self._schedule.workers):
+            if self._reached[rank] - self._reached.get(other, 0) > most:
+                raise InvariantError(
+                    f"worker {rank} has had {self._reached[rank]} exchanges of this job, and worker {other} has had "
+                    f"{self._reached.get(other, 0)}"
+                )
+
+    def _compare(self, round_: int, model: bytes) -> None:
+        if self._models.setdefault(round_, model) != model:
+            raise InvariantError(f"two workers have different models after round {round_}")
+        models = self._observed.models
+        if models is not None and models.setdefault(round_, model) != model:
+            raise InvariantError(f"the model after round {round_} is another one than it was in an earlier job")
+
+    def check_end(self) -> None:
+        """Check the servers' books when all processes have ended by themselves."""
+        schedule, settings = self._schedule, self._schedule.settings
+        ledgers = [node.endpoint.server.ledger for node in self._cluster.nodes]
+        if not ledgers[0].finished:
+            raise InvariantError(f"all workers have ended, and the run is not over after round {ledgers[0].round}")
+        if settings.rounds and not self._elastic and not self.written:
+            raise InvariantError("the run is finished, and nobody has written the final model")
+        self._check_agreement(ledgers)
+        used = [Counter(each[:2] for use in log_of(ledger) for each in use.commits) for ledger in ledgers]
+        # The first server decides when the run is over: of commits that are used at once, the last ones may be under
+        # way then, and others may use them all the same.
+        last = [use for ledger in ledgers for use in log_of(ledger)[-1:]]
+        late = {commit for use in last if not use.together for commit in _newest(used)}
+        if self._elastic:
+            # Servers go on without a worker that dies between two of them, each when it notices, and its replacement
+            # takes part from the earliest round on that one of them has under way.
+            logs = sorted({each for ledger in ledgers for use in log_of(ledger) for each in use.commits}, reverse=True)
+            whole = {process.nonce for process in self._processes if process.code == 0}
+            newcomers = {process.nonce for process in self._processes[schedule.workers :]}
+            first = {each.nonce: each[:2] for each in logs if each.nonce in newcomers}
+            late |= {each[:2] for each in logs if each.nonce not in whole} | set(first.values())
+        for shard, counts in enumerate(used):
+            if twice := [each for each, count in counts.items() if count > 1]:
+                raise InvariantError(f"server {shard} has used commits (rank, sequence) twice: {twice}")
+            if only := {*(counts - used[0]), *(used[0] - counts)} - late:
+                raise InvariantError(f"only one of servers 0 and {shard} has used commits {sorted(only)}")
+        books = {(ledger.round, ledger.version, ledger.step, ledger.samples) for ledger in ledgers}
+        if not late and len(books) > 1:
+            raise InvariantError(f"the servers' books differ: {sorted(books)}")
+        if settings.rounds and len({ledger.round for ledger in ledgers}) > 1:
+            raise InvariantError(f"servers have ended different rounds: {sorted(books)}")
+        if settings.rounds and not settings.elastic:
+            for use in log_of(ledgers[0]):
+                if sorted(each.rank for each in use.commits) != list(range(schedule.workers)):
+                    raise InvariantError(f"a round was one of {use.commits}")
+        if settings.linear and not schedule.momentum:
+            self._check_weights()
+
+    def _check_agreement(self, ledgers: list[Ledger]) -> None:
+        """Servers that have used the same commits in a round agree on how the next ones are used, and on whose."""
+        seen: dict[tuple[int, tuple[Commit, ...]], tuple[bool, tuple[int, ...]]] = {}
+        for ledger in ledgers:
+            for use in log_of(ledger):
+                if use.together and seen.setdefault((use.round, use.commits), use.outcome) != use.outcome:
+                    raise InvariantError(f"servers do not agree on how commits are used after {use}")
+
+    def _check_weights(self) -> None:
+        """Check that the servers' weights are the sum of the commits that they have used."""
+        schedule = self._schedule
+        if self._initial is None:
+            raise InvariantError("nobody has begun")
+        for node in self._cluster.nodes:
+            server, expected = node.endpoint.server, self._initial.weights.astype(np.float64)
+            for use in log_of(server.ledger):
+                for rank, sequence, _ in use.commits:
+                    rate = 1.0 if schedule.settings.specification.sparse else RATE / len(use.commits)
+                    expected -= rate * gradient(rank, sequence, schedule.workers)
+            for bucket in server.layout.of(WEIGHTS, self._cluster.nodes.index(node)):
+                held = node.stored[server.layout.key(bucket)][wire.HEADER_ELEMENTS :]
+                if not np.allclose(held, expected[bucket.start : bucket.stop], rtol=1e-4, atol=1e-5):
+                    raise InvariantError(f"bucket {bucket.index} does not hold what was used")
+
+
+def check_checkpoints(folder: Path, workers: int, newest: int) -> None:
+    """Check that a job that began now would go on from the newest whole checkpoint.
+
+    Args:
+        folder: of the checkpoints.
+        workers: number of slots.
+        newest: round of the newest checkpoint that was whole; -1: there was none yet.
+    """
+    if newest < 0:
+        return
+    found = {rank: Offers(True, offers_of(folder, rank)) for rank in range(workers)}
+    try:
+        at = choose(found)
+    except ValueError as error:
+        raise InvariantError(f"the checkpoint of round {newest} was whole, and now: {error}") from error
+    if at < newest:
+        raise InvariantError(f"the checkpoint of round {newest} was whole, but the newest is of round {at}")
+
+
+def offers_of(folder: Path, rank: int) -> list[Offer]:
+    """Return the parts that a worker would offer in its greeting."""
+    return [_offer(part) for part in Store(folder, rank).parts()]
+
+
+class Commit(NamedTuple):
+    """A commit that a server has used, and whose it was."""
+
+    rank: int
+    sequence: int
+    nonce: int
+
+
+@dataclass(frozen=True)
+class Use:
+    """Commits that a server has used.
+
+    Attributes:
+        commits: which ones.
+        together: whether they were a round; else there is one.
+        round: rounds that were over then.
+        outcome: whether the next ones are used together, and whom they do not wait for.
+    """
+
+    commits: tuple[Commit, ...]
+    together: bool
+    round: int
+    outcome: tuple[bool, tuple[int, ...]]
+
+
+def log_of(ledger: Ledger) -> list[Use]:
+    """Return what a server has used, in order."""
+    return ledger.__dict__.setdefault("log_of_search", [])
+
+
+def _newest(used: Iterable[Iterable[tuple[int, int]]]) -> set[tuple[int, int]]:
+    """Return the last commit of each worker, as rank and sequence number."""
+    newest = dict(sorted(set().union(*used)))
+    return set(newest.items())
+
+
+@contextmanager
+def kept_books() -> Iterator[None]:
+    """Have every ledger keep a log of the commits that were used; see `log_of`."""
+    applied = Ledger.applied
+
+    def kept(ledger: Ledger, ranks: list[int], now: float) -> None:
+        commits = [ledger.pending[rank].message for rank in ranks]
+        uses = tuple(
+            Commit(rank, int(message["sequence"]), int(message["nonce"]))
+            for rank, message in zip(ranks, commits, strict=True)
+        )
+        together = ledger.together(commits[0])
+        applied(ledger, ranks, now)
+        outcome = ledger.synchronous, tuple(np.flatnonzero(ledger.apart).tolist())
+        log_of(ledger).append(Use(uses, together, ledger.rounds_together, outcome))
+
+    with mock.patch.object(Ledger, "applied", kept):
+        yield
