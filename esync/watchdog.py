@@ -170,6 +170,23 @@ class Watchdog:
                 self._signalled = time.monotonic()
 
 
+@contextmanager
+def ending_on_interrupt() -> Iterator[None]:
+    """Let Ctrl-C end the process at once while the body of a with statement waits in C++.
+
+    Python would raise KeyboardInterrupt only after the wait. A program that handles SIGINT itself goes on doing so.
+    """
+    main_thread = threading.current_thread() is threading.main_thread()
+    if not main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def _raise(number: int, frame: FrameType | None) -> None:
     for other in (signal.SIGINT, signal.SIGTERM):
         signal.signal(other, signal.SIG_IGN)  # one is enough; the way out must not be interrupted again

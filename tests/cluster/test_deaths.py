@@ -319,6 +319,23 @@ def test_a_program_that_does_not_close_its_trainer_ends_with_its_own_exit_code(t
         assert cluster.wait("scheduler") == 0
 
 
+@pytest.mark.parametrize("waits_for", ["the scheduler", "the greeting"])
+def test_a_program_that_waits_for_the_others_at_the_start_is_ended_by_ctrl_c(tmp_path: Path, waits_for: str) -> None:
+    """Python hears of the signal only after MXNet's wait. The other worker is not there, or hangs at the barrier."""
+    hanging = "from esync.exchange.keystores.mxnet_store import MXNetStore as Store; import time; "
+    hanging += "Store._init = lambda *_: time.sleep(1000)"
+    with Cluster(tmp_path, 2) as cluster:
+        cluster.environment["PYTHONPATH"] = str(SCRIPTS.parent.parent)
+        if waits_for == "the greeting":
+            cluster.start_worker(1, ["-c", hanging + OWN_PROGRAM, ""])
+        program = cluster.start_worker(0, ["-c", OWN_PROGRAM, ""])
+        while f"waiting for {waits_for}" not in cluster.output("worker-0"):
+            assert program.poll() is None, cluster.output("worker-0")
+            time.sleep(0.05)
+        program.send_signal(signal.SIGINT)
+        assert cluster.wait("worker-0") == -signal.SIGINT
+
+
 def test_a_state_server_dies_before_the_run_has_begun(tmp_path: Path) -> None:
     with Cluster(tmp_path, 2) as cluster:
         port = cluster.start_state_server()

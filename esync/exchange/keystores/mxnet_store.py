@@ -27,7 +27,7 @@ from ...rendezvous import directory, messages
 from ...rendezvous.directory import StartMonitor
 from ...rendezvous.messages import SERVER
 from ...rendezvous.roster import worker_id
-from ...watchdog import Watchdog, leave
+from ...watchdog import Watchdog, ending_on_interrupt, leave
 from ..background import BackgroundTask
 from ..protocol.greeting import COMMAND, Greeting, Resumed
 from ..protocol.status import Status, awaited
@@ -103,7 +103,7 @@ class MXNetStore(KeyedStore):
         self._scheduler = cluster.address, cluster.port
         self._start_monitor = StartMonitor(self._scheduler)
         self._start_monitor.start()
-        with watchdog.waiting(cluster.everyone, start_timeout, Cluster.ADVICE):
+        with watchdog.waiting(cluster.everyone, start_timeout, Cluster.ADVICE), ending_on_interrupt():
             self.store = mx.kv.create("dist_async")
         _stores.append(self)
         with watchdog.waiting(f"the scheduler at {cluster.host}:{cluster.port}", start_timeout, OWN_SCHEDULER) as wait:
@@ -269,12 +269,14 @@ class MXNetStore(KeyedStore):
 
     def _init(self, keys: Sequence[int]) -> None:
         """See `KeyedStore._init`: a barrier, but for a newcomer in a running job."""
-        self.store.init(list(keys), [self._arrays[key][0] for key in keys])
+        with ending_on_interrupt():
+            self.store.init(list(keys), [self._arrays[key][0] for key in keys])
 
     def _meet(self) -> None:
         """See `KeyedStore._meet`."""
         if self.store.rank < self.workers:
-            self.store._barrier()
+            with ending_on_interrupt():
+                self.store._barrier()
 
     def _push(self, key: int) -> None:
         """See `KeyedStore._push`. From any thread, as all of these: MXNet's key store is for one at a time."""
