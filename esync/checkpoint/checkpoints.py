@@ -18,6 +18,7 @@ from ..algorithms.base import Algorithm
 from ..earlier_checkpoints import refusal
 from ..engine import mx
 from ..exchange import Result
+from ..exchange.protocol.greeting import describe_differences
 from ..exchange.protocol.resumption import Books, Offer, Offers, Progress
 from ..files import expanded
 from ..rules import STATE_VECTORS
@@ -415,17 +416,13 @@ class Checkpoints:
         if self._optimizer.half_precision:  # what the optimizer's state is made of depends on it then
             theirs = {**theirs, **self._optimizer.masters(part.facts["optimizer"])}
             mine = {**mine, **self._optimizer.masters()}
-        differences = [
-            f"{name} {theirs.get(name)} instead of {mine.get(name)}"
-            for name in sorted({*theirs, *mine})
-            if theirs.get(name) != mine.get(name)
-        ]
+        found = describe_differences(mine, theirs)
         if self._of_sums(part) and self._trainer.gradient_scale == 1:
-            differences.append(
+            found.append(
                 f"it is of a version that gave {mine['optimizer']} the gradient summed over the batch, not the mean, "
                 "and so is the optimizer's state: go on with that version, or begin anew with --overwrite"
             )
-        return "; ".join(differences)
+        return "; ".join(found)
 
     def _of_sums(self, part: Part) -> bool:
         """Whether a worker program has written it that gave every optimizer sums over batches, by `rescale_grad`."""

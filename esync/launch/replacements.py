@@ -75,6 +75,12 @@ class Replacements:
         """Return how many replacements a process has had that count towards --max-restarts."""
         return sum(each.name == name and each.counted for each in self.made)
 
+    def exhausted(self, name: str) -> str:
+        """Return why a process is not replaced any more, to follow how it ended; "" where that is not the reason."""
+        count = self.count(name)
+        allowed = "1 replacement" if count == 1 else f"{count} replacements"
+        return f", after {allowed}, as many as --max-restarts allows" if 0 < self.restarts <= count else ""
+
     def take_back(self, name: str) -> None:
         """Forget the replacement of an unreachable process that is given up: it has never joined."""
         self.made = [each for each in self.made if each.name != name or each.counted or each.joined is not None]

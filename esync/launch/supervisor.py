@@ -264,7 +264,7 @@ class Supervisor:
             )
             self._restart(process, self._replacements.again(process))
         else:
-            self._go_on_or_fail(process, verdict is Verdict.GO_ON, how, last)
+            self._go_on_or_fail(process, verdict is Verdict.GO_ON, how + self._replacements.exhausted(name), last)
 
     def _go_on_or_fail(self, process: Process, may_go_on: bool, how: str, last: str = "") -> None:
         """Go on without a process, or let the job fail where the others cannot, or are gone."""

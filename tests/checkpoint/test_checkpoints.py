@@ -280,7 +280,7 @@ def test_a_former_versions_delay_compensation_goes_on_as_it_was_or_not_at_all(tm
         return checkpoints.offers(0, 3).problem
 
     offered()
-    assert "--dcasgd-lambda-on None instead of mean" in offered("--resume", "--checkpoint-dir", "x")
+    assert "--dcasgd-lambda-on nothing instead of mean" in offered("--resume", "--checkpoint-dir", "x")
     assert not offered("--resume", "--checkpoint-dir", "x", "--dcasgd-lambda-on", "sum")
 
 

@@ -513,6 +513,7 @@ def test_to_end_a_process_that_has_just_ended_leaves_its_exit_code_to_be_found(t
 def test_past_the_limit_the_job_ends(tmp_path):
     outcome, _ = supervise(tmp_path, spec("server-0", LONG, "server"), frail(tmp_path, "worker-0", 9), restarts=2)
     assert [failure.name for failure in outcome.failures] == ["worker-0"]
+    assert outcome.failures[0].how.endswith(", after 2 replacements, as many as --max-restarts allows")
     assert len(outcome.replacements) == 2
 
 

@@ -128,11 +128,11 @@ class Greeting:
         alike["specification"] = replace(other.specification, own=self.specification.own)
         if replace(other, **alike) == self:
             return []
-        return _differences(self._terms(), other._terms())
+        return describe_differences(self._terms(), other._terms())
 
     def notice(self, other: "Greeting") -> str:
         """Tell in what the settings of `other` differ that may; "" where they do not."""
-        differences = _differences(self.specification.own, other.specification.own)
+        differences = describe_differences(self.specification.own, other.specification.own)
         if not differences:
             return ""
         return (
@@ -173,7 +173,8 @@ def _check_types(record: Any) -> None:
             raise TypeError(f"{name} is {value!r}, but should be {kind.__name__}")
 
 
-def _differences(mine: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
+def describe_differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """Return a phrase for each name whose values differ."""
     return [
         f"{name} {_show(theirs.get(name))} instead of {_show(mine.get(name))}"
         for name in sorted(set(mine) | set(theirs))
