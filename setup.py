@@ -73,7 +73,7 @@ setup(
         include=["esync", "esync.*", "SimpleStateServer", "SimpleStateServer.*", "logs_tools", "logs_tools.*"]
     ),
     package_data={
-        "SimpleStateServer.server": ["dashboard/*", "dashboard/uplot/*"],  # the dashboard's files
+        "esync.state_server": ["dashboard/*", "dashboard/uplot/*"],  # the dashboard's files
         "esync": ["py.typed"],  # tells type checkers that this package's hints are for its users, too
     },
     install_requires=BASE,

@@ -13,7 +13,7 @@ def main() -> None:
     """Run the command given on the command line."""
     # Run as a script, Python looks for modules beside this file; the packages lie one level above.
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-    os.environ["DJANGO_SETTINGS_MODULE"] = "SimpleStateServer.settings"
+    os.environ["DJANGO_SETTINGS_MODULE"] = "esync.state_server.settings"
     from django.core.management import execute_from_command_line
 
     execute_from_command_line(sys.argv)

@@ -26,8 +26,8 @@ import yaml
 from results_file import write_figures
 
 import esync
-from esync.checkpoint.checkpoints import Checkpoints
-from esync.engine import mx
+from esync.checkpoints.checkpoints import Checkpoints
+from esync.runtime.mxnet_import import mx
 
 SIDE = 1672  # four square matrices: as many weights as ResNet-18
 RATE, MOMENTUM = np.float32(0.01), np.float32(0.9)

@@ -27,11 +27,11 @@ import numpy as np
 from results_file import write_figures
 
 from esync import config
-from esync.collectives import SCHEDULES
-from esync.collectives.choice import Choice
-from esync.collectives.cost import Costs, predict
-from esync.collectives.engine import Engine, bucket_bytes
-from esync.collectives.fibres import Pauses
+from esync.exchange.collectives import SCHEDULES
+from esync.exchange.collectives.autotuner import Choice
+from esync.exchange.collectives.coroutines import Pauses
+from esync.exchange.collectives.cost import Costs, predict
+from esync.exchange.collectives.engine import Engine, bucket_bytes
 
 OWN = tuple(SCHEDULES)
 SIZES = (4_000_000, 40_000_000, 400_000_000)
@@ -65,7 +65,7 @@ class Vector:
 
 def bare(size: int) -> None:
     """A rank: prints, on rank 0, the seconds of every sum by every collective, as JSON."""
-    from esync.collectives.mpi import MPITransport
+    from esync.exchange.collectives.mpi import MPITransport
 
     transport = MPITransport()
     world, mpi = transport._world, transport._mpi
@@ -95,20 +95,20 @@ def bare(size: int) -> None:
 def whole(names: list[str], size: int) -> None:
     """A worker: prints, on rank 0, the seconds of every exchange by each of them, which take turns, as JSON."""
     from esync.exchange import STATISTICS, WEIGHTS, Payload, Specification
-    from esync.exchange.protocol.ledger import Limits
-    from esync.watchdog import Watchdog
+    from esync.exchange.protocol.round_state import Limits
+    from esync.runtime.watchdog import Watchdog
 
     specification, watchdog = Specification("add_mean_update", True), Watchdog()
     exchanges: dict[str, Any] = {}
     for name in names:
         if name == "ps":
-            from esync.environment import Cluster
             from esync.exchange.keystores.mxnet_store import MXNetStore
             from esync.exchange.protocol.client import ParameterServerExchange
+            from esync.runtime.environment import Cluster
 
             exchanges[name] = ParameterServerExchange(specification, MXNetStore(Cluster.from_environment(), watchdog))
         else:
-            from esync.exchange.collective_start import over_mpi
+            from esync.exchange.collectives.mpi_start import over_mpi
 
             exchanges[name] = over_mpi(specification, name, watchdog)
     # The trials of auto are over then, if it tries all of them.
@@ -208,7 +208,7 @@ def simulated_server(ranks: int, size: int) -> float:
     """The same with one parameter server, by the simulator's own exchange."""
     from esync.algorithms.ssgd import SSGD
     from esync.exchange import STATISTICS, WEIGHTS
-    from esync.exchange.protocol.ledger import Limits
+    from esync.exchange.protocol.round_state import Limits
     from esync.launch import flags
     from esync.simulate.cluster import ClusterModel
     from esync.simulate.coordination import StateServerModel
@@ -301,7 +301,7 @@ def main() -> None:
             real(options.sizes, options.server_up_to, figures.setdefault("real", {}), written)
         written()
     if options.bare or options.whole:
-        from esync.watchdog import leave
+        from esync.runtime.watchdog import leave
 
         leave(0)
 

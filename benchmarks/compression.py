@@ -109,8 +109,8 @@ def with_cluster(words: Sequence[list[str]], watch: Callable[[Any, Any], float],
 
 def codec(kind: str) -> dict[str, float]:
     """Seconds to pack what a worker sends, and to add it up."""
-    from esync.compression import Compression
     from esync.exchange.codecs.choice import pair
+    from esync.exchange.codecs.quantization import Compression
     from esync.exchange.protocol.layout import WEIGHTS, Layout
     from esync.simulate.timing import SIZES
 

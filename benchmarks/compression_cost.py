@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from esync import config
 from esync.exchange import Model, Source, Specification
 from esync.exchange.codecs.base import Decoder, Encoder, Packed, Room
+from esync.exchange.codecs.sparse import Sparse
 from esync.exchange.protocol.parameter_server import ParameterServer
-from esync.sparse import Sparse
 from tests.exchange.memory_exchanges import MemoryExchanges
 
 KINDS, WORKERS, ROUNDS, WARM_UP = ("none", "fp16"), 2, 7, 1

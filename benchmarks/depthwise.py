@@ -1,7 +1,8 @@
 """What does padding beforehand save? `python benchmarks/depthwise.py [--network mobilenet-v2] [--json FILE]`.
 
-A gradient of 64 images on a CPU, hybridized, with gluoncv's network as it is and with what `esync.depthwise` makes of
-it. They take turns in one process; processor time, so that others on the machine disturb less.
+A gradient of 64 images on a CPU, hybridized, with gluoncv's network as it is and with what
+`esync.models.depthwise` makes of it. They take turns in one process; processor time, so that others on the machine
+disturb less.
 """
 
 import argparse
@@ -14,9 +15,9 @@ from typing import Any
 import numpy as np
 from results_file import write_figures
 
-from esync.depthwise import pad_beforehand
-from esync.engine import mx
-from esync.models import MODELS
+from esync.models.depthwise import pad_beforehand
+from esync.models.networks import MODELS
+from esync.runtime.mxnet_import import mx
 
 WARM_UP = 3
 

@@ -20,7 +20,7 @@ from typing import Any
 import loopback
 from results_file import write_figures
 
-from esync.engine import mx
+from esync.runtime.mxnet_import import mx
 
 WORKERS = 3
 TARGET = 0.65  # of the time that the published way takes
@@ -92,7 +92,7 @@ WAYS = {"published, key by key": published, "stock dist_sync": dist_sync, "esync
 
 def work(way: str, rounds: int) -> None:
     """One worker: prints the seconds of every round that counts, as JSON."""
-    from esync.models import build
+    from esync.models.networks import build
 
     net = build("resnet18-v1", 10, mx.cpu(), seed=0)
     exchange, barrier = WAYS[way](net)

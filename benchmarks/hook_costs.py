@@ -16,10 +16,10 @@ from results_file import write_figures
 
 import esync  # noqa: F401 - before mxnet
 from esync.algorithms import FedProx, ModelView
-from esync.engine import mx
-from esync.hostsgd import SGD
-from esync.models import build
-from esync.replica import Replica
+from esync.gluon.cpu_sgd import SGD
+from esync.gluon.replica import Replica
+from esync.models.networks import build
+from esync.runtime.mxnet_import import mx
 
 #: Network → batch size → repetitions.
 CASES = {"lenet": {8: 300, 64: 200}, "resnet18-v1": {8: 30, 64: 20}}

@@ -23,10 +23,10 @@ from esync.algorithms import ESync
 from esync.coordination.client import StateServerClient
 from esync.data import Batches
 from esync.data import load as load_dataset
-from esync.engine import mx
 from esync.exchange import Exchange, Result
-from esync.models import build
-from esync.training import Iteration
+from esync.models.networks import build
+from esync.runtime.mxnet_import import mx
+from esync.training.loop import Iteration
 from esync.world import RealWorld
 
 BATCH_SIZE = 64

@@ -17,7 +17,7 @@ import yaml
 from results_file import write_figures
 
 from esync import config
-from logs_tools import metrics
+from esync.reports import metrics
 
 TARGET = 0.95
 STEP_TIMES = (1.0, 1.5, 3.0, 6.0)  # seconds; four workers must leave the machine some time to spare

@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT))
 from results_file import write_figures  # noqa: E402
 
 from tests.cluster.harness import Cluster  # noqa: E402
-from tests.delaying_proxy import DelayingProxy  # noqa: E402
+from tests.support.delaying_proxy import DelayingProxy  # noqa: E402
 
 TARGET = 0.9  # of the efficiency without a delay
 BATCH = 16

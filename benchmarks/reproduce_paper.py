@@ -25,7 +25,7 @@ from typing import Any
 from reproduction_runs import Run, runs, to_continue
 from reproduction_table import table
 
-from esync.files import write_whole
+from esync.runtime.files import write_whole
 
 #: Seconds between two lines of progress.
 TELL_EVERY = 10.0

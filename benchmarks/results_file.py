@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from esync.files import write_whole
+from esync.runtime.files import write_whole
 
 
 def write_figures(path: Path, figures: Any) -> None:

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from results_file import write_figures
 
-from esync.engine import mx
 from esync.launch import flags
 from esync.launch.description import read
-from esync.models import MODELS
+from esync.models.networks import MODELS
+from esync.runtime.mxnet_import import mx
 from esync.simulate.cluster import model
 from esync.simulate.gradients import Gradients
 from esync.simulate.simulation import Simulation

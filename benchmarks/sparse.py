@@ -36,8 +36,8 @@ WIRE_ROUNDS, WIRE_WARM_UP = 12, 4
 def tensors() -> list[int]:
     """The sizes of ResNet-18's trained tensors."""
     import esync  # noqa: F401 - before mxnet
-    from esync.engine import mx
-    from esync.models import build
+    from esync.models.networks import build
+    from esync.runtime.mxnet_import import mx
 
     parameters = build("resnet18-v1", 10, mx.cpu(), seed=0).collect_params()
     return [parameter.data().size for _, parameter in sorted(parameters.items()) if parameter.grad_req != "null"]
@@ -55,10 +55,10 @@ def median_of(call: Callable[[], Any], repeats: int = REPEATS) -> float:
 
 def worker(sizes: list[int]) -> dict[str, float]:
     """Seconds of each step on a worker."""
-    from esync.sparse import bounds_of
-    from esync.sparse.codec import Codec
-    from esync.sparse.compressors import DeepGradientCompression, GradientDropping, SAMomentum
-    from esync.sparse.selection import Selection
+    from esync.exchange.codecs.sparse import bounds_of
+    from esync.exchange.codecs.sparse.compressors import DeepGradientCompression, GradientDropping, SAMomentum
+    from esync.exchange.codecs.sparse.message_format import Codec
+    from esync.exchange.codecs.sparse.selection import Selection
 
     rng = np.random.default_rng(0)
     total = sum(sizes)

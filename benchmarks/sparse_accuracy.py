@@ -30,9 +30,10 @@ from esync.algorithms import Surroundings
 from esync.algorithms.base import Hyper
 from esync.arguments import choose_algorithm
 from esync.data import Batches, as_floats, find_data_dir, load, partition
-from esync.errors import ExpectedError
-from esync.exchange.protocol.ledger import Limits
+from esync.exchange.codecs.sparse.selection import Selection
+from esync.exchange.protocol.round_state import Limits
 from esync.launch import flags
+from esync.runtime.errors import ExpectedError
 from esync.simulate.cluster import ClusterModel
 from esync.simulate.coordination import StateServerModel
 from esync.simulate.devices import DeviceModel
@@ -41,7 +42,6 @@ from esync.simulate.servers import ServerModel
 from esync.simulate.simulation import Simulation
 from esync.simulate.timing import TimedTrainer
 from esync.simulate.world import SimulatedWorld, WorkerModel
-from esync.sparse.selection import Selection
 
 RATE, MOMENTUM, DECAY = 0.01, 0.7, 5e-4
 #: Share of the run after which the learning rate is divided by 10.

@@ -35,7 +35,7 @@ from esync.exchange.codecs.shards import PieceKeys
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.client import NO_KEY, ParameterServerExchange
 from esync.exchange.protocol.layout import Layout
-from esync.exchange.protocol.ledger import Limits
+from esync.exchange.protocol.round_state import Limits
 from esync.launch import flags
 from esync.simulate.cluster import ClusterModel
 from esync.simulate.coordination import StateServerModel

@@ -38,9 +38,9 @@ import loopback
 import zmq
 from results_file import write_figures
 
-from esync.files import write_whole
-from esync.rendezvous import directory, messages
-from esync.rendezvous.messages import Message, Node
+from esync.membership.rendezvous import directory, messages
+from esync.membership.rendezvous.messages import Message, Node
+from esync.runtime.files import write_whole
 
 WORKERS = 2
 LEARNING_RATE = 2.0**-20  # a power of two, so that the weights after any number of rounds are known exactly
@@ -58,7 +58,7 @@ Addresses = dict[str, Address]
 def work(folder: Path) -> None:
     """Train until there is a file called stop; then say how many rounds there were and what has become of a weight."""
     import esync
-    from esync.engine import mx
+    from esync.runtime.mxnet_import import mx
 
     net = mx.gluon.nn.Dense(1, in_units=2, use_bias=False)
     net.initialize(mx.init.Zero())

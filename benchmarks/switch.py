@@ -51,7 +51,7 @@ class Vector:
 def work(elements: int, switches: int, every: int) -> None:
     """One worker: exchanges until the run is over, and prints what it has seen as JSON."""
     from esync.exchange import STATISTICS, WEIGHTS, Payload, Specification
-    from esync.exchange.protocol.ledger import Limits
+    from esync.exchange.protocol.round_state import Limits
     from esync.world import RealWorld
 
     exchange = RealWorld().exchange(Specification("momentum_sgd", synchronous=True))

@@ -14,7 +14,7 @@ from pathlib import Path
 from results_file import write_figures
 
 from esync import config
-from esync.errors import ExpectedError
+from esync.runtime.errors import ExpectedError
 from esync.sync_switch.report import as_json, as_text
 from esync.sync_switch.search import search
 from esync.sync_switch.trials import Trials

@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 from results_file import write_figures
 
-from esync.measure import CHECK_READY, GLOBAL_AGGREGATE, GLOBAL_UPDATE
+from esync.runtime.phase_timer import CHECK_READY, GLOBAL_AGGREGATE, GLOBAL_UPDATE
 from esync.simulate.job import Job, run
 
 CALIBRATION = (0.1, 0.2, 0.4, 0.8)  # seconds an iteration

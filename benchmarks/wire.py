@@ -18,9 +18,9 @@ def exchanges(algorithm: Any, warm_up: int, rounds: int) -> None:
     and bytes sent and received at its sockets. A line "warm" says that the warm-up is over.
     """
     import esync
-    from esync.engine import mx
-    from esync.liveness.connections import TrafficMeter
-    from esync.models import build
+    from esync.membership.connections import TrafficMeter
+    from esync.models.networks import build
+    from esync.runtime.mxnet_import import mx
 
     net = build("resnet18-v1", 10, mx.cpu(), seed=0)
     trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 1e-4}, algorithm=algorithm)

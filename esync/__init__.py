@@ -18,24 +18,26 @@ with contextlib.suppress(OSError):  # a current folder that is gone
 import importlib
 from typing import TYPE_CHECKING
 
-from . import numpy_aliases
+from .runtime import numpy_aliases
 from .version import __version__
 
 if TYPE_CHECKING:
     from . import algorithms, data, world
-    from .checkpoint import Checkpoints
-    from .exchange.protocol.ledger import Limits
-    from .randomness import reseed
+    from .checkpoints.checkpoints import Checkpoints
+    from .exchange.protocol.round_state import Limits
+    from .gluon.randomness import reseed
+    from .runtime.mxnet_import import mx
     from .trainer import Trainer
 
-__all__ = ["Checkpoints", "Limits", "Trainer", "__version__", "algorithms", "data", "reseed", "world"]
+__all__ = ["Checkpoints", "Limits", "Trainer", "__version__", "algorithms", "data", "mx", "reseed", "world"]
 
 #: Where the public names are defined. They are imported when they are asked for, because most need MXNet.
 _MODULES = {
-    "Checkpoints": "checkpoint",
-    "Limits": "exchange.protocol.ledger",
+    "Checkpoints": "checkpoints.checkpoints",
+    "Limits": "exchange.protocol.round_state",
     "Trainer": "trainer",
-    "reseed": "randomness",
+    "mx": "runtime.mxnet_import",
+    "reseed": "gluon.randomness",
 }
 
 numpy_aliases.install()

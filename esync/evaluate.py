@@ -23,15 +23,16 @@ from pathlib import Path
 
 import numpy as np
 
-from . import config, priority
-from .accuracy import accuracy, spread
-from .engine import mx
-from .errors import ExpectedError
-from .flat_arrays import FlatArrays
-from .handles import Future
-from .models import MODELS, build
-from .parenthood import die_with_parent
-from .watchdog import Wait
+from . import config
+from .gluon.flat_arrays import FlatArrays
+from .models.networks import MODELS, build
+from .runtime import niceness
+from .runtime.errors import ExpectedError
+from .runtime.futures import Future
+from .runtime.mxnet_import import mx
+from .runtime.parent_death import die_with_parent
+from .runtime.watchdog import Wait
+from .training.accuracy import accuracy, spread
 
 log = logging.getLogger(__name__)
 
@@ -178,7 +179,7 @@ class EvaluationProcess:
         )
         # Now and not by itself: the imports with which it begins would disturb the first round.
         with contextlib.suppress(ProcessLookupError):
-            priority.stand_back(priority.EVALUATING, self._process.pid)
+            niceness.stand_back(niceness.EVALUATING, self._process.pid)
         self._stillness = Stillness()
 
     def _begin_again(self) -> None:
@@ -284,8 +285,8 @@ def main(arguments: list[str]) -> int:
 
 def _follow(arguments: list[str]) -> int:
     """Be the evaluator of a run that goes on elsewhere."""
-    from . import program
-    from .follow import run
+    from .runtime import program
+    from .training.checkpoint_evaluator import run
 
     return program.run("evaluate", lambda watchdog: run(arguments, watchdog))
 

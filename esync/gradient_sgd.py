@@ -19,9 +19,9 @@ from typing import Any
 
 from . import config
 from .algorithms import Algorithm, World, find
-from .checkpoint import Checkpoints
-from .errors import ExpectedError
-from .exchange.protocol.ledger import Limits
+from .checkpoints.checkpoints import Checkpoints
+from .exchange.protocol.round_state import Limits
+from .runtime.errors import ExpectedError
 from .trainer import Trainer
 
 #: The published names of the modes, and this project's.

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from . import config
-from .collectives import SCHEDULES
-from .collectives.engine import Engine
-from .collectives.fibres import Pauses
-from .collectives.mpi import MPITransport
-from .engine import mx
-from .watchdog import Watchdog
+from .exchange.collectives import SCHEDULES
+from .exchange.collectives.coroutines import Pauses
+from .exchange.collectives.engine import Engine
+from .exchange.collectives.mpi import MPITransport
+from .runtime.mxnet_import import mx
+from .runtime.watchdog import Watchdog
 
 __all__ = ["NAMES", "CollectiveStore"]
 

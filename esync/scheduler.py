@@ -3,14 +3,15 @@
 import argparse
 import logging
 
-from . import config, lossy_output, program
+from . import config
 from .arguments import read
-from .environment import Cluster, take_role
-from .liveness.connections import raise_file_limit
-from .liveness.monitor import Arrival, monitor_cluster
-from .rendezvous.roster import Roster, scheduler_node
-from .rendezvous.switchboard import Switchboard
-from .watchdog import Wait, Watchdog
+from .membership.connections import raise_file_limit
+from .membership.monitor import Arrival, monitor_cluster
+from .membership.rendezvous.node_registry import Roster, scheduler_node
+from .membership.rendezvous.zmq_transport import Switchboard
+from .runtime import lossy_output, program
+from .runtime.environment import Cluster, take_role
+from .runtime.watchdog import Wait, Watchdog
 
 log = logging.getLogger(__name__)
 

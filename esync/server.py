@@ -4,13 +4,14 @@ import argparse
 import logging
 from typing import Any
 
-from . import config, lossy_output, program
+from . import config
 from .arguments import read
-from .environment import Cluster, take_role
-from .liveness.connections import raise_file_limit
-from .liveness.monitor import Arrival, monitor_cluster
-from .liveness.peers import Outgoing
-from .watchdog import Wait, Watchdog
+from .membership.connections import raise_file_limit
+from .membership.monitor import Arrival, monitor_cluster
+from .membership.peers import Outgoing
+from .runtime import lossy_output, program
+from .runtime.environment import Cluster, take_role
+from .runtime.watchdog import Wait, Watchdog
 
 log = logging.getLogger(__name__)
 
@@ -24,11 +25,11 @@ def main(arguments: list[str] | None = None) -> int:
 def _memory(options: argparse.Namespace) -> Any:
     """Where payloads are added up."""
     if options.gpu is None:
-        from .exchange.protocol.inbox import HostMemory
+        from .exchange.protocol.payload_staging import HostMemory
 
         return HostMemory()
-    from .assembly import choose_device
-    from .memory import DeviceMemory
+    from .runtime.memory import DeviceMemory
+    from .training.worker_setup import choose_device
 
     return DeviceMemory(choose_device(options)[0])
 
@@ -38,9 +39,9 @@ def _serve(options: argparse.Namespace, watchdog: Watchdog) -> int:
     raise_file_limit()  # strangers may take as many as there are
     cluster = Cluster.from_environment()
     memory = _memory(options)
-    from .engine import mx
-    from .exchange.keystores.doorkeeper import Doorkeeper
     from .exchange.keystores.mxnet_server import KVStoreServer
+    from .exchange.keystores.sender_check import Doorkeeper
+    from .runtime.mxnet_import import mx
 
     wait = Wait(cluster.everyone, options.start_timeout, Cluster.ADVICE)
     arrival = Arrival(cluster.workers + 1, watchdog, wait)

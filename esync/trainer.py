@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from .adamw import AdamW
 from .algorithms import Algorithm, Hyper, NoPast, Surroundings, World, make
 from .algorithms.loading import agreed_source
-from .checkpoint import Checkpoints
-from .engine import mx
+from .algorithms.trainer_status import Standing
+from .checkpoints.checkpoints import Checkpoints
 from .exchange import values_of
-from .exchange.protocol.ledger import Limits
-from .gluon_trainer import GluonTrainer
-from .hostsgd import SGD
-from .masters import Masters
-from .optimizer_rules import moving_without_gradient, rule_of, sgd_alone
-from .replica import Replica
+from .exchange.protocol.round_state import Limits
+from .gluon.adamw import AdamW
+from .gluon.cpu_sgd import SGD
+from .gluon.master_weights import Masters
+from .gluon.optimizer_rules import moving_without_gradient, rule_of, sgd_alone
+from .gluon.replica import Replica
+from .gluon.trainer_interface import GluonTrainer
 from .rules import PLAIN_SGD
-from .standing import Standing
+from .runtime.mxnet_import import mx
 from .world import RealWorld
 
 #: Optimizers whose step replaces the weights by what follows from the state alone.

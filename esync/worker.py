@@ -15,9 +15,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import lossy_output, priority, program, progress
 from .arguments import choose_algorithm, expand_paths, given_state_server, read
-from .assembly import (
+from .runtime import lossy_output, niceness, program, progress
+from .runtime.environment import ROLES, SUPERVISED_VARIABLE, Cluster, state_server_address
+from .runtime.errors import ExpectedError
+from .runtime.watchdog import InterruptedBySignalError, Watchdog
+from .training.worker_setup import (
     choose_checkpoints,
     choose_device,
     make_callbacks,
@@ -25,9 +28,6 @@ from .assembly import (
     make_trainer,
     run_facts,
 )
-from .environment import ROLES, SUPERVISED_VARIABLE, Cluster, state_server_address
-from .errors import ExpectedError
-from .watchdog import InterruptedBySignalError, Watchdog
 
 if TYPE_CHECKING:
     from .coordination.reports import Reports
@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
 
         return scheduler.main(arguments)
     options = read("python -m esync.worker", "Train a network on this device.", arguments)
-    priority.stand_back(priority.of_emulated(options.step_time))
+    niceness.stand_back(niceness.of_emulated(options.step_time))
     return program.run("worker", lambda watchdog: _work(options, watchdog))
 
 
@@ -65,17 +65,17 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
 
     from .algorithms.loading import is_at_fault
     from .data import Batches, find_data_dir, load, partition, redistribute
-    from .engine import mx
     from .evaluate import EvaluationProcess
     from .exchange import JobAbortedError, SlotLostError
-    from .exchange.collective_start import check_start
-    from .exchange.collective_worker import CollectiveExchange
-    from .models import MODELS, build
-    from .progress import VARIABLE, Reporter
-    from .randomness import reseed
-    from .roundlog import RoundLog
-    from .rounds import Clock, Evaluations, RoundKeeper
-    from .training import DIVERGED, DivergedError, Iteration, train, warm_up
+    from .exchange.collectives.mpi_start import check_start
+    from .exchange.collectives.worker_exchange import CollectiveExchange
+    from .gluon.randomness import reseed
+    from .models.networks import MODELS, build
+    from .runtime.mxnet_import import mx
+    from .runtime.progress import VARIABLE, Reporter
+    from .training.loop import DIVERGED, DivergedError, Iteration, train, warm_up
+    from .training.round_callbacks import Clock, Evaluations, RoundKeeper
+    from .training.round_log import RoundLog
     from .world import RealWorld
 
     if options.algorithm.sends != "nothing":
@@ -212,13 +212,13 @@ def _export(
     channels: int,
 ) -> None:
     """Write the final model beside the checkpoints, or beside the logs where there are none."""
-    from . import finalmodel
-    from .models import MODELS
-    from .roundlog import MODEL_FOLDER
+    from .models import export
+    from .models.networks import MODELS
+    from .training.round_log import MODEL_FOLDER
 
     folder = Path(options.checkpoint_dir or log_folder) / MODEL_FOLDER
     size = MODELS[options.network].size
-    finalmodel.save(net, folder, (1, channels, size, size), context, say)
+    export.save(net, folder, (1, channels, size, size), context, say)
     say(f"final model in {folder}")
 
 

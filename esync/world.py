@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 from . import config
 from .coordination import Coordination
-from .device import Device, RealDevice
-from .environment import Cluster, replacement_promised, state_server_address, take_role
 from .exchange import Exchange, Specification
-from .measure import Recorder
-from .straggle import NETWORK, Spell
-from .watchdog import Watchdog
+from .runtime.device import Device, RealDevice
+from .runtime.environment import Cluster, replacement_promised, state_server_address, take_role
+from .runtime.phase_timer import Recorder
+from .runtime.straggler_injection import NETWORK, Spell
+from .runtime.watchdog import Watchdog
 
 
 class RealWorld:
@@ -54,7 +54,7 @@ class RealWorld:
     def exchange(self, specification: Specification) -> Exchange:
         """Connect to MXNet's parameter servers, as the DMLC_* variables say; or to the other ranks of MPI."""
         if self._collective != "ps":
-            from .exchange.collective_start import over_mpi
+            from .exchange.collectives.mpi_start import over_mpi
 
             timeouts = self._start_timeout, self._round_timeout
             return over_mpi(specification, self._collective, self.watchdog, *timeouts, self._hold)

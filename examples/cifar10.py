@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from dgs_training import Task, parser, run
 
+from esync import mx
 from esync.data import Batches, as_floats, load, partition
-from esync.engine import mx
-from esync.files import expanded
+from esync.runtime.files import expanded
 
 MEAN, SPREAD = (np.array(each, np.float32).reshape(3, 1, 1) for each in ((0.491, 0.482, 0.447), (0.247, 0.243, 0.262)))
 

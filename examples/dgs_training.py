@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import esync
-from esync.engine import mx
-from esync.errors import ExpectedError
+from esync import mx
 from esync.gradient_sgd import MODES, GradientSGD, init_server
+from esync.runtime.errors import ExpectedError
 
 MODELS = {"AlexNet": "alexnet", "ResNet18": "resnet18_v1", "ResNet50": "resnet50_v1", "ResNet101": "resnet101_v1"}
 

@@ -18,9 +18,9 @@ from typing import Any
 
 from dgs_training import Task, parser, run
 
-from esync.engine import mx
-from esync.errors import ExpectedError
-from esync.files import expanded
+from esync import mx
+from esync.runtime.errors import ExpectedError
+from esync.runtime.files import expanded
 
 MEAN, SPREAD = (123.68, 116.779, 103.939), (58.393, 57.12, 57.375)
 

@@ -8,8 +8,8 @@ Run it on every device, with the DMLC_* variables and ESYNC_STATE_SERVER set as 
 import sys
 
 import esync
+from esync import mx
 from esync.data import Batches, load, partition
-from esync.engine import mx
 
 autograd, gluon = mx.autograd, mx.gluon
 BATCH_SIZE = 64

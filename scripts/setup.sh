@@ -26,8 +26,8 @@ compile_modules() {
     case "$1" in
         *dev*) .venv/bin/python -m compileall -qq -j 0 .venv/lib >/dev/null 2>&1 || true ;;
         *) env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -W ignore -c "
-import esync.evaluate, esync.launch.command, esync.server, esync.state_server, esync.training, esync.world
-import logs_tools.plot, logs_tools.summarize" ;;
+import esync.evaluate, esync.launch.command, esync.server, esync.state_server.web, esync.training.loop, esync.world
+import esync.reports.plot, esync.reports.summarize" ;;
     esac
 }
 

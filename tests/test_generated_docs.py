@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .child import run
+from .support.child import run
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Runs the program without MXNet; %s comes first.

@@ -5,7 +5,7 @@ import argparse
 import esync
 from esync.gradient_sgd import GradientSGD
 
-from .small_net import BATCH, backward, make_net
+from .support.small_net import BATCH, backward, make_net
 
 
 def test_it_hands_over_what_it_is_given(tmp_path):

@@ -1,10 +1,11 @@
-"""Nobody in esync/ or SimpleStateServer/ imports, by whatever detour, a module that imports it.
+"""Nobody in esync/ imports, by whatever detour, a module that imports it.
 
 Read from the source, so that imports inside functions count as well, and those for type checkers only: whoever reads
 a module has to know what it imports, whenever that happens.
 """
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -86,7 +87,7 @@ def described(circle: list[str], graph: Imports) -> str:
 
 
 def test_there_are_no_circles_of_imports():
-    graph = imports(ROOT, ["esync", "SimpleStateServer"])
+    graph = imports(ROOT, ["esync", "logs_tools"])
     found = circles(graph)
     assert not found, "these files import one another:\n" + "\n\n".join(described(each, graph) for each in found)
 
@@ -115,6 +116,31 @@ def test_a_circle_is_found_and_named(tmp_path, one, other):
     assert "package/a.py imports package/b.py" in described(circle, graph)
 
 
+def rooms_of_the_documentation() -> dict[str, set[str]]:
+    """Return what each folder and module of the package may import, as docs/architecture.md says."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)(?:/|\.py)` \|[^|]+\|([^|]*)\|$", page, re.MULTILINE)
+    return {name: set(re.findall(r"\w+", allowed)) for name, allowed in rows}
+
+
+def room(path: str) -> str:
+    """Return the folder or module of the package that a file belongs to."""
+    return Path(path).parts[1].removesuffix(".py")
+
+
+def test_the_documentation_says_what_each_folder_may_import():
+    found: dict[str, set[str]] = {}
+    for path, imported in imports(ROOT, ["esync"]).items():
+        found.setdefault(room(path), set()).update(room(other) for other in imported if room(other) != room(path))
+    for each in ("__init__", "__main__"):  # the public names and the command lead everywhere
+        found.pop(each, None)
+    assert rooms_of_the_documentation() == found
+
+
+def test_no_folders_import_one_another():
+    assert not circles(rooms_of_the_documentation())
+
+
 def test_a_module_that_imports_itself_is_a_circle():
     assert circles({"a": {"a"}, "b": {"a"}}) == [["a"]]
 
@@ -130,7 +156,12 @@ def check_with_ruff(text: str, path: str) -> str:
     "line",
     [
         *("import time", "import threading", "import secrets", "import socket", "import mxnet"),
-        *("from time import monotonic", "from mxnet import nd", "from ...engine import mx", "from esync import engine"),
+        *(
+            "from time import monotonic",
+            "from mxnet import nd",
+            "from ...runtime.mxnet_import import mx",
+            "from esync.runtime import mxnet_import",
+        ),
     ],
 )
 def test_the_protocol_has_no_clock_no_threads_and_no_network_of_its_own(line):

@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from esync import config
-from esync.adamw import AdamW as GluonAdamW
-from esync.engine import mx
+from esync.gluon.adamw import AdamW as GluonAdamW
 from esync.rules import (
     NAG,
     RULES,
@@ -29,6 +28,7 @@ from esync.rules import (
     sgd,
     take_apart,
 )
+from esync.runtime.mxnet_import import mx
 
 #: Makes an array of the kind that the rules are to be run on.
 KINDS = [pytest.param(np.float32, id="numpy"), pytest.param(lambda values: mx.nd.array(values), id="mxnet")]

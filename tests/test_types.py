@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 import esync
-from esync import gluon_trainer
-from esync.engine import mx
+from esync.gluon import trainer_interface
 from esync.gradient_sgd import GradientSGD
+from esync.runtime.mxnet_import import mx
 
-from . import child
-from .documented import example
-from .small_net import make_net
+from .support import child
+from .support.documented import example
+from .support.small_net import make_net
 
 ROOT = Path(__file__).parents[1]
 
 WRONG = """\
 import esync
-from esync.engine import mx
+from esync.runtime.mxnet_import import mx
 from esync.gradient_sgd import GradientSGD
 
 net = mx.gluon.nn.Dense(1)
@@ -47,7 +47,7 @@ published.stepp(3)  # "GradientSGD" has no attribute "stepp"
 
 RIGHT = """\
 import esync
-from esync.engine import mx
+from esync.runtime.mxnet_import import mx
 from typing_extensions import assert_type
 
 trainer = esync.Trainer(mx.gluon.nn.Dense(1).collect_params(), "sgd")
@@ -118,7 +118,7 @@ def test_a_right_file_is_clean(installed, tmp_path, name):
 
 
 def test_the_declared_trainer_is_gluons():
-    tree = ast.parse(inspect.getsource(gluon_trainer))
+    tree = ast.parse(inspect.getsource(trainer_interface))
     declared = next(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
     methods = {node.name: node.args for node in declared.body if isinstance(node, ast.FunctionDef)}
     gluon = mx.gluon.Trainer

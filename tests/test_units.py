@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 import esync
-from esync import assembly
 from esync.algorithms import DCASGD, SSGD, Algorithm, DGCAsync
 from esync.arguments import read
 from esync.data import find_data_dir
-from esync.engine import mx
 from esync.rules import DelayCompensatedSGD, Step, momentum_sgd, sgd
+from esync.runtime.mxnet_import import mx
 from esync.simulate import gradients
 from esync.simulate.simulation import Simulation
+from esync.training import worker_setup
 
 from .simulate.modelling import cluster
-from .small_net import BATCH, backward, flat, make_net
+from .support.small_net import BATCH, backward, flat, make_net
 
 RATE, DECAY = 0.01, 0.05  # such that both leave a mark on the weights
 
@@ -35,7 +35,7 @@ def test_flags_are_gluon_with_batch_size_times_the_rate_on_the_mean_gradient(opt
     ours, theirs = make_net(), make_net()
     words = [word for name, value in more.items() for word in (f"--{name}", str(value))]
     options = flags("-m", "local", "--optimizer", optimizer, "-l", str(RATE), "--weight-decay", str(DECAY), *words)
-    trainer = assembly.make_trainer(ours, options, None, 100)
+    trainer = worker_setup.make_trainer(ours, options, None, 100)
     settings = {"learning_rate": RATE * BATCH, "wd": DECAY, **more}
     gluon = mx.gluon.Trainer(theirs.collect_params(), optimizer, settings, kvstore=None)
     for number in range(5):
@@ -50,7 +50,7 @@ def test_the_rate_of_an_optimizer_that_normalizes_the_gradient_is_its_own(optimi
     """What its epsilon and its weight decay are relative to is the mean gradient, too."""
     ours, theirs = make_net(), make_net()
     options = flags("-m", "local", "--optimizer", optimizer, "-l", str(RATE), "--weight-decay", str(DECAY))
-    trainer = assembly.make_trainer(ours, options, None, 100)
+    trainer = worker_setup.make_trainer(ours, options, None, 100)
     settings = {"learning_rate": RATE, "wd": DECAY}
     gluon = mx.gluon.Trainer(theirs.collect_params(), optimizer, settings, kvstore=None)
     for number in range(3):
@@ -81,7 +81,7 @@ def test_which_optimizers_take_steps_proportional_to_the_gradient(optimizer):
         different = not np.allclose(steps_of(optimizer, RATE, 1.0), steps_of(optimizer, RATE, 64.0), rtol=1e-5)
     except (TypeError, AttributeError, mx.base.MXNetError):
         pytest.skip("it needs more than a learning rate")
-    assert (proportional and different) == (optimizer in assembly.PROPORTIONAL)
+    assert (proportional and different) == (optimizer in worker_setup.PROPORTIONAL)
 
 
 def test_clipping_by_a_users_optimizer_is_relative_to_the_mean_gradient():
@@ -166,7 +166,7 @@ def trained(monkeypatch, speeds, *words: str, by_api: Callable[[], Algorithm] | 
 
     def make_trainer(net, options, world, samples):
         settings = {"learning_rate": 0.005 * 16, "wd": options.weight_decay, "momentum": options.momentum or 0.0}
-        limits = assembly.make_limits(options, samples)
+        limits = worker_setup.make_limits(options, samples)
         return esync.Trainer(net.collect_params(), "sgd", settings, algorithm=by_api(), limits=limits, world=world)
 
     with monkeypatch.context() as patch:

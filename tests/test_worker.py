@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from . import child
 from .data import tiny_dataset
+from .support import child
 
 
 @pytest.fixture(scope="module")

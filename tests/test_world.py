@@ -2,8 +2,8 @@ import pytest
 
 from esync.coordination.client import StateServerClient
 from esync.coordination.delayed import DelayedClient
-from esync.environment import EnvironmentProblemError
 from esync.exchange import Specification
+from esync.runtime.environment import EnvironmentProblemError
 from esync.world import RealWorld
 
 

@@ -36,9 +36,9 @@ from .dgs import DGS
 from .local import Local
 
 # isort: on
-from ..modelview import ModelView
 from .base import Algorithm, Hyper, NoPast, Surroundings, World
 from .loading import find
+from .model_view import ModelView
 from .options import option
 from .registry import ALGORITHMS, register
 from .style import Style

@@ -13,15 +13,15 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol
 from pydantic import AfterValidator
 
 from .. import config
-from ..compression import GRAMMAR, Compression
 from ..coordination import Coordination
-from ..device import Device
 from ..exchange import NO_OFFERS, STATISTICS, WEIGHTS, Exchange, Model, Result, Source, Specification
-from ..exchange.protocol.ledger import Limits
-from ..exchange.protocol.resumption import Offers, Progress
-from ..measure import COMPUTE, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE, Recorder
-from ..modelview import Hook, ModelView
+from ..exchange.codecs.quantization import GRAMMAR, Compression
+from ..exchange.protocol.resume_negotiation import Offers, Progress
+from ..exchange.protocol.round_state import Limits
 from ..rules import PLAIN_SGD, RuleChoice
+from ..runtime.device import Device
+from ..runtime.phase_timer import COMPUTE, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE, Recorder
+from .model_view import Hook, ModelView
 from .options import Options as AnyOptions
 from .options import option
 from .style import Style

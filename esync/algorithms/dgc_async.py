@@ -42,7 +42,7 @@ class DGCAsync(SparseAsyncWithMomentum):
 
     def compressor(self, selection: Any, workers: int) -> Any:
         """Make DGC."""
-        from ..sparse.compressors import DeepGradientCompression
+        from ..exchange.codecs.sparse.compressors import DeepGradientCompression
 
         options = self.options
         return DeepGradientCompression(selection, options.values, options.clip, workers, options.warm_up)

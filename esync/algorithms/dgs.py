@@ -24,6 +24,6 @@ class DGS(SparseAsyncWithMomentum):
 
     def compressor(self, selection: Any, workers: int) -> Any:
         """Make SAMomentum."""
-        from ..sparse.compressors import SAMomentum
+        from ..exchange.codecs.sparse.compressors import SAMomentum
 
         return SAMomentum(selection, self.options.values)

@@ -10,8 +10,8 @@ from pydantic import Field
 from .. import config
 from ..coordination import Coordination, Decision
 from ..exchange import Exchange, Result
-from ..handles import Handle
-from ..measure import CHECK_READY
+from ..runtime.futures import Handle
+from ..runtime.phase_timer import CHECK_READY
 from .model_averaging import ModelAveraging
 from .options import inherited, option
 from .registry import register

@@ -1,8 +1,8 @@
 """FedProx (Li et al., MLSys 2020): local SGD that stays near the common model."""
 
 from .. import config
-from ..modelview import ModelView
 from .local_sgd import LocalSGD
+from .model_view import ModelView
 from .options import option
 from .registry import register
 from .style import Style

@@ -15,6 +15,6 @@ class GDAsync(SparseAsync):
 
     def compressor(self, selection: Any, workers: int) -> Any:
         """Make gradient dropping."""
-        from ..sparse.compressors import GradientDropping
+        from ..exchange.codecs.sparse.compressors import GradientDropping
 
         return GradientDropping(selection, self.options.values)

@@ -27,8 +27,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..errors import ExpectedError
-from ..files import NoHomeError, expanded
+from ..runtime.errors import ExpectedError
+from ..runtime.files import NoHomeError, expanded
 from .base import Algorithm
 from .registry import ALGORITHMS, register
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from ..exchange import ExchangeError, Result
-from ..exchange.protocol.ledger import Ledger
-from ..exchange.protocol.resumption import choose
+from ..exchange.protocol.resume_negotiation import choose
+from ..exchange.protocol.round_state import Ledger
 from .base import Algorithm, Surroundings
 from .registry import register
 from .style import Style

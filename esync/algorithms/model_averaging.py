@@ -6,9 +6,9 @@ from typing import Any, ClassVar, Literal
 from pydantic import model_validator
 
 from .. import config
-from ..errors import AlgorithmResultError
 from ..exchange import STATISTICS, WEIGHTS, Payload, Result, Specification, values_of
-from ..handles import Handle
+from ..runtime.errors import AlgorithmResultError
+from ..runtime.futures import Handle
 from .base import Algorithm, CompressionOptions, LandingOfModel, Surroundings
 from .options import option
 

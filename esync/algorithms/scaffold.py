@@ -5,9 +5,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from ..modelview import ModelView
 from .base import Surroundings
 from .local_sgd import LocalSGD
+from .model_view import ModelView
 from .options import option
 from .registry import register
 from .style import Style

@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import config
 from ..exchange import Payload, Source, Specification, values_of
-from ..sparse import Differences, check_finite
+from ..exchange.codecs.sparse import Differences, check_finite
 from .base import Algorithm, Hyper, OwnStatisticsOptions, Surroundings
 from .options import option
 
@@ -70,7 +70,7 @@ class SparseAsync(Algorithm):
 
     def start(self, surroundings: Surroundings) -> None:
         """Connect, and begin with the common model."""
-        from ..sparse.selection import Selection
+        from ..exchange.codecs.sparse.selection import Selection
 
         super().start(surroundings)
         tensors = self.replica.weights.sizes

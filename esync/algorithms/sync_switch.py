@@ -11,16 +11,16 @@ from pydantic import AfterValidator, Field, model_validator
 
 from .. import config
 from ..coordination import Watching
-from ..coordination.online import GREEDY
+from ..coordination.straggler_policies import GREEDY
 from ..coordination.stragglers import Detection
 from ..exchange import Exchange, Payload, Specification
-from ..exchange.protocol.ledger import Limits
-from ..exchange.protocol.resumption import Progress
+from ..exchange.protocol.resume_negotiation import Progress
+from ..exchange.protocol.round_state import Limits
 from .base import OwnStatisticsOptions
 from .every_iteration import EveryIteration
 from .options import option
-from .outlook import Outlook
 from .registry import register
+from .straggler_client import Outlook
 from .style import Style
 from .switch_schedule import HYPER_PARAMETERS, Plan, Schedule, decayed, parse_decay
 

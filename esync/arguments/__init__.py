@@ -13,7 +13,7 @@ from typing import Protocol
 
 from ..algorithms import Algorithm
 from ..algorithms.registry import names, options_of
-from ..files import expanded
+from ..runtime.files import expanded
 from ..version import __version__
 from . import checkpoints, cluster, collectives, coordination, data, device, logs, mode, training
 from .mode import Condition, algorithm_of, choose_algorithm, effective, given_state_server, modes_with

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Set
 
 from .. import config
 from ..algorithms.registry import names
-from ..collectives import COLLECTIVES
+from ..exchange.collectives import COLLECTIVES
 from .mode import Condition, choose_algorithm
 
 CONDITIONS: Mapping[str, Condition] = {}

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Mapping, Set
 
 from .. import config
-from ..straggle import NETWORK, parse_spell
+from ..runtime.straggler_injection import NETWORK, parse_spell
 from .mode import Condition
 from .values import checked, index, positive
 

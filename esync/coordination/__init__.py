@@ -7,9 +7,9 @@ so in the background. Nothing in this package needs MXNet or Django.
 from collections.abc import Sequence
 from typing import Protocol
 
-from ..handles import Handle
+from ..runtime.futures import Handle
 from .decision import Decision
-from .online import Directive, Watching
+from .straggler_policies import Directive, Watching
 
 __all__ = ["Coordination", "Decision", "Directive", "Watching"]
 

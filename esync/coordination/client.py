@@ -8,13 +8,13 @@ from types import TracebackType
 from typing import Any
 
 from .. import config
-from ..errors import ExpectedError
-from ..handles import Completed, Handle
-from ..watchdog import Wait
+from ..runtime.errors import ExpectedError
+from ..runtime.futures import Completed, Handle
+from ..runtime.watchdog import Wait
 from .decision import Decision
 from .http_client import HTTPClient
-from .online import Directive, Watching
 from .ranks import LISTED_MOST, as_text
+from .straggler_policies import Directive, Watching
 
 log = logging.getLogger(__name__)
 

@@ -21,9 +21,9 @@ from typing import Any
 
 from .. import config
 from .decision import NOT_READY, READY, Decision, automatic_epsilon, decide
+from .errors import ConflictError, InvalidError, count, seconds
 from .ranking import Ranking
 from .records import Record
-from .refusals import ConflictError, InvalidError, count, seconds
 
 #: What is not part of a coordinator's state: it can be found again.
 UNSAVED = ("_lock", "_records", "_ranking")

@@ -5,10 +5,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from ..handles import Future, Handle
+from ..runtime.futures import Future, Handle
 from .client import StateServerClient
 from .decision import Decision
-from .online import Directive, Watching
+from .straggler_policies import Directive, Watching
 
 T = TypeVar("T")
 

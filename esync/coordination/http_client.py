@@ -17,8 +17,8 @@ from threading import Event
 from typing import Any
 
 from .. import config
-from ..errors import ExpectedError
-from ..printable import printable
+from ..runtime.errors import ExpectedError
+from ..runtime.printable import printable
 
 AUTHORITY_VARIABLE, TOKEN_VARIABLE = "ESYNC_STATE_SERVER_CA", "ESYNC_TOKEN"
 

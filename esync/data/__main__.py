@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from esync import config
-from esync.files import expanded
+from esync.runtime.files import expanded
 
 from .datasets import find_data_dir
 from .errors import DataError

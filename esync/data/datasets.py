@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from esync import config
-from esync.files import expanded
+from esync.runtime.files import expanded
 
 from .cifar import CifarEntry
 from .errors import DataError, broken_file, fetch_remedy

@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 
 from esync import config
-from esync.errors import ExpectedError
+from esync.runtime.errors import ExpectedError
 
 
 class DataError(ExpectedError, ValueError):

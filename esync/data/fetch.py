@@ -15,7 +15,7 @@ from rich.console import Console
 
 from esync import config
 
-from ..files import flush_folder, leftovers, whole
+from ..runtime.files import flush_folder, leftovers, whole
 from .cifar import CifarEntry, members
 from .debian import unpacked
 from .download import CHUNK, download

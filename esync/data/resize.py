@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from esync.engine import mx
+from esync.runtime.mxnet_import import mx
 
 
 def resize(images: Any, size: int) -> Any:

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 
-from ..handles import Future
+from ..runtime.futures import Future
 
 
 class BackgroundTask(Future[None]):

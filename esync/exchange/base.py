@@ -14,13 +14,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..errors import ExpectedError
-from ..handles import Handle
-from ..sparse import Sparse
+from ..runtime.errors import ExpectedError
+from ..runtime.futures import Handle
+from .codecs.sparse import Sparse
 from .protocol import wire
 from .protocol.layout import WEIGHTS
-from .protocol.ledger import Limits
-from .protocol.resumption import Books, Offers, Progress
+from .protocol.resume_negotiation import Books, Offers, Progress
+from .protocol.round_state import Limits
 
 NO_OFFERS = Offers()
 

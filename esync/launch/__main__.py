@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 
-from .. import lossy_output
+from ..runtime import lossy_output
 
 
 def main() -> int:

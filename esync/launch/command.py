@@ -11,23 +11,24 @@ import sys
 from contextlib import closing
 from typing import Any
 
-from .. import arguments, config, lossy_output
+from .. import arguments, config
 from ..arguments.values import positive
-from ..errors import ExpectedError
-from ..files import expanded
+from ..runtime import lossy_output
+from ..runtime.errors import ExpectedError
+from ..runtime.files import expanded
 from . import flags, report, view
-from .agents import Agents
+from .agent_pool import Agents
 from .description import DescriptionError, read
 from .folders import LogFolders
 from .gather import gather
-from .ground import Supplies
 from .hosts import locate
 from .plan import plan, ports_needed
 from .ports import Ports
-from .reach import try_paths
+from .preflight import fixed_ports, prepare, survey
+from .reachability import try_paths
+from .resources import Supplies
 from .spec import Plan
 from .supervisor import Supervisor
-from .survey import fixed_ports, prepare, survey
 
 PROGRAM = "python -m esync.launch"
 #: What workers and state server share, where others can reach it.

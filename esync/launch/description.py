@@ -10,11 +10,11 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from .. import config
-from ..straggle import Spell
+from ..runtime.straggler_injection import Spell
 from . import flags
 from .fields import Device, HostName, KeyFile, Port, Section, Variables, Word, error, unknown
-from .modelled import DeviceBehaviour, Network, ServerCost, Simulation, StateServerCost
 from .places import find, put
+from .simulation_schema import DeviceBehaviour, Network, ServerCost, Simulation, StateServerCost
 from .stragglers import Straggle, spells
 from .yaml_text import DescriptionError, Place, dotted, load
 

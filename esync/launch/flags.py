@@ -13,7 +13,7 @@ from .. import arguments, config
 from ..algorithms import ALGORITHMS, Algorithm
 from ..algorithms.registry import flags_of
 from ..arguments.mode import USE_DCASGD, WITH_DCASGD, parse_mode, typed_text
-from ..files import expanded
+from ..runtime.files import expanded
 from .yaml_text import DescriptionError, load, shown
 
 Settings = dict[str, Any]

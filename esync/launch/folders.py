@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TextIO
 
-from .. import roundlog
-from ..errors import ExpectedError
-from ..roundlog import LogDirectoryError
+from ..runtime.errors import ExpectedError
+from ..training import round_log
+from ..training.round_log import LogDirectoryError
 
 PROCESSES = "processes"
 LOCK_FILE = ".lock"
@@ -118,5 +118,5 @@ def clear_devices(folders: Iterable[Path], overwrite: bool) -> None:
     """Rounds of devices that this job does not have would pass for rounds of it."""
     for device in list(folders):
         if any(device.glob("iter-*.txt")):
-            _, lock = roundlog.claim(device.parent, device.name, overwrite)
+            _, lock = round_log.claim(device.parent, device.name, overwrite)
             lock.close()

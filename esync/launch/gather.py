@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import config
-from .agents import Agents
+from .agent_pool import Agents
 from .folders import NONCE_FILE
 from .hosts import Host
 from .spec import Plan

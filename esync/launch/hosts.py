@@ -5,7 +5,7 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ..environment import is_own
+from ..runtime.environment import is_own
 from .description import Description, HostEntry
 from .yaml_text import DescriptionError
 

@@ -11,15 +11,15 @@ from typing import Any
 from .. import config
 from ..algorithms.registry import NON_IID
 from ..arguments import choose_algorithm
-from ..collectives.process_manager import READY
-from ..files import expanded
-from ..progress import VARIABLE as PROGRESS_VARIABLE
+from ..exchange.collectives.process_manager import READY
+from ..runtime.files import expanded
+from ..runtime.progress import VARIABLE as PROGRESS_VARIABLE
 from ..worker import FOLDER_VARIABLE
 from . import flags
 from .description import Description, DescriptionError, Scheduler, StateServer, Worker
 from .folders import PROCESSES
-from .ground import Ground, Supplies
 from .hosts import Host
+from .resources import Ground, Supplies
 from .spec import Plan, ProcessSpec
 
 #: What a state server prints when it can be asked.
@@ -133,7 +133,7 @@ def _process_manager(description: Description, ground: Ground, cluster: Mapping[
     """Where the ranks of a collective meet; it takes the scheduler's place."""
     host, port = description.scheduler.host, int(cluster["PMI_PORT"].rpartition(":")[2])
     words = ["--ranks", cluster["DMLC_NUM_WORKER"], "--host", ground.listen_address, "--port", str(port)]
-    command = _python(ground, host, "esync.collectives.process_manager", words)
+    command = _python(ground, host, "esync.exchange.collectives.process_manager", words)
     environment = _environment(ground, host, {})
     return ProcessSpec("process-manager", "scheduler", ground.hosts[host], command, environment, ready=READY, port=port)
 

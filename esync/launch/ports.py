@@ -8,7 +8,7 @@ import errno
 import socket
 from types import TracebackType
 
-from ..errors import ExpectedError
+from ..runtime.errors import ExpectedError
 from .hosts import LOOPBACK
 
 

@@ -17,8 +17,8 @@ import sys
 import time
 from pathlib import Path
 
-from ..parenthood import tied
-from .lifeline import KILL, NO_CONNECTION, TERMINATE, Tether
+from ..runtime.parent_death import tied
+from .heartbeat_pipe import KILL, NO_CONNECTION, TERMINATE, Tether
 
 #: Printed when the command is about to start.
 GREETING = "@started"

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .. import progress
-from ..lossy_output import LossyFile
-from ..progress import Progress
+from ..runtime import progress
+from ..runtime.lossy_output import LossyFile
+from ..runtime.progress import Progress
 from . import ssh
-from .children import Child
+from .process_backend import Child
 from .spec import ProcessSpec
 
 #: Lines of a process's output that are kept for the message about its failure.

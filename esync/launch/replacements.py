@@ -3,8 +3,8 @@
 import enum
 from dataclasses import dataclass, field, replace
 
-from .. import progress
-from ..environment import SLOT_VARIABLE, SUPERVISED_VARIABLE
+from ..runtime import progress
+from ..runtime.environment import SLOT_VARIABLE, SUPERVISED_VARIABLE
 from .processes import Process
 from .spec import ProcessSpec
 

@@ -6,12 +6,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from logs_tools.collect import summarize_mode
-from logs_tools.comparison import RunFigures, run_figures
+from esync.reports.aggregate import summarize_mode
+from esync.reports.metrics_table import RunFigures, run_figures
 
 from .. import config
-from ..files import write_whole
-from ..tables import clock
+from ..runtime.files import write_whole
+from ..runtime.text_tables import clock
 from .folders import PROCESSES
 from .spec import Plan
 from .supervisor import Outcome

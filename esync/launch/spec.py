@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..files import expanded
+from ..runtime.files import expanded
 from . import ssh
 from .hosts import Host
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from .. import config
 from ..version import __version__
+from .heartbeat_pipe import NO_CONNECTION as NO_CONNECTION
 from .hosts import Host
-from .lifeline import NO_CONNECTION as NO_CONNECTION
 
 #: Every connection is its own (no shared master that may outlive it), asks nothing, and notices a dead network.
 OPTIONS = {

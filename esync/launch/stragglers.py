@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ..straggle import Spell
+from ..runtime.straggler_injection import Spell
 from .fields import LATENCIES, Section, error, quantity
 
 

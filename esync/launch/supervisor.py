@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from .. import config, progress
+from .. import config
+from ..runtime import progress
 from .processes import Process
 from .replacements import Replacement, Replacements, Verdict, is_worker_0
-from .rows import Row
 from .spec import Plan, ProcessSpec
+from .status_table import Row
 from .unreachable import UnreachableProcesses
 from .view import View
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .. import config
-from ..watchdog import Wait
+from ..runtime.watchdog import Wait
 from .processes import Process
 from .spec import Plan, ProcessSpec
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.live import Live
 
 from .. import config
-from .rows import Row, line, table
+from .status_table import Row, line, table
 
 #: Seconds between two refreshes of the table.
 REFRESH = 0.25

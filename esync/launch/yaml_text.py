@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from ..errors import ExpectedError
+from ..runtime.errors import ExpectedError
 
 #: What a file may stand for when its aliases are written out.
 MOST_VALUES = 1_000_000

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from .. import arguments
-from ..errors import ExpectedError
-from ..files import expanded, write_whole
 from ..launch import flags
 from ..launch.description import DescriptionError
-from ..tables import clock
+from ..runtime.errors import ExpectedError
+from ..runtime.files import expanded, write_whole
+from ..runtime.text_tables import clock
 from . import sweep
 from .job import Done, Job, run
 

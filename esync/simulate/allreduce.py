@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from .. import config
-from ..collectives import SCHEDULES, Move, Step
-from ..collectives.cost import LIKE_MPI
+from ..exchange.collectives import SCHEDULES, Move, Step
+from ..exchange.collectives.cost import LIKE_MPI
 from .engine import Engine
 from .network import Network
 

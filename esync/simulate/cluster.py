@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from .. import config
-from ..files import expanded
 from ..launch.description import Description, DescriptionError, Worker
 from ..launch.fields import meant
 from ..launch.plan import device_folders
-from ..measure import iteration_times
+from ..runtime.files import expanded
+from ..runtime.phase_timer import iteration_times
 from .coordination import StateServerModel
 from .devices import DeviceModel, Pace, Pause, StalledError
 from .network import Link

@@ -11,22 +11,22 @@ from typing import Any
 import numpy as np
 
 from .. import config
-from ..collectives import SCHEDULES
-from ..collectives.allreduce import Rooms, allreduce
-from ..collectives.choice import Choice
-from ..collectives.cost import LIKE_MPI, Costs, predictions
-from ..collectives.engine import bucket_bytes
-from ..collectives.memory import Hub, take_turns
 from ..exchange import NO_OFFERS, Exchange, JobAbortedError, Model, Payload, Result, Source, Specification
-from ..exchange.collective_model import CommonModel, standing
+from ..exchange.collectives import SCHEDULES
+from ..exchange.collectives.allreduce import Rooms, allreduce
+from ..exchange.collectives.autotuner import Choice
+from ..exchange.collectives.cost import LIKE_MPI, Costs, predictions
+from ..exchange.collectives.engine import bucket_bytes
+from ..exchange.collectives.memory import Hub, take_turns
+from ..exchange.collectives.replicated_model import CommonModel, standing
 from ..exchange.protocol import wire
 from ..exchange.protocol.layout import Layout
-from ..exchange.protocol.ledger import Ledger, Limits
-from ..exchange.protocol.resumption import Offers
+from ..exchange.protocol.resume_negotiation import Offers
+from ..exchange.protocol.round_state import Ledger, Limits
 from ..exchange.protocol.specification import weightings_of
-from ..handles import NotDoneError
-from ..straggle import NETWORK, Straggler
-from ..weighting import divisor, factor
+from ..exchange.weighting import divisor, factor
+from ..runtime.futures import NotDoneError
+from ..runtime.straggler_injection import NETWORK, Straggler
 from .allreduce import Allreduce
 from .engine import Engine
 from .network import Network

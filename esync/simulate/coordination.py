@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 from .. import config
 from ..coordination import Coordination, Decision
 from ..coordination.coordinator import Coordinator
-from ..coordination.online import Directive, Watch, Watching
-from ..handles import Completed, Future, Handle
+from ..coordination.straggler_policies import Directive, Watch, Watching
+from ..runtime.futures import Completed, Future, Handle
 from .engine import Engine
 from .network import Network
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..device import Device
-from ..errors import ExpectedError
-from ..straggle import COMPUTE, Spell, Straggler
+from ..runtime.device import Device
+from ..runtime.errors import ExpectedError
+from ..runtime.straggler_injection import COMPUTE, Spell, Straggler
 from .engine import Engine
 
 #: Name in a cluster description → draws factors with mean 1 and the given relative standard deviation.

@@ -17,8 +17,8 @@ from typing import Any, TypeVar, cast
 import greenlet  # type: ignore[import-untyped]
 import simpy
 
-from ..errors import DeadlockError
-from ..handles import Future
+from ..runtime.errors import DeadlockError
+from ..runtime.futures import Future
 
 T = TypeVar("T")
 

@@ -9,16 +9,16 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ..accuracy import accuracy, spread
-from ..assembly import make_trainer
 from ..data import Batches, find_data_dir, load, partition
-from ..engine import mx
 from ..exchange import values_of
-from ..flat_arrays import FlatArrays
-from ..measure import Recorder
-from ..models import MODELS, build
-from ..randomness import reseed
-from ..training import Iteration
+from ..gluon.flat_arrays import FlatArrays
+from ..gluon.randomness import reseed
+from ..models.networks import MODELS, build
+from ..runtime.mxnet_import import mx
+from ..runtime.phase_timer import Recorder
+from ..training.accuracy import accuracy, spread
+from ..training.loop import Iteration
+from ..training.worker_setup import make_trainer
 from .world import SimulatedWorld
 
 

@@ -14,16 +14,16 @@ import numpy as np
 from .. import config
 from ..algorithms import Algorithm
 from ..arguments import choose_algorithm
-from ..assembly import make_limits
-from ..compression import NONE
 from ..exchange import WEIGHTS, Model, Payload, Specification
+from ..exchange.codecs.quantization import NONE
+from ..exchange.codecs.sparse import Sparse
 from ..exchange.protocol import wire
 from ..exchange.protocol.client import ParameterServerExchange
 from ..exchange.protocol.pending import PendingExchange
 from ..exchange.protocol.store import Store
-from ..sparse import Sparse
-from ..weighting import UNIFORM
-from .drawing import Schedule
+from ..exchange.weighting import UNIFORM
+from ..training.worker_setup import make_limits
+from .schedule_generator import Schedule
 from .servers import Sizes
 from .simulation import Simulation
 from .timing import TimedIteration, TimedReplica, TimedTrainer

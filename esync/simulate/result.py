@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from logs_tools import metrics
+from esync.reports import metrics
 
 from .. import config
+from .metrics import WorkerTally
 from .roundwise.simulation import RoundwiseSimulation
 from .simulation import Simulation
-from .tally import WorkerTally
 
 
 def result(simulation: Simulation | RoundwiseSimulation, description: str) -> dict[str, Any]:

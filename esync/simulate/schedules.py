@@ -17,8 +17,8 @@ import time
 from collections import Counter
 
 from ..algorithms.registry import names
-from .drawing import draw, schedulable
 from .invariants import BrokenError, Check
+from .schedule_generator import draw, schedulable
 
 
 def main(words: list[str] | None = None) -> int:

@@ -14,7 +14,7 @@ from .. import config
 from ..exchange.protocol import wire
 from ..exchange.protocol.endpoint import Endpoint
 from ..exchange.protocol.layout import WEIGHTS, Layout
-from ..exchange.protocol.ledger import Ledger
+from ..exchange.protocol.round_state import Ledger
 from .engine import Engine
 
 #: One push: key, and the array as it goes over the wire.

@@ -8,22 +8,22 @@ from typing import Any, Protocol
 
 from .. import config
 from ..arguments import choose_algorithm
-from ..assembly import make_callbacks, make_limits, run_facts
-from ..errors import ExpectedError
-from ..exchange.protocol.ledger import Ledger
-from ..progress import Reporter
-from ..roundlog import RoundLog
-from ..rounds import Clock, Evaluations, RoundKeeper
-from ..training import DivergedError, train
+from ..exchange.protocol.round_state import Ledger
+from ..runtime.errors import ExpectedError
+from ..runtime.progress import Reporter
+from ..training.loop import DivergedError, train
+from ..training.round_callbacks import Clock, Evaluations, RoundKeeper
+from ..training.round_log import RoundLog
+from ..training.worker_setup import make_callbacks, make_limits, run_facts
 from .cluster import ClusterModel
+from .cluster_state import ServerSide
 from .collective import CollectiveSide
 from .coordination import StateServer
 from .engine import Engine, Task
 from .evaluation import SimulatedExaminer
+from .metrics import Tally, WorkerTally
 from .network import Network
 from .servers import ServerNode
-from .serverside import ServerSide
-from .tally import Tally, WorkerTally
 from .timing import SIZES, TimedIteration, TimedTrainer
 from .world import SimulatedWorld, WorkerModel
 

@@ -17,13 +17,13 @@ import numpy as np
 from .. import config
 from ..exchange import ExchangeError
 from ..exchange.protocol import wire
-from ..exchange.protocol.greeting import Greeting, Resumed
+from ..exchange.protocol.handshake import Greeting, Resumed
 from ..exchange.protocol.status import Status
 from ..exchange.protocol.store import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH, CancelledError, Place, Store
-from ..straggle import NETWORK, Straggler
+from ..runtime.straggler_injection import NETWORK, Straggler
+from .cluster_state import ServerSide
 from .engine import Engine
 from .servers import Push, ServerNode, message_bytes, modelled
-from .serverside import ServerSide
 
 
 class VirtualStore(Store):

@@ -16,14 +16,14 @@ from typing import Any
 from rich.console import Console
 
 from ..algorithms.loading import AlgorithmError, find
-from ..errors import ExpectedError
-from ..files import write_whole
 from ..launch import flags
 from ..launch.description import Description, DescriptionError, check_places
 from ..launch.fields import meant
 from ..launch.places import NoSuchPlaceError
 from ..launch.yaml_text import value as yaml_value
-from ..tables import NOT_KNOWN, TerminalTable, clock, right
+from ..runtime.errors import ExpectedError
+from ..runtime.files import write_whole
+from ..runtime.text_tables import NOT_KNOWN, TerminalTable, clock, right
 from .cluster import heeded
 from .job import Done, Job, describe
 from .job import run as run_one

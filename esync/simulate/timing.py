@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from ..algorithms import Algorithm, Hyper, Surroundings
+from ..algorithms.model_view import Hook
+from ..algorithms.trainer_status import Standing
 from ..exchange import STATISTICS, WEIGHTS
-from ..exchange.protocol.ledger import Limits
-from ..measure import COMPUTE, Recorder
-from ..modelview import Hook
-from ..sparse import Sparse
-from ..standing import Standing
-from .leaps import Leaps, leaps_of
+from ..exchange.codecs.sparse import Sparse
+from ..exchange.protocol.round_state import Limits
+from ..runtime.phase_timer import COMPUTE, Recorder
+from .time_leaps import Leaps, leaps_of
 from .world import NoRecorder, SimulatedWorld
 
 

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from .. import config
-from ..tables import clock
+from ..runtime.text_tables import clock
+from .metrics import WorkerTally
 from .simulation import Examined, Numerics
-from .tally import WorkerTally
 
 #: Seconds of real time between two updates of a bar on a terminal.
 _EVERY = 0.2

@@ -6,14 +6,14 @@ from typing import Any
 
 from .. import config
 from ..coordination import Coordination
-from ..device import Device
 from ..exchange import Exchange, Specification
-from ..measure import Recorder
+from ..runtime.device import Device
+from ..runtime.phase_timer import Recorder
+from .cluster_state import ServerSide
 from .collective import CollectiveSide, SimulatedCollective
 from .coordination import DelayedCoordination, SimulatedCoordination, StateServer
 from .devices import DeviceModel, SimulatedDevice
 from .engine import Engine, Task
-from .serverside import ServerSide
 from .store import VirtualStore
 
 

@@ -20,8 +20,8 @@ from rich.live import Live
 from rich.text import Text
 
 from .. import config
-from ..errors import ExpectedError
-from ..printable import all_printable
+from ..runtime.errors import ExpectedError
+from ..runtime.printable import all_printable
 from .client import Client, Unreachable
 from .view import job_list, job_view
 

@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 from .. import config
 from ..coordination.http_client import TOKEN_VARIABLE, HTTPClient, NoAnswerError
-from ..environment import parse_state_server_address
-from ..errors import ExpectedError
+from ..runtime.environment import parse_state_server_address
+from ..runtime.errors import ExpectedError
 
 
 class Unreachable(ExpectedError):  # noqa: N818 - read as a sentence: nobody answers there

@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.table import Column
 from rich.text import Text
 
-from ..tables import TerminalTable, clock, right
+from ..runtime.text_tables import TerminalTable, clock, right
 
 #: Workers that are shown, the slowest ones where there are more.
 ROWS = 40

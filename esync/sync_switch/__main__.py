@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from .. import arguments, config
-from ..errors import ExpectedError
-from ..files import expanded, write_whole
+from ..runtime.errors import ExpectedError
+from ..runtime.files import expanded, write_whole
 from .report import as_json, as_text
 from .search import search
 from .trials import ENGINES, Trials

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..tables import NOT_KNOWN, markdown, right
+from ..runtime.text_tables import NOT_KNOWN, markdown, right
 from .search import Found, Measured
 
 

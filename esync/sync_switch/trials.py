@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from logs_tools.sync_switch.runs import find_runs
+from esync.reports.sync_switch.runs import find_runs
 
-from ..errors import ExpectedError
-from ..files import write_whole
-from ..training import DIVERGED
+from ..runtime.errors import ExpectedError
+from ..runtime.files import write_whole
+from ..training.loop import DIVERGED
 from .search import Measured, Outcome
 
 #: Where trials run → the program that runs one.

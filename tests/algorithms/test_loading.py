@@ -24,7 +24,7 @@ from esync.algorithms.loading import (
     source,
 )
 from esync.algorithms.registry import ALGORITHMS
-from esync.errors import ExpectedError
+from esync.runtime.errors import ExpectedError
 
 ROOT = Path(__file__).parents[2]
 
@@ -344,13 +344,16 @@ def test_what_names_nothing(folder):
         ("eval('1 +')", "wrong.py, line 3: SyntaxError"),
         ("register('Not a name')(Algorithm)", "wrong.py, line 3: ValueError: an algorithm's name is 'Not a name'"),
         ("import mxnet", "wrong.py, line 3: ModuleNotFoundError"),
-        ("from esync.engine import mx", "wrong.py, line 3: esync.engine.EngineMissingError"),
+        (
+            "from esync.runtime.mxnet_import import mx",
+            "wrong.py, line 3: esync.runtime.mxnet_import.EngineMissingError",
+        ),
     ],
 )
 @pytest.mark.parametrize("form", ["wrong.py:Mine", "wrong:Mine"])
 def test_files_that_cannot_be_imported(folder, monkeypatch, line, expected, form):
     monkeypatch.setitem(sys.modules, "mxnet", None)
-    monkeypatch.delitem(sys.modules, "esync.engine", raising=False)
+    monkeypatch.delitem(sys.modules, "esync.runtime.mxnet_import", raising=False)
     head = "from esync.algorithms import Algorithm\nfrom esync.algorithms.registry import register\n"
     write(folder / "helper.py", "\n1 / 0\n")
     write(folder / "broken.py", "class\n")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from esync.checkpoint.store import _sealed
+from esync.checkpoints.store import _sealed
 from esync.data import find_data_dir
 from tests.state_server.calling import ServerProcess, post, report
 

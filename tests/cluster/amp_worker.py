@@ -10,8 +10,8 @@ import sys
 def main(algorithm: str, result: str, rounds: int) -> None:
     """Do it: gradients of (1, 2) on rank 0 and (3, 4) on rank 1."""
     import esync
-    from esync.engine import mx
-    from esync.exchange.protocol.ledger import Limits
+    from esync.exchange.protocol.round_state import Limits
+    from esync.runtime.mxnet_import import mx
 
     from mxnet.contrib import amp  # isort: skip - after esync, which makes MXNet importable
 

@@ -12,7 +12,7 @@ from esync import config
 config.PEER_GONE = 0.5
 
 import esync  # noqa: E402
-from esync.engine import mx  # noqa: E402
+from esync.runtime.mxnet_import import mx  # noqa: E402
 
 tracker = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
 socket.setdefaulttimeout(30.0)

@@ -43,8 +43,8 @@ def main(plan: Plan) -> None:
     """Do it."""
     import esync
     from esync.algorithms import ALGORITHMS
-    from esync.engine import mx
-    from esync.exchange.protocol.ledger import Limits
+    from esync.exchange.protocol.round_state import Limits
+    from esync.runtime.mxnet_import import mx
 
     weight = mx.gluon.Parameter("weight", shape=(1,), dtype="float16", init="ones")
     weight.initialize()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from esync.environment import SUPERVISED_VARIABLE
+from esync.runtime.environment import SUPERVISED_VARIABLE
 
 SCRIPTS = Path(__file__).parent
 TIME_LIMIT = 90  # seconds for one cluster, from start to end

@@ -58,14 +58,14 @@ def dataset() -> Any:
 def images(indices: list[int]) -> tuple[Any, Any]:
     """A batch of real training images and labels, as NDArrays."""
     from esync.data import as_floats
-    from esync.engine import mx
+    from esync.runtime.mxnet_import import mx
 
     return mx.nd.array(as_floats(dataset().train_images[indices])), mx.nd.array(dataset().train_labels[indices])
 
 
 def backward(net: Any, indices: list[int]) -> int:
     """Leave the gradient of a batch in the network's parameters."""
-    from esync.engine import mx
+    from esync.runtime.mxnet_import import mx
 
     data, labels = images(indices)
     with mx.autograd.record():
@@ -90,9 +90,9 @@ def main(plan: Plan) -> None:
     import esync
     from esync.algorithms import ALGORITHMS
     from esync.arguments import read
-    from esync.assembly import make_trainer
-    from esync.engine import mx
-    from esync.models import build
+    from esync.models.networks import build
+    from esync.runtime.mxnet_import import mx
+    from esync.training.worker_setup import make_trainer
     from esync.world import RealWorld
 
     # Every worker begins with weights of its own: rank 0's have to win.

@@ -45,9 +45,9 @@ def main(plan: Plan) -> None:
 
     import esync
     from esync.algorithms import ALGORITHMS
-    from esync.engine import mx
-    from esync.exchange.protocol.ledger import Limits
-    from esync.models import build
+    from esync.exchange.protocol.round_state import Limits
+    from esync.models.networks import build
+    from esync.runtime.mxnet_import import mx
 
     settings: dict[str, Any] = {"learning_rate": plan.rate}
     if plan.halved_every:

@@ -44,7 +44,7 @@ class Plan:
 
 def build() -> Any:
     """A small network with everything that has a state of its own."""
-    from esync.engine import mx
+    from esync.runtime.mxnet_import import mx
 
     nn = mx.gluon.nn
     net = nn.HybridSequential(prefix="net_")
@@ -62,8 +62,8 @@ def main(plan: Plan) -> None:
     import esync
     from esync.algorithms.loading import find
     from esync.data import Batches, load
-    from esync.engine import mx
-    from esync.exchange.protocol.ledger import Limits
+    from esync.exchange.protocol.round_state import Limits
+    from esync.runtime.mxnet_import import mx
 
     net, loss = build(), mx.gluon.loss.SoftmaxCrossEntropyLoss()
     checkpoints = esync.Checkpoints(plan.directory, every=3, keep=2, resume=plan.resume)

@@ -8,8 +8,8 @@ import os
 import sys
 
 import esync
-from esync.engine import mx
-from esync.errors import ExpectedError
+from esync.runtime.errors import ExpectedError
+from esync.runtime.mxnet_import import mx
 
 what = sys.argv[1]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from esync.engine import mx
+from esync.runtime.mxnet_import import mx
 from tests.cluster.resuming_worker import build
 
 
@@ -50,7 +50,7 @@ def main(plan: Plan) -> None:
     import esync
     from esync.algorithms import ALGORITHMS, Schedule
     from esync.data import Batches, load
-    from esync.exchange.protocol.ledger import Limits
+    from esync.exchange.protocol.round_state import Limits
 
     options = dict(plan.options)
     if plan.algorithm == "sync-switch":

@@ -8,9 +8,9 @@ import sys
 
 import numpy as np
 
-from esync.environment import Cluster, take_role
 from esync.exchange.keystores.mxnet_store import MXNetStore
-from esync.watchdog import Watchdog
+from esync.runtime.environment import Cluster, take_role
+from esync.runtime.watchdog import Watchdog
 from tests.exchange.store_checks import BUCKET, check_store, train
 
 #: Seconds that a worker waits in vain.

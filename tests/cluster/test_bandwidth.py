@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ..network_namespaces import Neighbour, inside, missing, neighbour
+from ..support.network_namespaces import Neighbour, inside, missing, neighbour
 from .harness import Cluster
 from .test_worker_program import rounds
 

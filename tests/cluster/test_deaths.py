@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from esync.rendezvous import messages
+from esync.membership.rendezvous import messages
 
-from ..rendezvous.nodes import FakeNode
+from ..membership.rendezvous.nodes import FakeNode
 from .harness import SCRIPTS, Cluster
 from .test_worker_program import MODES, rounds
 
@@ -211,8 +211,8 @@ def test_a_worker_of_another_version_is_told_so(tmp_path: Path) -> None:
 #: Moment → the function that worker 0 is about to call then.
 MOMENTS = {
     "before the run has begun": "esync.exchange.keystores.mxnet_store:MXNetStore.greet",
-    "while a checkpoint is written": "esync.checkpoint.store:Store.write",
-    "when the end is reached": "esync.finalmodel:save",
+    "while a checkpoint is written": "esync.checkpoints.store:Store.write",
+    "when the end is reached": "esync.models.export:save",
 }
 
 
@@ -253,7 +253,7 @@ from esync.exchange.keystores.mxnet_store import MXNetStore
 from tests.cluster.lenet_worker import backward
 import esync
 from esync.algorithms import ALGORITHMS
-from esync.engine import mx
+from esync.runtime.mxnet_import import mx
 from esync.models import build
 look = MXNetStore._without_servers
 def last_look(store):
@@ -293,7 +293,7 @@ OWN_PROGRAM = """
 import os, sys
 from tests.cluster.lenet_worker import backward
 import esync
-from esync.engine import mx
+from esync.runtime.mxnet_import import mx
 from esync.models import build
 net = build("lenet", 10, mx.cpu(), seed=0)
 trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm="sync")

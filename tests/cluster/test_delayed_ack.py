@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ..delaying_proxy import DelayingProxy
+from ..support.delaying_proxy import DelayingProxy
 from .harness import Cluster
 
 ROUNDS = 4

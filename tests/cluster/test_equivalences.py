@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from esync import config
-from esync.collectives.engine import Engine
-from esync.collectives.memory import Hub
-from esync.engine import mx
 from esync.exchange import STATISTICS, WEIGHTS, Payload, Specification
-from esync.exchange.collective_worker import CollectiveExchange
-from esync.exchange.protocol.ledger import Limits
-from esync.optimizer_rules import rule_of
-from esync.watchdog import Watchdog
+from esync.exchange.collectives.engine import Engine
+from esync.exchange.collectives.memory import Hub
+from esync.exchange.collectives.worker_exchange import CollectiveExchange
+from esync.exchange.protocol.round_state import Limits
+from esync.gluon.optimizer_rules import rule_of
+from esync.runtime.mxnet_import import mx
+from esync.runtime.watchdog import Watchdog
 
 from .harness import Cluster
 from .lenet_worker import Plan, backward, flat_weights
@@ -50,8 +50,8 @@ def train(folder: Path, servers: int = 1, turns: list[list[int]] | None = None, 
 def one_device(optimizer: dict[str, Any], name: str = "sgd") -> np.ndarray:
     """Plain Gluon on one device with the batches of all workers together."""
     import esync  # noqa: F401 - before mxnet
-    from esync.engine import mx
-    from esync.models import build
+    from esync.models.networks import build
+    from esync.runtime.mxnet_import import mx
 
     net = build("lenet", 10, mx.cpu(), seed=0)
     trainer = mx.gluon.Trainer(net.collect_params(), name, dict(optimizer), kvstore=None)
@@ -158,15 +158,15 @@ class Gradient:
     """Gradients at given weights, from Gluon; flat arrays."""
 
     def __init__(self) -> None:
-        from esync.engine import mx
-        from esync.models import build
+        from esync.models.networks import build
+        from esync.runtime.mxnet_import import mx
 
         self._net = build("lenet", 10, mx.cpu(), seed=0)
         self._parameters = [parameter for _, parameter in sorted(self._net.collect_params().items())]
         self.initial = flat_weights(self._net)
 
     def __call__(self, weights: np.ndarray, indices: list[int]) -> np.ndarray:
-        from esync.engine import mx
+        from esync.runtime.mxnet_import import mx
 
         start = 0
         for parameter in self._parameters:

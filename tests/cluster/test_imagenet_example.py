@@ -13,7 +13,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "imagenet.py"
 def generate(folder: Path) -> None:
     """Files in MXNet's RecordIO format."""
     import esync  # noqa: F401 - before mxnet
-    from esync.engine import mx
+    from esync.runtime.mxnet_import import mx
 
     rng = np.random.default_rng(0)
     for name, count in (("train", 60), ("val", 25)):

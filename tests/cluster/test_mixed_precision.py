@@ -14,7 +14,7 @@ ROUNDS = 4
 
 #: MXNet's kernels for bfloat16 need instructions that not every processor has.
 PROBE = """
-from esync.engine import mx
+from esync.runtime.mxnet_import import mx
 from mxnet.contrib import amp
 amp.init("bfloat16")
 net = mx.gluon.nn.Dense(1, in_units=2, use_bias=False)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from .. import child
+from ..support import child
 from .harness import Cluster
 from .resuming_worker import Plan
 

@@ -72,7 +72,7 @@ def test_a_resumed_run_goes_on_with_the_mean(tmp_path: Path) -> None:
 
 
 def test_the_worker_program_exports_what_it_has_evaluated(tmp_path: Path) -> None:
-    from esync.engine import mx
+    from esync.runtime.mxnet_import import mx
 
     with Cluster(tmp_path, 2) as cluster:
         for rank in range(2):

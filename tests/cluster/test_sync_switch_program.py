@@ -4,7 +4,7 @@ import csv
 import json
 from pathlib import Path
 
-from logs_tools.sync_switch_report import main
+from esync.reports.sync_switch_report import main
 
 from .harness import Cluster
 from .test_worker_program import rounds

@@ -4,7 +4,7 @@ import pytest
 
 from esync import config
 from esync.coordination.coordinator import Coordinator
-from esync.coordination.refusals import ConflictError, InvalidError
+from esync.coordination.errors import ConflictError, InvalidError
 
 NOT_READY, READY = False, True
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from esync.coordination.online import Directive, Watch, Watching, elastic, greedy
+from esync.coordination.straggler_policies import Directive, Watch, Watching, elastic, greedy
 from esync.coordination.stragglers import Detection, Detector
 
 WORKERS, STEP = 8, 0.1

@@ -11,7 +11,7 @@ from virtual_cluster import VirtualCluster
 from esync import config
 from esync.coordination.coordinator import Coordinator
 from esync.coordination.decision import Decision
-from esync.coordination.refusals import ConflictError, InvalidError
+from esync.coordination.errors import ConflictError, InvalidError
 
 NOT_READY, READY = Decision(False), Decision(True)
 ROUNDING = 1e-6

@@ -14,7 +14,7 @@ from esync import config
 from esync.data import DataError, load
 from esync.data.__main__ import main
 from esync.data.fetch import faults, fetch
-from esync.files import leftovers
+from esync.runtime.files import leftovers
 
 IMAGES, LABELS = ENTRY.train.images.name, ENTRY.train.labels.name
 TROUBLE = {

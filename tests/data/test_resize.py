@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from esync.data.resize import resize
-from esync.engine import mx
+from esync.runtime.mxnet_import import mx
 
 
 @pytest.mark.parametrize("size", [224, 299, 14])

@@ -3,7 +3,7 @@
 import math
 
 from esync.exchange.protocol import wire
-from esync.exchange.protocol.ledger import Ledger, Limits
+from esync.exchange.protocol.round_state import Ledger, Limits
 
 
 def make(slots: int = 2, synchronous: bool = True, staleness: float = math.inf, **limits: float) -> Ledger:

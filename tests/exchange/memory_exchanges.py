@@ -19,9 +19,9 @@ from esync.exchange.codecs.base import WorkerCodec
 from esync.exchange.keystores.memory import KilledError, MemoryCluster, MemoryStore
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.client import ParameterServerExchange
-from esync.exchange.protocol.ledger import Ledger, Limits
 from esync.exchange.protocol.parameter_server import ParameterServer
-from esync.exchange.protocol.resumption import Progress
+from esync.exchange.protocol.resume_negotiation import Progress
+from esync.exchange.protocol.round_state import Ledger, Limits
 from esync.exchange.protocol.store import Place
 
 from .store_checks import BUCKET, ROUNDS, SERVERS, WORKERS

@@ -11,10 +11,10 @@ from esync.exchange.codecs.base import Downlink, Uplink
 from esync.exchange.codecs.choice import packings_of
 from esync.exchange.codecs.none import PlainDownlink, PlainUplink
 from esync.exchange.protocol import wire
-from esync.exchange.protocol.inbox import HostMemory
 from esync.exchange.protocol.layout import STATISTICS, WEIGHTS, Layout
-from esync.exchange.protocol.ledger import Ledger, Limits
 from esync.exchange.protocol.parameter_server import ParameterServer
+from esync.exchange.protocol.payload_staging import HostMemory
+from esync.exchange.protocol.round_state import Ledger, Limits
 from esync.exchange.protocol.specification import Specification
 from esync.rules import Rule, replace_by_mean, sgd
 

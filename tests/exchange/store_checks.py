@@ -12,9 +12,9 @@ import pytest
 from esync.exchange import WEIGHTS, Payload, Specification
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.client import ParameterServerExchange
-from esync.exchange.protocol.greeting import Greeting, Resumed
+from esync.exchange.protocol.handshake import Greeting, Resumed
 from esync.exchange.protocol.layout import Bucket, Layout
-from esync.exchange.protocol.ledger import Limits
+from esync.exchange.protocol.round_state import Limits
 from esync.exchange.protocol.status import Status
 from esync.exchange.protocol.store import CancelledError, Place, Store
 

@@ -10,11 +10,11 @@ import numpy as np
 from esync.exchange import Payload, SlotLostError, Specification
 from esync.exchange.keystores.memory import MemoryCluster, MemoryStore
 from esync.exchange.protocol.client import ParameterServerExchange
-from esync.exchange.protocol.ledger import Limits
+from esync.exchange.protocol.round_state import Limits
 from esync.exchange.protocol.store import Place
 
-from ..scripted_world import ScriptedExchange, World
-from ..small_net import local_trainer, make_net
+from ..support.scripted_world import ScriptedExchange, World
+from ..support.small_net import local_trainer, make_net
 from .vectors import SIZES, Held, sources, values
 
 LEASE, LONG = 1.0, 10.0  # seconds

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from esync.compression import Compression
 from esync.exchange import STATISTICS, WEIGHTS, Flat
 from esync.exchange.codecs.base import WorkerCodec
 from esync.exchange.codecs.choice import Way, pair
+from esync.exchange.codecs.quantization import Compression
+from esync.exchange.codecs.sparse import Differences, Sparse
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.layout import Layout
-from esync.exchange.protocol.ledger import Ledger
 from esync.exchange.protocol.parameter_server import ParameterServer
+from esync.exchange.protocol.round_state import Ledger
 from esync.rules import DelayCompensatedSGD, Rule, add_mean_update, replace_by_mean, sgd
-from esync.sparse import Differences, Sparse
 
 TENSORS = [70, 1, 45]
 SIZE, WORKERS = sum(TENSORS), 3

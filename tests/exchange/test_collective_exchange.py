@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from esync import config
-from esync.collectives.auto import AutoEngine
-from esync.collectives.engine import Engine
-from esync.collectives.memory import Hub
 from esync.exchange import STATISTICS, WEIGHTS, ExchangeError, JobAbortedError, Payload, Specification
-from esync.exchange.collective_worker import CollectiveExchange
-from esync.exchange.protocol.ledger import Limits
-from esync.exchange.protocol.resumption import Books, Offer, Offers, Progress
+from esync.exchange.collectives.auto import AutoEngine
+from esync.exchange.collectives.engine import Engine
+from esync.exchange.collectives.memory import Hub
+from esync.exchange.collectives.worker_exchange import CollectiveExchange
+from esync.exchange.protocol.resume_negotiation import Books, Offer, Offers, Progress
+from esync.exchange.protocol.round_state import Limits
 from esync.rules import Step, momentum_sgd, sgd
-from esync.watchdog import WaitTimeoutError, Watchdog
+from esync.runtime.watchdog import WaitTimeoutError, Watchdog
 
 SIZES = {WEIGHTS: 23, STATISTICS: 5}
 

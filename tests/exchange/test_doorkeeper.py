@@ -7,8 +7,8 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from esync.exchange.keystores.doorkeeper import Doorkeeper
-from esync.liveness.connections import listening
+from esync.exchange.keystores.sender_check import Doorkeeper
+from esync.membership.connections import listening
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
 

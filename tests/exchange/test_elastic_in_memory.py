@@ -8,7 +8,7 @@ import pytest
 
 from esync.exchange import Payload, Result, SlotLostError, Specification
 from esync.exchange.protocol.client import ParameterServerExchange
-from esync.exchange.protocol.ledger import Limits
+from esync.exchange.protocol.round_state import Limits
 
 from .memory_exchanges import MemoryExchanges, MemoryRun
 from .store_checks import ROUNDS, SERVERS, SPECIFICATIONS, WORKERS, payload_of

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from esync.exchange.protocol import wire
-from esync.exchange.protocol.greeting import Greeting, Resumed, decode
+from esync.exchange.protocol.handshake import Greeting, Resumed, decode
 from esync.exchange.protocol.layout import STATISTICS, WEIGHTS
-from esync.exchange.protocol.ledger import Limits
-from esync.exchange.protocol.resumption import Books, Offer, Offers
+from esync.exchange.protocol.resume_negotiation import Books, Offer, Offers
+from esync.exchange.protocol.round_state import Limits
 from esync.exchange.protocol.specification import Specification
 from esync.rules import add_mean_update, replace_by_mean
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esync.exchange.protocol.inbox import HostMemory, Inbox, RankOrderedSum
+from esync.exchange.protocol.payload_staging import HostMemory, Inbox, RankOrderedSum
 
 from .memory_servers import floats
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.latest import LatestValues
-from esync.exchange.protocol.ledger import Limits
+from esync.exchange.protocol.round_state import Limits
 
 from .memory_servers import MemoryServers, floats
 

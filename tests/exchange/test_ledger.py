@@ -5,7 +5,7 @@ import math
 import pytest
 
 from esync.exchange.protocol import wire
-from esync.exchange.protocol.ledger import Ledger
+from esync.exchange.protocol.round_state import Ledger
 
 from .ledgers import commit, make
 

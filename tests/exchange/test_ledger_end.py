@@ -5,7 +5,7 @@ import math
 import pytest
 
 from esync.exchange.protocol import wire
-from esync.exchange.protocol.ledger import Ledger, Limits
+from esync.exchange.protocol.round_state import Ledger, Limits
 
 from .ledgers import commit, make
 

@@ -7,27 +7,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from esync.collectives.engine import Engine
-from esync.collectives.memory import Hub
 from esync.exchange import STATISTICS, WEIGHTS, Payload, Specification
 from esync.exchange.codecs.none import PlainDownlink, PlainUplink
-from esync.exchange.collective_worker import CollectiveExchange
+from esync.exchange.collectives.engine import Engine
+from esync.exchange.collectives.memory import Hub
+from esync.exchange.collectives.worker_exchange import CollectiveExchange
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.endpoint import serve
-from esync.exchange.protocol.greeting import Greeting
+from esync.exchange.protocol.handshake import Greeting
 from esync.exchange.protocol.layout import Layout
-from esync.exchange.protocol.ledger import Ledger, Limits
 from esync.exchange.protocol.parameter_server import ParameterServer
+from esync.exchange.protocol.round_state import Ledger, Limits
 from esync.rules import add_mean_update, outer_nesterov, sgd
+from esync.runtime.straggler_injection import Straggler
+from esync.runtime.watchdog import Watchdog
+from esync.simulate.cluster_state import ServerSide
 from esync.simulate.collective import CollectiveSide, SimulatedCollective
 from esync.simulate.engine import Engine as Time
 from esync.simulate.network import Link, Network
 from esync.simulate.servers import ServerModel, ServerNode
-from esync.simulate.serverside import ServerSide
 from esync.simulate.store import VirtualStore
-from esync.straggle import Straggler
-from esync.watchdog import Watchdog
 
 from .memory_servers import MemoryServers
 from .test_collective_exchange import small_buckets  # noqa: F401 - a fixture

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from esync.exchange import WEIGHTS
-from esync.exchange.collective_worker import CollectiveExchange
-from esync.exchange.protocol.ledger import Limits
+from esync.exchange.collectives.worker_exchange import CollectiveExchange
+from esync.exchange.protocol.round_state import Limits
 from esync.rules import NAG, SGD, AdaGrad, Adam, AdamW, CenteredRMSProp, RMSProp, Rule, Step
 
 from .memory_servers import MemoryServers, mean_in_rank_order

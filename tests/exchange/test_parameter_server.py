@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.layout import STATISTICS, WEIGHTS
-from esync.exchange.protocol.ledger import Limits
+from esync.exchange.protocol.round_state import Limits
 from esync.rules import add_mean_update
 
 from .memory_servers import MemoryServers, floats, interleaved, mean_in_rank_order

@@ -8,8 +8,8 @@ import pytest
 
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.layout import WEIGHTS
-from esync.exchange.protocol.ledger import Limits
-from esync.exchange.protocol.resumption import Books, Offer, Offers
+from esync.exchange.protocol.resume_negotiation import Books, Offer, Offers
+from esync.exchange.protocol.round_state import Limits
 from esync.rules import Adam, CenteredRMSProp, DelayCompensatedSGD, delayed_nesterov, outer_nesterov, sgd
 
 from .memory_servers import MemoryServers, Push, floats

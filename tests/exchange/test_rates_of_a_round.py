@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from esync.exchange.protocol import wire
-from esync.exchange.protocol.ledger import Ledger
+from esync.exchange.protocol.round_state import Ledger
 
 from .ledgers import make
 from .memory_servers import MemoryServers

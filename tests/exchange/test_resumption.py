@@ -1,6 +1,6 @@
 import pytest
 
-from esync.exchange.protocol.resumption import Offer, Offers, choose
+from esync.exchange.protocol.resume_negotiation import Offer, Offers, choose
 
 JOB, LATER = 11, 22
 

@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from esync.collectives.engine import Engine
-from esync.collectives.memory import Hub
 from esync.exchange import STATISTICS, WEIGHTS, Flat, Payload, Result, Specification
-from esync.exchange.collective_worker import CollectiveExchange
+from esync.exchange.collectives.engine import Engine
+from esync.exchange.collectives.memory import Hub
+from esync.exchange.collectives.worker_exchange import CollectiveExchange
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.client import ParameterServerExchange
-from esync.exchange.protocol.ledger import Limits
+from esync.exchange.protocol.round_state import Limits
+from esync.runtime.straggler_injection import Straggler
+from esync.runtime.watchdog import Watchdog
+from esync.simulate.cluster_state import ServerSide
 from esync.simulate.collective import CollectiveSide, SimulatedCollective
 from esync.simulate.engine import Engine as Time
 from esync.simulate.network import Link, Network
 from esync.simulate.servers import ServerModel, ServerNode
-from esync.simulate.serverside import ServerSide
 from esync.simulate.store import VirtualStore
-from esync.straggle import Straggler
-from esync.watchdog import Watchdog
 
 from .memory_servers import MemoryServers
 from .test_collective_exchange import small_buckets  # noqa: F401 - a fixture

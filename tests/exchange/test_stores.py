@@ -8,10 +8,10 @@ import pytest
 
 from esync.exchange.keystores.memory import MemoryCluster
 from esync.exchange.protocol.store import Store
+from esync.simulate.cluster_state import ServerSide
 from esync.simulate.engine import Engine
 from esync.simulate.network import Link, Network
 from esync.simulate.servers import ServerModel, ServerNode
-from esync.simulate.serverside import ServerSide
 from esync.simulate.store import VirtualStore
 
 from .store_checks import BUCKET, SERVERS, SPECIFICATIONS, WORKERS, check_store, comparable, train

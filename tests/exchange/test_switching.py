@@ -5,8 +5,8 @@ import pytest
 
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.layout import WEIGHTS
-from esync.exchange.protocol.ledger import Ledger, Limits
-from esync.exchange.protocol.resumption import Books
+from esync.exchange.protocol.resume_negotiation import Books
+from esync.exchange.protocol.round_state import Ledger, Limits
 from esync.rules import Step, momentum_sgd
 
 from .memory_servers import MemoryServers, Push

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from esync.exchange.protocol import wire
+from esync.exchange.protocol.slot_recovery import dealt_with, round_has_commit, starting_status
 from esync.exchange.protocol.status import Status
-from esync.exchange.protocol.takeover import dealt_with, round_has_commit, starting_status
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from esync.exchange import STATISTICS, WEIGHTS, Flat
-from esync.sparse import Sparse
+from esync.exchange.codecs.sparse import Sparse
 
 TENSORS = [17, 6]
 SIZES = {WEIGHTS: sum(TENSORS), STATISTICS: 4}

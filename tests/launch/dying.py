@@ -19,7 +19,8 @@ class Dying(SSGD):
 
 def prepare(moment: str) -> None:
     """Make the moment deadly for the first process of the job that comes to it."""
-    from esync import finalmodel, progress
+    from esync.models import export
+    from esync.runtime import progress
     from esync.trainer import Trainer
 
     def before(owner: Any, name: str, condition: Callable[..., bool]) -> None:
@@ -36,6 +37,6 @@ def prepare(moment: str) -> None:
     if moment == "the last rounds":
         before(progress.Reporter, "round", lambda _, each: (each.rank, each.round) == (1, 8))
     elif moment == "the export":
-        before(finalmodel, "save", lambda *_: True)
+        before(export, "save", lambda *_: True)
     else:
         before(Trainer, "close", lambda trainer: trainer.rank == 1)

@@ -12,8 +12,8 @@ from typing import Any
 
 from sshd import MISSING, SSHD, Sshd
 
-from tests import network_namespaces
-from tests.network_namespaces import connect, ip, kill, namespace, remove, sweep
+from tests.support import network_namespaces
+from tests.support.network_namespaces import connect, ip, kill, namespace, remove, sweep
 
 HOSTS = ("ant", "bee", "cat", "dog")
 #: The machine that launch runs on.

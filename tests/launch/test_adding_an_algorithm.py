@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from launching import Launch
 
-from tests.documented import PAGE, example
-from tests.scripted_world import World
+from tests.support.documented import PAGE, example
+from tests.support.scripted_world import World
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -107,7 +107,7 @@ def test_it_trains_goes_on_from_a_checkpoint_and_is_drawn(folder: Path, launch: 
 
 def distance(one: Path, other: Path) -> float:
     """Of the models of two checkpoints: how far the weights have moved."""
-    from esync.engine import mx
+    from esync.runtime.mxnet_import import mx
 
     before, after = (mx.nd.load(str(each / "model.params")) for each in (one, other))
     return float(np.sqrt(sum(np.sum((before[name] - after[name]).asnumpy().astype(float) ** 2) for name in before)))

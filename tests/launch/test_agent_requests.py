@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from launching import description
 
-from esync.launch.agent import MARK, Agent
-from esync.launch.agents import Agents
+from esync.launch.agent_pool import Agents
 from esync.launch.description import Description
-from esync.launch.ground import Supplies
 from esync.launch.hosts import locate
 from esync.launch.plan import plan
-from esync.launch.survey import survey
+from esync.launch.preflight import survey
+from esync.launch.remote_agent import MARK, Agent
+from esync.launch.resources import Supplies
 
 HERE = "127.0.0.1"
 REQUESTS = {
@@ -86,7 +86,7 @@ def memory_of(process: "subprocess.Popen[bytes]") -> int:
 @pytest.mark.parametrize("number", [500, pytest.param(10_000, marks=[pytest.mark.long, pytest.mark.timeout(1800)])])
 def test_an_agent_answers_odd_requests_and_goes_on(tmp_path, number):
     with subprocess.Popen(
-        [sys.executable, "-m", "esync.launch.agent"], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-m", "esync.launch.remote_agent"], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as agent:
         try:
 

@@ -7,8 +7,8 @@ import pytest
 
 from esync.launch.folders import BusyLogsError, LogFolders
 from esync.launch.ports import PortInUseError, Ports
-from esync.roundlog import LogDirectoryError
-from logs_tools.tree import find_devices
+from esync.reports.discovery import find_devices
+from esync.training.round_log import LogDirectoryError
 
 
 def write(path: Path, text: str = "old") -> Path:

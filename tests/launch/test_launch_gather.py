@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from esync.launch import gather
-from esync.launch.agent import Agent
+from esync.launch.remote_agent import Agent
 
 NEW = {"cpu/iter-1.txt": '{"new": 1}', "cpu/run.json": "{}", "gpu0/iter-1.txt": "{}"}
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from launching import Launch, description, write
 
-from tests.disks import fill
+from tests.support.disks import fill
 
 pytestmark = pytest.mark.timeout(120)
 

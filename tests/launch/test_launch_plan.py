@@ -14,11 +14,11 @@ from esync import arguments
 from esync.algorithms import ALGORITHMS, SSGD, option, register
 from esync.launch import flags, ssh
 from esync.launch.description import Description, DescriptionError
-from esync.launch.ground import Supplies
 from esync.launch.hosts import locate
 from esync.launch.plan import mode_folder, plan, ports_needed
+from esync.launch.resources import Supplies
 from esync.launch.spec import Plan, ProcessSpec
-from logs_tools.modes import FOLDERS
+from esync.reports.modes import FOLDERS
 
 
 def make(
@@ -44,7 +44,7 @@ def test_a_job_with_a_collective_has_a_process_manager_instead_of_servers():
     job = make(launching.description([0.1, 0.2], rounds=7, collective="ring", local_iterations=2))
     manager, *workers = job.processes
     assert manager.name == "process-manager"
-    assert manager.command[1:5] == ("-m", "esync.collectives.process_manager", "--ranks", "2")
+    assert manager.command[1:5] == ("-m", "esync.exchange.collectives.process_manager", "--ranks", "2")
     assert [worker.environment["PMI_ID"] for worker in workers] == ["0", "1"]
     for worker in workers:
         assert worker.environment["PMI_PORT"] == f"127.0.0.1:{manager.port}"
@@ -370,7 +370,7 @@ def test_a_command_can_be_pasted_into_a_shell():
 
 def test_a_command_for_another_machine_suits_any_login_shell():
     host = make(several_machines()).workers[1].host
-    *_, address, line = ssh.start_module(host, "esync.launch.agent")
+    *_, address, line = ssh.start_module(host, "esync.launch.remote_agent")
     assert address == "me@10.0.0.6"
     assert line.startswith("exec sh -c ")
     assert not set(line) & {"\n", "!"}

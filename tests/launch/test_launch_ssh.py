@@ -21,11 +21,11 @@ from sshd import ADDRESSES, Sshd, make_key
 from test_launch_jobs import rounds, run
 from test_launch_supervisor import ends, impatient, spec, supervise  # noqa: F401
 
-from esync.launch.agent import Agent
 from esync.launch.hosts import Host, HostEntry
 from esync.launch.plan import COMMON
 from esync.launch.ports import Ports
-from esync.launch.reach import sentences
+from esync.launch.reachability import sentences
+from esync.launch.remote_agent import Agent
 from esync.launch.ssh import login, missing_key, pasteable
 
 pytestmark = pytest.mark.timeout(400)
@@ -308,7 +308,7 @@ def test_a_machine_that_takes_the_call_and_says_nothing(tmp_path, monkeypatch):
     """As behind a firewall that swallows: spoken of, then given up."""
     from esync import config
     from esync.launch import ssh
-    from esync.launch.agents import Agents, RemoteHostError
+    from esync.launch.agent_pool import Agents, RemoteHostError
 
     monkeypatch.setattr(config, "ANNOUNCE_AFTER", 0.5)
     monkeypatch.setitem(ssh.OPTIONS, "ConnectTimeout", "30")

@@ -17,10 +17,10 @@ import pytest
 from esync import config
 from esync.launch.hosts import Host
 from esync.launch.processes import Process
-from esync.launch.rows import Row
 from esync.launch.spec import Plan, ProcessSpec
+from esync.launch.status_table import Row
 from esync.launch.supervisor import Outcome, Supervisor
-from esync.progress import Progress
+from esync.runtime.progress import Progress
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -133,7 +133,7 @@ def test_a_job_that_is_done(tmp_path):
 def test_progress_goes_to_the_view_and_all_else_to_the_log(tmp_path):
     report = Progress(1, 5, 3, 120.5, 0.25, 9.0, 0.75, 4)
     program = f"""
-        from esync.progress import Progress, Reporter
+        from esync.runtime.progress import Progress, Reporter
         print("before")
         Reporter(quiet=False, machine=True).round({report!r})
         print("@progress of another kind")
@@ -396,7 +396,7 @@ def test_a_replacement_that_comes_too_late_matters_where_it_was_to_write_the_mod
     late = f"""
         import os, signal, time
         from pathlib import Path
-        from esync import progress
+        from esync.runtime import progress
         if Path({str(tmp_path / "died")!r}).exists():
             time.sleep(60)  # it has not joined yet
         Path({str(tmp_path / "died")!r}).touch()
@@ -428,7 +428,7 @@ def test_a_worker_that_hangs_when_the_servers_have_left_is_ended(tmp_path, rank,
     monkeypatch.setattr(config, "LAUNCH_FAREWELL", 1.0)
     hangs = f"""
         import os, pathlib, signal
-        from esync import progress
+        from esync.runtime import progress
         progress.tell(progress.JOINED, rank={rank}, round=0)
         pathlib.Path({str(tmp_path / "joined")!r}).touch()
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -456,7 +456,7 @@ def test_a_worker_that_hangs_when_the_servers_have_left_is_ended(tmp_path, rank,
 def test_who_serves_may_die_when_all_workers_know_that_the_run_is_finished(tmp_path, role, knowing):
     program = """
         import pathlib, time
-        from esync import progress
+        from esync.runtime import progress
         progress.tell(progress.JOINED, rank={rank}, round=0)
         if {rank} < {knowing}:
             progress.tell(progress.FINISHED)
@@ -489,7 +489,7 @@ def test_who_serves_may_die_when_all_workers_know_that_the_run_is_finished(tmp_p
 def test_who_dies_after_it_has_done_its_work_needs_no_replacement(tmp_path):
     program = """
         import os, signal
-        from esync import progress
+        from esync.runtime import progress
         progress.tell(progress.JOINED, rank=0, round=0)
         progress.tell(progress.DONE)
         os.kill(os.getpid(), signal.SIGKILL)

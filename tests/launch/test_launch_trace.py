@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from launching import description, write
 
-from esync.measure import CHECK_READY, GLOBAL_AGGREGATE, GLOBAL_UPDATE, iteration_times
+from esync.runtime.phase_timer import CHECK_READY, GLOBAL_AGGREGATE, GLOBAL_UPDATE, iteration_times
 from esync.simulate.__main__ import main as simulate
 
 STEPS = {"left/cpu": 0.12, "right/cpu": 0.3}

@@ -7,9 +7,9 @@ import pytest
 from rich.console import Console
 
 from esync.launch import view
-from esync.launch.rows import Row, Totals, line, table, totals
+from esync.launch.status_table import Row, Totals, line, table, totals
 from esync.launch.view import LineView, QuietView, TableView
-from esync.progress import Progress
+from esync.runtime.progress import Progress
 
 
 def progress(rank: int, **fields: Any) -> Progress:

@@ -15,7 +15,7 @@ from launching import Launch
 from machine_jobs import Job
 from namespaces import HOSTS, Machines, missing
 
-from tests.network_namespaces import inside, ip, namespace, sweep
+from tests.support.network_namespaces import inside, ip, namespace, sweep
 
 pytestmark = pytest.mark.timeout(900)
 LONG = pytest.mark.long

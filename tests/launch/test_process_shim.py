@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from test_launch_supervisor import ends
 
-from esync.launch.lifeline import NO_CONNECTION
+from esync.launch.heartbeat_pipe import NO_CONNECTION
 from esync.launch.process_shim import GREETING
 
 pytestmark = pytest.mark.timeout(60)

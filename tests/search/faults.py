@@ -93,9 +93,9 @@ def _edited(edit: Edit) -> Iterator[None]:
 _SERVER = "esync.exchange.protocol.parameter_server:ParameterServer"
 _KEYED = "esync.exchange.keystores.keyed:KeyedStore"
 _CLIENT = "esync.exchange.protocol.client"
-_LEDGER = "esync.exchange.protocol.ledger:Ledger"
-_CHECKPOINTS = "esync.checkpoint.checkpoints:Checkpoints"
-_ROSTER = "esync.rendezvous.roster:Roster"
+_LEDGER = "esync.exchange.protocol.round_state:Ledger"
+_CHECKPOINTS = "esync.checkpoints.checkpoints:Checkpoints"
+_ROSTER = "esync.membership.rendezvous.node_registry:Roster"
 
 #: What was wrong → how it is put back.
 FAULTS: dict[str, Fault] = {
@@ -105,7 +105,7 @@ FAULTS: dict[str, Fault] = {
             Edit(f"{_CHECKPOINTS}.save_if_due", "if 0 not in self._result().needed:", "if False:"),
             Edit(f"{_CHECKPOINTS}.save", "0 not in result.needed or ", ""),
             Edit(
-                "esync.exchange.protocol.resumption:WholeCheckpointTracker.used",
+                "esync.exchange.protocol.resume_negotiation:WholeCheckpointTracker.used",
                 "self._written.get(0, 0)",
                 "max(self._written.values(), default=0)",
             ),
@@ -218,7 +218,7 @@ FAULTS: dict[str, Fault] = {
         "sync", (Edit(f"{_CLIENT}:round_has_commit", "return all(", "return False and all("),), missed=True
     ),
     "half a payload of a dead worker is completed by its replacement": Fault(
-        "sync", (Edit("esync.exchange.protocol.inbox:Inbox.put", "staged[:2] != (nonce, sequence)", "False"),)
+        "sync", (Edit("esync.exchange.protocol.payload_staging:Inbox.put", "staged[:2] != (nonce, sequence)", "False"),)
     ),
     "a server waits for a dead worker's commit to a round that it has ended": Fault(
         "sync-elastic",
@@ -254,13 +254,13 @@ FAULTS: dict[str, Fault] = {
         "private-elastic", (Edit(f"{_LEDGER}.commit", " and (self.decides or together)", ""),), missed=True
     ),
     "the folder of a checkpoint is deleted before anything is in it": Fault(
-        "sync", (Edit("esync.checkpoint.store:Store._claimed", "marker.touch()", "pass"),), missed=True
+        "sync", (Edit("esync.checkpoints.store:Store._claimed", "marker.touch()", "pass"),), missed=True
     ),
     "the names of a checkpoint's files are not flushed": Fault(
-        "sync", (Edit("esync.checkpoint.store:flush_folder", "os.fsync(handle)", "pass"),)
+        "sync", (Edit("esync.checkpoints.store:flush_folder", "os.fsync(handle)", "pass"),)
     ),
     "the files of a checkpoint are not flushed": Fault(
-        "sync", (Edit("esync.checkpoint.store:whole", "os.fsync(file.fileno())", "pass"),)
+        "sync", (Edit("esync.checkpoints.store:whole", "os.fsync(file.fileno())", "pass"),)
     ),
 }
 

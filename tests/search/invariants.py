@@ -10,13 +10,13 @@ from unittest import mock
 
 import numpy as np
 
-from esync.checkpoint.checkpoints import _offer
-from esync.checkpoint.store import Store
+from esync.checkpoints.checkpoints import _offer
+from esync.checkpoints.store import Store
 from esync.exchange import WEIGHTS
 from esync.exchange.base import Result
 from esync.exchange.protocol import wire
-from esync.exchange.protocol.ledger import Ledger
-from esync.exchange.protocol.resumption import Offer, Offers, choose
+from esync.exchange.protocol.resume_negotiation import Offer, Offers, choose
+from esync.exchange.protocol.round_state import Ledger
 
 from ..exchange.vectors import Held, gradient
 from .processes import ENDLESS, Cluster, Process

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from esync.checkpoint.store import Store
+from esync.checkpoints.store import Store
 from esync.exchange.keystores.memory import MemoryCluster, MemoryStore
-from esync.rendezvous import messages
+from esync.membership.rendezvous import messages
 
 from ..exchange.store_checks import BUCKET
 from .schedule import DISK, HANG, MACHINE, PART, POWER, STEP, WORKER, Death

@@ -5,8 +5,8 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
-from esync.compression import NONE
 from esync.exchange import Specification
+from esync.exchange.codecs.quantization import NONE
 
 from ..exchange.vectors import TENSORS
 

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from esync.algorithms import Algorithm
-from esync.checkpoint import Checkpoints
-from esync.engine import mx
+from esync.algorithms.trainer_status import Standing
+from esync.checkpoints.checkpoints import Checkpoints
 from esync.exchange import NO_OFFERS, STATISTICS, WEIGHTS, Payload, Result
 from esync.exchange.keystores.memory import MemoryStore
 from esync.exchange.protocol.client import ParameterServerExchange
-from esync.exchange.protocol.ledger import Limits
-from esync.standing import Standing
+from esync.exchange.protocol.round_state import Limits
+from esync.runtime.mxnet_import import mx
 
 from ..exchange.vectors import SIZES, Held, gradient, sources, values
 from .schedule import Schedule

@@ -13,19 +13,19 @@ from unittest import mock
 import numpy as np
 
 from esync import config
-from esync.checkpoint.lock import RankLock
-from esync.checkpoint.store import Part, Store
+from esync.checkpoints.lock import RankLock
+from esync.checkpoints.store import Part, Store
 from esync.exchange import JobAbortedError, SlotLostError
 from esync.exchange.base import Result
 from esync.exchange.keystores.memory import Flight, MemoryStore, Node
 from esync.exchange.protocol import wire
-from esync.files import write_whole
-from esync.rendezvous import messages
-from esync.rendezvous.messages import Message
-from esync.rendezvous.roster import Roster, Sending, scheduler_node, worker_id
+from esync.membership.rendezvous import messages
+from esync.membership.rendezvous.messages import Message
+from esync.membership.rendezvous.node_registry import Roster, Sending, scheduler_node, worker_id
+from esync.runtime.files import write_whole
 
 from ..exchange.vectors import Held
-from ..volatile_disk import VolatileDisk
+from ..support.volatile_disk import VolatileDisk
 from .invariants import InvariantError, Invariants, Observed, check_checkpoints, kept_books
 from .launcher import STARTS, Launcher
 from .processes import NOBODY, Cluster, JobOverError, Machines, Process

@@ -2,8 +2,8 @@
 
 import pytest
 
-from esync.collectives.cost import Costs, predict
-from esync.collectives.engine import bucket_bytes
+from esync.exchange.collectives.cost import Costs, predict
+from esync.exchange.collectives.engine import bucket_bytes
 from esync.simulate.allreduce import Allreduce
 from esync.simulate.engine import Engine
 from esync.simulate.network import Link, Network

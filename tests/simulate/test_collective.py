@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from esync.exchange import STATISTICS, WEIGHTS, JobAbortedError, Payload, Specification
-from esync.exchange.protocol.ledger import Limits
+from esync.exchange.protocol.round_state import Limits
 from esync.launch import flags
 from esync.rules import Step, sgd
+from esync.runtime.straggler_injection import Straggler
 from esync.simulate.cluster import ClusterModel
 from esync.simulate.collective import CollectiveSide, SimulatedCollective
 from esync.simulate.coordination import StateServerModel
@@ -16,7 +17,6 @@ from esync.simulate.network import Link, Network
 from esync.simulate.result import result
 from esync.simulate.simulation import Simulation, Timing
 from esync.simulate.world import WorkerModel
-from esync.straggle import Straggler
 
 BANDWIDTH, LATENCY = 100e6, 1e-3
 SIZES = {WEIGHTS: 3001, STATISTICS: 11}

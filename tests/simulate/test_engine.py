@@ -1,7 +1,7 @@
 import pytest
 
-from esync.errors import DeadlockError
-from esync.handles import NotDoneError
+from esync.runtime.errors import DeadlockError
+from esync.runtime.futures import NotDoneError
 from esync.simulate.engine import CrashError, Engine, Later
 
 

@@ -5,8 +5,8 @@ import pytest
 
 from esync import config
 from esync.data import find_data_dir
-from esync.engine import mx
-from esync.models import MODELS, Model
+from esync.models.networks import MODELS, Model
+from esync.runtime.mxnet_import import mx
 from esync.simulate.gradients import Gradients, _draws
 from esync.simulate.simulation import Simulation
 

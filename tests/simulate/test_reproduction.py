@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ..logs_tools.log_trees import esync_round, write_round
+from ..reports.log_trees import esync_round, write_round
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))

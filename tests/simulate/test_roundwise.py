@@ -7,6 +7,7 @@ import pytest
 
 from esync.algorithms.registry import all_flags
 from esync.launch import flags
+from esync.runtime.straggler_injection import Spell
 from esync.simulate.cluster import ClusterModel
 from esync.simulate.coordination import StateServerModel
 from esync.simulate.devices import JITTERS, DeviceModel, Pause
@@ -19,7 +20,6 @@ from esync.simulate.roundwise.simulation import RoundwiseSimulation
 from esync.simulate.servers import ServerModel
 from esync.simulate.simulation import Simulation, Timing
 from esync.simulate.world import WorkerModel
-from esync.straggle import Spell
 
 from .modelling import cluster, options, simulate
 

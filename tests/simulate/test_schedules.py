@@ -16,10 +16,10 @@ from esync import rules
 from esync.algorithms import ALGORITHMS
 from esync.algorithms.options import Options, option
 from esync.algorithms.registry import names, options_of
-from esync.exchange.protocol.ledger import Ledger
+from esync.exchange.protocol.round_state import Ledger
 from esync.simulate import schedules
-from esync.simulate.drawing import draw, sample, schedulable
 from esync.simulate.invariants import BrokenError, Check
+from esync.simulate.schedule_generator import draw, sample, schedulable
 
 COUNT = 25
 MODES = names(schedulable)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from esync.data import find_data_dir
-from esync.models import MODELS, build
+from esync.models.networks import MODELS, build
 from esync.simulate.__main__ import main
 from esync.simulate.timing import SIZES
 
@@ -57,7 +57,7 @@ def test_twice_the_same_files_with_real_gradients(described, capsys):
 
 def test_the_log_tools_read_the_logs(described):
     logs = run(described, "--numerics=none")
-    from logs_tools import summarize
+    from esync.reports import summarize
 
     assert summarize.main(["-b", str(logs), "-n", "lenet", "-m", "esync"]) == 0
     summary = json.loads((logs / "lenet" / "esync" / "ESync.json").read_text())
@@ -290,7 +290,7 @@ def test_crashes_in_any_order(described, order):
 
 @pytest.mark.parametrize("network", ["lenet", "mobilenet-v2"])
 def test_the_sizes_of_networks(network):
-    from esync.engine import mx
+    from esync.runtime.mxnet_import import mx
 
     parameters = build(network, 10, mx.cpu(), 0, hybridize=False).collect_params().values()
     counted = [

@@ -7,7 +7,7 @@ from esync import config
 from esync.algorithms import ALGORITHMS, LocalSGD
 from esync.exchange import WEIGHTS
 from esync.exchange.protocol.wire import HEADER_ELEMENTS, message_elements
-from esync.simulate import leaps
+from esync.simulate import time_leaps
 from esync.simulate.network import Link
 from esync.simulate.result import result
 from esync.simulate.servers import Sizes
@@ -67,7 +67,7 @@ def test_iterations_in_one_go_are_as_those_one_by_one(monkeypatch):
 
     ways = ([], ["--local-iterations=7"], ["--query-mode=delayed-ack"])
     together = [run(*words) for words in ways]
-    monkeypatch.setattr(leaps, "KNOWN", {})
+    monkeypatch.setattr(time_leaps, "KNOWN", {})
     for words, out in zip(ways, together, strict=True):
         single = run(*words)
         assert out["seconds"] == pytest.approx(single["seconds"], rel=1e-9)
@@ -85,7 +85,7 @@ def test_local_iterations_in_one_go_are_as_those_one_by_one(monkeypatch, name):
     step = kind.step
     monkeypatch.setattr(kind, "step", lambda self, batch_size: steps.append(step(self, batch_size)))
     few, together = run()
-    monkeypatch.setattr(leaps, "KNOWN", {})
+    monkeypatch.setattr(time_leaps, "KNOWN", {})
     many, single = run()
     assert many >= sum(each["iterations"] for each in single["devices"])
     assert few < many / 10

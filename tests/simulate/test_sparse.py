@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from esync.errors import ExpectedError
+from esync.runtime.errors import ExpectedError
 from esync.simulate.gradients import Gradients
 from esync.simulate.simulation import Simulation, Timing
 

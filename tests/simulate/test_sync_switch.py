@@ -7,10 +7,10 @@ from itertools import pairwise
 import pytest
 
 from esync.launch import flags
+from esync.runtime.straggler_injection import Spell
 from esync.simulate.network import Link
 from esync.simulate.result import result
 from esync.simulate.simulation import Simulation, Timing
-from esync.straggle import Spell
 
 from .modelling import cluster
 

@@ -10,7 +10,7 @@ import urllib.request
 from pathlib import Path
 from urllib.parse import urlencode
 
-from tests import child
+from tests.support import child
 
 ROOT = Path(__file__).parents[2]
 JSON = {"Content-Type": "application/json"}

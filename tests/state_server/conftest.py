@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from calling import ROOT, ServerProcess, begin, send
 
-from SimpleStateServer.server import service, web
-from SimpleStateServer.server.registry import Jobs
+from esync.state_server import service, web
+from esync.state_server.registry import Jobs
 
 
 @pytest.fixture(scope="session")

@@ -12,10 +12,10 @@ import pytest
 from calling import ROOT, send
 
 from esync.coordination.client import StateServerClient, StateServerError
-from esync.errors import ExpectedError
-from SimpleStateServer.server import access, operations
-from SimpleStateServer.server.gate import Gate
-from tests import child
+from esync.runtime.errors import ExpectedError
+from esync.state_server import access, operations
+from esync.state_server.auth import Gate
+from tests.support import child
 
 TOKEN = "correct-horse"
 SERVE = ("-m", "esync.state_server", "--port", "0")

@@ -8,7 +8,7 @@ from importlib.resources import files
 import pytest
 from calling import post, report, send
 
-from SimpleStateServer.server import gate, insight, pages, schema
+from esync.state_server import auth, metrics, schema, static
 
 BROWSER = "text/html,application/xhtml+xml,*/*;q=0.8"
 
@@ -76,8 +76,8 @@ def test_everything_that_the_page_loads_is_there_and_nothing_comes_from_elsewher
         needed |= set(re.findall(r'(?:href|src)="(/dashboard/[^"]+)"', text))
         if headers["content-type"].startswith("text/javascript"):
             needed |= {f"/dashboard/assets/{name}" for name in re.findall(r'from "\./([\w.]+)"', text)}
-    assert seen == set(pages.assets())
-    assert "MIT" in (files("SimpleStateServer.server") / "dashboard" / "uplot" / "LICENSE").read_text()
+    assert seen == set(static.assets())
+    assert "MIT" in (files("esync.state_server") / "dashboard" / "uplot" / "LICENSE").read_text()
 
 
 def test_an_unchanged_file_is_not_sent_again(url):
@@ -92,7 +92,7 @@ def test_there_are_no_other_files(url, path):
 
 
 def test_the_page_needs_no_token_but_every_call_does(url, running, monkeypatch):
-    monkeypatch.setattr(running, "gate", gate.Gate("a-secret-token"))
+    monkeypatch.setattr(running, "gate", auth.Gate("a-secret-token"))
     assert get(url, "/dashboard/", Accept=BROWSER)[0] == 200
     assert get(url, "/", Accept=BROWSER)[0] == 303
     assert get(url, "/")[0] == 401
@@ -138,10 +138,10 @@ def test_without_questions_the_reports_tell_who_is_the_slowest(url):
 
 
 def test_the_newest_accuracy_counts():
-    paces = {rank: insight.Pace(1.0, 10.0) for rank in range(2)}
+    paces = {rank: metrics.Pace(1.0, 10.0) for rank in range(2)}
     older = schema.Report(**report(0, accuracy=0.9, accuracy_round=3))
     newer = schema.Report(**report(1, accuracy=0.7, accuracy_round=5))
-    totals = insight.totals(paces, [older, newer])
+    totals = metrics.totals(paces, [older, newer])
     assert (totals.accuracy, totals.accuracy_round) == (0.7, 5)
 
 

@@ -11,8 +11,8 @@ from faulty_server import OK, FaultyServer, answer, refusal
 from esync.coordination import Coordination, Decision
 from esync.coordination.client import StateServerClient, StateServerError
 from esync.coordination.delayed import DelayedClient
-from esync.handles import NotDoneError
-from tests.delaying_proxy import DelayingProxy
+from esync.runtime.futures import NotDoneError
+from tests.support.delaying_proxy import DelayingProxy
 
 DELAY = 0.4
 

@@ -16,7 +16,7 @@ from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
 from esync import config
-from SimpleStateServer.server.gate import Gate
+from esync.state_server.auth import Gate
 
 LONG = pytest.mark.long
 TOKEN = "correct-horse"

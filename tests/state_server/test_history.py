@@ -11,9 +11,9 @@ from calling import begin, post, report, send
 from postgres import MissingError, cluster
 
 from esync import config
-from SimpleStateServer.server.history import History
-from SimpleStateServer.server.history_entries import Item, RunInfo
-from SimpleStateServer.server.schema import Report
+from esync.state_server.history import History
+from esync.state_server.history_entries import Item, RunInfo
+from esync.state_server.schema import Report
 
 SERVE = ("-m", "esync.state_server", "--port", "0")
 INFO = RunInfo("key", "a", "", 1.0, 2, 0.02, 1)
@@ -163,7 +163,7 @@ def test_a_database_url_that_is_none(start_process, url):
 
 def test_the_queue_is_bounded_and_never_waits(monkeypatch, running):
     """A database that takes for ever: what does not fit is dropped and counted."""
-    from SimpleStateServer.server import history_writer
+    from esync.state_server import history_writer
 
     gate = threading.Event()
     monkeypatch.setattr(history_writer, "write", lambda batch: gate.wait(30) and len(batch))
@@ -182,7 +182,7 @@ def test_the_queue_is_bounded_and_never_waits(monkeypatch, running):
 
 
 def test_an_entry_that_the_database_refuses_costs_itself_only(running):
-    from SimpleStateServer.server import history_writer
+    from esync.state_server import history_writer
 
     def item(**fields: object) -> Item:
         return Item("event", INFO, {"at": 1.0, "kind": "x", "rank": 0, "round": 0, "text": "", **fields})
@@ -194,9 +194,9 @@ def test_an_entry_that_the_database_refuses_costs_itself_only(running):
 
 
 def test_old_runs_are_deleted(running, monkeypatch):
-    from SimpleStateServer.server import history_writer
-    from SimpleStateServer.server.history import Item
-    from SimpleStateServer.server.models import Event, Run
+    from esync.state_server import history_writer
+    from esync.state_server.history import Item
+    from esync.state_server.models import Event, Run
 
     monkeypatch.setattr(config, "HISTORY_RUNS", 3)
     try:

@@ -4,12 +4,12 @@ import pytest
 from calling import report
 
 from esync import config
-from esync.coordination.online import Watching
-from esync.coordination.refusals import ConflictError, InvalidError
-from SimpleStateServer.server.clock import Clock
-from SimpleStateServer.server.jobs import Job
-from SimpleStateServer.server.registry import Jobs
-from SimpleStateServer.server.schema import Report
+from esync.coordination.errors import ConflictError, InvalidError
+from esync.coordination.straggler_policies import Watching
+from esync.state_server.clock import Clock
+from esync.state_server.jobs import Job
+from esync.state_server.registry import Jobs
+from esync.state_server.schema import Report
 
 ALIVE = config.JOB_ALIVE
 
@@ -26,7 +26,7 @@ class Frozen(Clock):
 @pytest.fixture
 def clock(monkeypatch) -> type[Frozen]:
     monkeypatch.setattr(Frozen, "time", 0.0)
-    monkeypatch.setattr("SimpleStateServer.server.jobs.Clock", Frozen)
+    monkeypatch.setattr("esync.state_server.jobs.Clock", Frozen)
     return Frozen
 
 

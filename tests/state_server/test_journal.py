@@ -10,14 +10,14 @@ from calling import post, report, send
 
 from esync import config
 from esync.coordination.coordinator import Coordinator
-from esync.coordination.online import Watching
-from SimpleStateServer.server import clock, journal
-from SimpleStateServer.server.answers import UnavailableError
-from SimpleStateServer.server.clock import Clock
-from SimpleStateServer.server.jobs import Job
-from SimpleStateServer.server.journal import DamagedJournalError
-from SimpleStateServer.server.registry import Jobs
-from SimpleStateServer.server.schema import Report
+from esync.coordination.straggler_policies import Watching
+from esync.state_server import clock, journal
+from esync.state_server.clock import Clock
+from esync.state_server.jobs import Job
+from esync.state_server.journal import DamagedJournalError
+from esync.state_server.registry import Jobs
+from esync.state_server.responses import UnavailableError
+from esync.state_server.schema import Report
 
 
 def reopened(jobs: Jobs) -> Jobs:

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import pytest
 
 from esync.coordination.coordinator import Coordinator
-from SimpleStateServer.server import journal
+from esync.state_server import journal
 
 SPEEDS = [0.004, 0.01, 0.03, 0.1]  # seconds of an iteration, by rank
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}

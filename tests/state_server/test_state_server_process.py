@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from calling import ROOT, send
 
-from tests import child
+from tests.support import child
 
 SERVE = ("-m", "esync.state_server", "--port", "0")
 RUNSERVER = ("SimpleStateServer/manage.py", "runserver", "127.0.0.1:0", "--noreload")
@@ -93,7 +93,7 @@ def test_both_commands_answer_alike(start_process, server):
 def test_it_works_without_mxnet():
     program = (
         "import sys; sys.modules['mxnet'] = None\n"
-        "import esync.state_server, esync.coordination.client, SimpleStateServer.server.web\n"
+        "import esync.state_server, esync.coordination.client, esync.state_server.web\n"
         "print('fine')"
     )
     environment = {name: value for name, value in os.environ.items() if name != "DMLC_ROLE"}

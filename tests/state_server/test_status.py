@@ -9,13 +9,13 @@ import pytest
 from calling import ROOT, post, report
 from faulty_server import FaultyServer, answer
 
-from esync.errors import ExpectedError
-from esync.printable import printable
+from esync.runtime.errors import ExpectedError
+from esync.runtime.printable import printable
+from esync.state_server import auth
+from esync.state_server.schema import Report
 from esync.status.__main__ import main
 from esync.status.client import Client
-from SimpleStateServer.server import gate
-from SimpleStateServer.server.schema import Report
-from tests import child
+from tests.support import child
 
 
 def address(url: str) -> str:
@@ -108,7 +108,7 @@ def test_errors_in_one_sentence(url, capsys, monkeypatch):
 
 
 def test_the_token(url, running, capsys, monkeypatch):
-    monkeypatch.setattr(running, "gate", gate.Gate("a-secret-token"))
+    monkeypatch.setattr(running, "gate", auth.Gate("a-secret-token"))
     monkeypatch.delenv("ESYNC_TOKEN", raising=False)
     assert main([address(url)]) == 1
     assert "ESYNC_TOKEN is not set" in capsys.readouterr().err

@@ -19,7 +19,7 @@ import pytest
 from calling import JSON, ServerProcess
 
 from esync import config
-from SimpleStateServer.server.connections import Connections
+from esync.state_server.connections import Connections
 
 TOKEN = "correct-horse"
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}

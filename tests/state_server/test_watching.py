@@ -7,10 +7,10 @@ import pytest
 from calling import post, send
 
 from esync.coordination.client import StateServerClient
-from esync.coordination.online import Directive, Watch, Watching
+from esync.coordination.straggler_policies import Directive, Watch, Watching
 from esync.coordination.stragglers import Detection
-from SimpleStateServer.server import journal
-from SimpleStateServer.server.registry import Jobs
+from esync.state_server import journal
+from esync.state_server.registry import Jobs
 
 WATCHING = Watching("elastic", Detection(window=4, stride=2, raise_after=2, clear_after=2))
 WORKERS = 4

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from ...compression import CompressionError
 from ...rules import Rule
-from ...sparse import Sparse, SparseError
 from ..base import Model, Source
+from .quantization import CompressionError
+from .sparse import Sparse, SparseError
 
 #: Gives the memory of an array that is to be sent, given its key and its size in float32 values.
 Room = Callable[[int, int], np.ndarray]

@@ -19,8 +19,6 @@ from functools import cached_property
 
 import numpy as np
 
-from ...compression import BucketCodec, Compression, codec_of, compile_loops
-from ...sparse import Sparse, bounds_of
 from ..base import Model, Source
 from ..protocol import wire
 from ..protocol.layout import WEIGHTS, Bucket, Layout
@@ -39,7 +37,9 @@ from .base import (
 )
 from .none import sizes_of
 from .outbox import Outbox, step_of
+from .quantization import BucketCodec, Compression, codec_of, compile_loops
 from .shards import Shard
+from .sparse import Sparse, bounds_of
 
 
 class BucketPacking(Packing):

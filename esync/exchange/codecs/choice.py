@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from ...compression import NONE, TOP_K, Compression
-from ...sparse import Differences
 from ..protocol.layout import Layout
 from ..protocol.specification import Specification
 from .base import Packing, WorkerCodec
 from .none import PlainPacking
+from .quantization import NONE, TOP_K, Compression
+from .sparse import Differences
 
 #: How weights travel one way.
 Way = Compression | Differences

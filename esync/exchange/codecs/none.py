@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from ...compression import NONE
-from ...sparse import Sparse
 from ..base import Model, Source
 from ..protocol import wire
 from ..protocol.layout import WEIGHTS, Bucket, Layout
 from .base import Decoder, Downlink, Encoder, Packed, Packing, Room, Total, Updated, Uplink, WorkerCodec, a_vector
+from .quantization import NONE
+from .sparse import Sparse
 
 
 class PlainPacking(Packing):

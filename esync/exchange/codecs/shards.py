@@ -11,10 +11,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from ...sparse import Sparse, join
-from ...sparse.rooms import Message
-from ...sparse.sizes import classes, pieces
 from ..protocol.layout import WEIGHTS, Layout
+from .sparse import Sparse, join
+from .sparse.buffers import Message
+from .sparse.sizes import classes, pieces
 
 #: MXNet finds a key's server by an int of 32 bits that holds key · 9973.
 MOST_KEYS = 2**31 // 9973

@@ -12,18 +12,18 @@ from functools import cached_property
 import numpy as np
 
 from ...rules import Step
-from ...sparse import Differences, Sparse, bounds_of, kernels
-from ...sparse.changes import ChangeTracker
-from ...sparse.codec import NEW_VALUES, Codec
-from ...sparse.differences import DifferenceTracker
-from ...sparse.selection import Selection
-from ...sparse.tracker import Pending, Tracker
 from ..base import Model, Source
 from ..protocol import wire
 from ..protocol.layout import Layout
 from .base import Decoder, Downlink, Encoder, Packed, Packing, Room, Total, Updated, Uplink, a_step
 from .outbox import Outbox
 from .shards import PieceKeys, Shard, united
+from .sparse import Differences, Sparse, bounds_of, kernels
+from .sparse.changed_values import ChangeTracker
+from .sparse.differences import DifferenceTracker
+from .sparse.message_format import NEW_VALUES, Codec
+from .sparse.selection import Selection
+from .sparse.tracker import Pending, Tracker
 from .sparse_messages import SparseMessages
 
 log = logging.getLogger(__name__)

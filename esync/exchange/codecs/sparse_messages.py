@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ...sparse import Sparse, bounds_of
-from ...sparse.codec import Codec
 from ..protocol.layout import Layout
 from .base import Packed, Room
 from .shards import PieceKeys, Shard, united
+from .sparse import Sparse, bounds_of
+from .sparse.message_format import Codec
 
 
 class SparseMessages:

@@ -13,11 +13,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from ...compression import Compression
-from ...sparse import Sparse, bounds_of, check_finite, join, kernels
-from ...sparse.codec import HEADER, Codec
-from ...sparse.compressors import GradientDropping
-from ...sparse.selection import Selection, keep_count, top_k
 from ..base import Model, Source
 from ..protocol import wire
 from ..protocol.layout import WEIGHTS, Layout
@@ -36,7 +31,12 @@ from .base import (
 )
 from .none import sizes_of
 from .outbox import Outbox, step_of
+from .quantization import Compression
 from .shards import PieceKeys, Shard, united
+from .sparse import Sparse, bounds_of, check_finite, join, kernels
+from .sparse.compressors import GradientDropping
+from .sparse.message_format import HEADER, Codec
+from .sparse.selection import Selection, keep_count, top_k
 from .sparse_messages import SparseMessages
 
 #: Share of a segment from which its answer is dense, which takes 4 bytes a value instead of 5.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..protocol import wire
-from ..protocol.greeting import Greeting
+from ..protocol.handshake import Greeting
 from ..protocol.status import Status
 from ..protocol.store import Place, Store
 

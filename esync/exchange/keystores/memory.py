@@ -20,13 +20,13 @@ import greenlet  # type: ignore[import-untyped]
 import numpy as np
 
 from ... import config
-from ...errors import DeadlockError
-from ...liveness.connections import Address
-from ...liveness.membership import Membership
-from ...liveness.peers import Peers
+from ...membership.connections import Address
+from ...membership.peers import Peers
+from ...runtime.errors import DeadlockError
 from ..base import ExchangeError
+from ..membership import Membership
 from ..protocol.endpoint import Endpoint
-from ..protocol.greeting import Greeting, Resumed, decode
+from ..protocol.handshake import Greeting, Resumed, decode
 from ..protocol.parameter_server import ParameterServer
 from ..protocol.status import Status, awaited
 from ..protocol.store import CancelledError, heartbeat_interval

@@ -14,20 +14,20 @@ from contextlib import suppress
 from typing import Any
 
 from ... import config
-from ...engine import mx
-from ...liveness.connections import Address
-from ...liveness.membership import WRITER, Membership
-from ...liveness.peers import Outgoing, Peers
-from ...memory import host_view
-from ...program import leave
-from ...rendezvous import directory, messages
-from ...rendezvous.directory import StartMonitor
-from ...rendezvous.roster import server_id
-from ...watchdog import Wait
+from ...membership.connections import Address
+from ...membership.peers import Outgoing, Peers
+from ...membership.rendezvous import directory, messages
+from ...membership.rendezvous.directory import StartMonitor
+from ...membership.rendezvous.node_registry import server_id
+from ...runtime.memory import host_view
+from ...runtime.mxnet_import import mx
+from ...runtime.program import leave
+from ...runtime.watchdog import Wait
+from ..membership import WRITER, Membership
 from ..protocol.endpoint import Endpoint
-from ..protocol.greeting import Greeting, decode
-from ..protocol.inbox import Memory
+from ..protocol.handshake import Greeting, decode
 from ..protocol.parameter_server import ParameterServer
+from ..protocol.payload_staging import Memory
 
 log = logging.getLogger(__name__)
 

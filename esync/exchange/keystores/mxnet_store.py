@@ -15,25 +15,25 @@ from typing import Any
 import numpy as np
 
 from ... import config
-from ...engine import mx
-from ...environment import SLOT_VARIABLE, Cluster
-from ...errors import ExpectedError
-from ...liveness.connections import listening, raise_file_limit
-from ...liveness.heartbeats import Heartbeats
-from ...liveness.monitor import SCHEDULER, give_up, monitor_servers
-from ...memory import host_view
-from ...progress import WITHOUT_FINAL_MODEL
-from ...rendezvous import directory, messages
-from ...rendezvous.directory import StartMonitor
-from ...rendezvous.messages import SERVER
-from ...rendezvous.roster import worker_id
-from ...watchdog import Watchdog, ending_on_interrupt, leave
+from ...membership.connections import listening, raise_file_limit
+from ...membership.heartbeats import Heartbeats
+from ...membership.monitor import SCHEDULER, give_up, monitor_servers
+from ...membership.rendezvous import directory, messages
+from ...membership.rendezvous.directory import StartMonitor
+from ...membership.rendezvous.messages import SERVER
+from ...membership.rendezvous.node_registry import worker_id
+from ...runtime.environment import SLOT_VARIABLE, Cluster
+from ...runtime.errors import ExpectedError
+from ...runtime.memory import host_view
+from ...runtime.mxnet_import import mx
+from ...runtime.progress import WITHOUT_FINAL_MODEL
+from ...runtime.watchdog import Watchdog, ending_on_interrupt, leave
 from ..background import BackgroundTask
-from ..protocol.greeting import COMMAND, Greeting, Resumed
+from ..protocol.handshake import COMMAND, Greeting, Resumed
 from ..protocol.status import Status, awaited
 from ..protocol.store import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH, CancelledError, Place, Wait, heartbeat_interval
-from .doorkeeper import Doorkeeper
 from .keyed import KeyedStore
+from .sender_check import Doorkeeper
 
 log = logging.getLogger(__name__)
 

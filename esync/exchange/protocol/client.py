@@ -23,16 +23,16 @@ from ..codecs.base import KeepsCommon, WorkerCodec
 from ..codecs.choice import codec_of
 from ..codecs.none import PlainDecoder, plain_codec
 from . import wire
-from .greeting import Greeting, Resumed
+from .handshake import Greeting, Resumed
 from .layout import WEIGHTS, Layout
-from .ledger import Limits
 from .mailbox import Mailboxes
 from .pending import HiddenExchange, Parcel, PendingExchange
-from .resumption import Offers, Progress
+from .resume_negotiation import Offers, Progress
+from .round_state import Limits
+from .slot_recovery import dealt_with, round_has_commit, starting_status
 from .specification import Specification
 from .status import Status
 from .store import LONGEST_PAUSE, Place, Store, heartbeat_interval
-from .takeover import dealt_with, round_has_commit, starting_status
 
 log = logging.getLogger(__name__)
 

@@ -8,12 +8,12 @@ from typing import Protocol
 
 import numpy as np
 
-from ...compression import NONE
 from ..codecs.choice import packings_of
-from .greeting import Greeting, Resumed
-from .inbox import Memory
-from .ledger import Ledger
+from ..codecs.quantization import NONE
+from .handshake import Greeting, Resumed
 from .parameter_server import ParameterServer
+from .payload_staging import Memory
+from .round_state import Ledger
 
 log = logging.getLogger(__name__)
 

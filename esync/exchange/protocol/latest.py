@@ -8,7 +8,7 @@ evaluated and exported.
 
 import numpy as np
 
-from ...weighting import divisor, factor
+from ..weighting import divisor, factor
 
 
 class LatestValues:

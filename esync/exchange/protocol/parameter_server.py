@@ -22,16 +22,16 @@ from typing import Any
 
 import numpy as np
 
-from ...rarely import Rarely
 from ...rules import Rule, Step, put_together, replace_by_mean, take_apart
-from ...weighting import UNIFORM, divisor, factor, rounding_error
+from ...runtime.rate_limited_log import Rarely
 from ..codecs.base import ERRORS, Downlink, Total, Updated, Uplink, check_pair
+from ..weighting import UNIFORM, divisor, factor, rounding_error
 from . import wire
-from .inbox import Array, HostMemory, Inbox, Memory, RankOrderedSum
 from .latest import LatestValues
 from .layout import WEIGHTS, Bucket, Layout
-from .ledger import Ledger
-from .resumption import Books, Offers, choose
+from .payload_staging import Array, HostMemory, Inbox, Memory, RankOrderedSum
+from .resume_negotiation import Books, Offers, choose
+from .round_state import Ledger
 from .specification import weightings_of
 
 log = logging.getLogger(__name__)

@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
-from ...handles import NotDoneError
-from ...sparse import Sparse
+from ...runtime.futures import NotDoneError
 from ..base import Flat, Model, Result
+from ..codecs.sparse import Sparse
 from .status import Status
 from .store import Store
 

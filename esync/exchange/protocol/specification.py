@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ... import config
-from ...compression import NONE
 from ...rules import MEAN, Rule, make_rule
-from ...weighting import check, unnormalized
+from ..codecs.quantization import NONE
+from ..weighting import check, unnormalized
 from . import wire
 from .layout import STATISTICS, WEIGHTS
 from .scalars import check_added

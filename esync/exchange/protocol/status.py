@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from . import wire
-from .ledger import Ledger
+from .round_state import Ledger
 
 
 @dataclass(slots=True)  # not frozen, which takes three times as long to make

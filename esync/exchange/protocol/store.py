@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ... import config
-from .greeting import Greeting, Resumed
+from .handshake import Greeting, Resumed
 from .status import Status
 
 #: A key of a server, and the values of its array, the header included.

@@ -9,14 +9,14 @@ from typing import Any
 
 from ... import config
 from ...arguments import choose_algorithm
-from ...assembly import make_limits
 from ...exchange.protocol.layout import Layout
-from ...exchange.protocol.ledger import Ledger
+from ...exchange.protocol.round_state import Ledger
+from ...training.worker_setup import make_limits
 from ..cluster import ClusterModel
 from ..servers import Sizes, modelled
 from ..timing import SIZES
-from .asking import Asking
 from .exchange import Arrival, Exchanges
+from .state_server_queue import Asking
 from .worker import Life, Worker
 
 

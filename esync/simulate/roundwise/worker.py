@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ... import config
 from ..devices import Workload
-from ..tally import WorkerTally
+from ..metrics import WorkerTally
 from ..world import WorkerModel
 
 

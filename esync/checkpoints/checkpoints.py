@@ -1,0 +1,435 @@
+"""esync.Checkpoints: writes a worker's part of every checkpoint, and goes back to one at the start.
+
+Rank 0 writes the model and what the servers' rule remembers (momentum); every worker writes the states of its
+optimizer and its algorithm, and whatever else it keeps track of, its place in the stream of batches for instance. In
+synchronous modes all workers do that after the same round, before the next one can begin. See docs/checkpoints.md.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from .. import config
+from ..algorithms.base import Algorithm
+from ..exchange import Result
+from ..exchange.protocol.handshake import describe_differences
+from ..exchange.protocol.resume_negotiation import Books, Offer, Offers, Progress
+from ..rules import STATE_VECTORS
+from ..runtime.files import expanded
+from ..runtime.mxnet_import import mx
+from ..version import __version__
+from .contents import (
+    MODEL_FILE,
+    SERVER_FILE,
+    SERVER_WEIGHTS,
+    VECTORS_FILE,
+    CheckpointedTrainer,
+    further_vectors,
+    load_arrays,
+    load_model,
+    load_server_weights,
+    load_state,
+    load_vectors,
+    save_arrays,
+    save_model,
+)
+from .earlier import refusal
+from .errors import CheckpointError
+from .lock import RankLock
+from .state_serialization import NotStorableError, OptimizerState, decode, encode
+from .store import Part, Store, Writer
+
+log = logging.getLogger(__name__)
+
+
+#: What to do about checkpoints that a run cannot go on from.
+OTHERWISE = "begin anew with --overwrite, which deletes them, or with another --checkpoint-dir"
+
+
+class Tracked(Protocol):
+    """Something that a checkpoint keeps for a worker; `data.Batches` is one."""
+
+    def state(self) -> dict[str, Any]:
+        """Where it stands now, as what JSON can hold."""
+        ...
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go back to there; ValueError where that is not possible."""
+        ...
+
+
+class Checkpoints:
+    """One worker's checkpoints; give it to `esync.Trainer`, and call `save_if_due` after every step.
+
+    Args:
+        directory: where they are; best one that all workers see. `~` is this machine's home directory.
+        every: rounds from one to the next.
+        keep: how many are kept, beside those that are newer than the newest one that is known to be whole.
+        resume: go on from the newest that is whole; from the beginning where there is none.
+        overwrite: delete those of an earlier run, instead of refusing to begin.
+
+    Attributes:
+        resumed: the round that the run has gone on from; None where it began from the beginning.
+        newest: the part that this worker has written last.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path,
+        every: int = config.CHECKPOINT_EVERY,
+        keep: int = config.KEEP_CHECKPOINTS,
+        *,
+        resume: bool = False,
+        overwrite: bool = False,
+    ) -> None:
+        if every < 1 or keep < 1:
+            raise ValueError(f"every={every}, keep={keep}: both should be 1 or more")
+        self.directory = expanded(directory)
+        self._every, self._keep = every, keep
+        self._resume, self._overwrite = resume, overwrite
+        self.resumed: int | None = None
+        self.newest: Part | None = None
+        self._lock: RankLock | None = None
+        self._tracked: dict[str, Tracked] = {}
+        self._found: dict[str, Any] = {}  # states of what has not been tracked yet
+        self._algorithm_state: tuple[int, dict[str, Any]] | None = None  # as found, with the round of its part
+        self._unsent: tuple[int, dict[str, Any]] | None = None  # likewise, what it had not sent
+        self._goes_on = False
+        self._before: list[Callable[[], None]] = []
+        self._parts: list[Part] = []
+        self._job = 0  # its number
+        self._last = 0  # round of the newest checkpoint of this job, or the one that the job began after
+        self._whole = 0  # round of the newest checkpoint that was known to be whole when parts were last deleted
+
+    # --- for a training loop ----------------------------------------------------------------------------------------
+
+    def track(self, name: str, item: Tracked) -> None:
+        """Keep the state of something else, too, from now on; after a resume it is put where it stood.
+
+        Raises:
+            CheckpointError: it cannot be put there.
+        """
+        self._tracked[name] = item
+        if name in self._found:
+            try:
+                item.restore(self._found.pop(name))
+            except ValueError as error:
+                raise CheckpointError(f"the checkpoint of round {self.resumed} does not fit: {error}") from None
+
+    def before(self, call: Callable[[], None]) -> None:
+        """Have a function called before each checkpoint is written: what it writes is on the disk before that."""
+        self._before.append(call)
+
+    def save_if_due(self) -> bool:
+        """Write a checkpoint where the last step has ended a round that should have one, and return whether it did."""
+        if not self._trainer.exchanged:
+            return False
+        self._prune()
+        if 0 not in self._result().needed:  # nobody would write the model
+            return False
+        due = self.due(self._result().round)
+        if due:
+            self.save()
+        return due
+
+    def save(self) -> None:
+        """Write a checkpoint now. In synchronous modes all workers must do it after the same round.
+
+        Raises:
+            CheckpointError: it could not be written; or an exchange is under way (`run_ahead`), whose payload it would
+                lose.
+        """
+        trainer, result = self._trainer, self._result()
+        if 0 not in result.needed or (self.newest is not None and result.round <= self.newest.round):
+            return
+        if trainer.algorithm.in_flight:
+            raise CheckpointError(
+                f"no checkpoint of round {result.round}: an exchange is under way, whose payload it would lose; call "
+                "save_if_due after every step, which finds the right moment"
+            )
+        with trainer.busy(f"writing the checkpoint of round {result.round}"):
+            self._write(result)
+
+    def _write(self, result: Result) -> None:
+        trainer, exchange = self._trainer, self._trainer.algorithm.exchange
+        for call in self._before:
+            call()
+        arrays: dict[str, np.ndarray] = {}
+        begun = time.perf_counter()
+        facts: dict[str, Any] = {
+            "version": __version__,
+            "job": self._job,
+            "ordinal": 2 if self._whole else 1,  # earlier versions counted the checkpoints here
+            "workers": trainer.workers,
+            "exchanges": trainer.round,
+            "agreement": self._agreement,
+            "optimizer": self._optimizer.save(arrays),
+            "gradient_scale": trainer.gradient_scale,
+            "tracked": {name: item.state() for name, item in self._tracked.items()},
+        }
+        if state := self._encoded("state", arrays):
+            facts["algorithm_state"] = state
+        if unsent := self._encoded("unsent", arrays):
+            facts["unsent"] = unsent
+        writers: dict[str, Writer] = {}
+        if arrays:
+            writers[f"worker-{trainer.rank}.npz"] = lambda path: save_arrays(path, arrays)
+        if trainer.rank == 0:
+            if not self._common(facts, writers):
+                return
+            facts["books"] = vars(result.books)
+        self.newest = self._store.write(result.round, writers, facts)
+        self._last = result.round
+        if exchange is not None:
+            exchange.part = result.round
+        log.debug("checkpoint of round %d in %.2f s", result.round, time.perf_counter() - begun)
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """What all workers must have in common, beside what the trainer knows."""
+        return {"rounds between checkpoints": self._every}
+
+    # --- for esync.Trainer and its algorithm ------------------------------------------------------------------------
+
+    def bind(self, trainer: CheckpointedTrainer, agreement: dict[str, Any]) -> None:
+        """Write the checkpoints of this trainer from now on.
+
+        Args:
+            trainer: one that has not been started.
+            agreement: what a checkpoint must have in common with it.
+
+        Raises:
+            CheckpointError: its algorithm's state could be written but not restored, or the other way round; or the
+                rule of one of its further vectors remembers something, which is kept for the weights' rule only.
+        """
+        kind = type(trainer.algorithm)
+        for name, rule in kind.vectors.items():
+            if STATE_VECTORS[rule]:
+                raise CheckpointError(
+                    f"algorithm {trainer.algorithm.name!r} keeps no checkpoints: the rule {rule!r} of its vector "
+                    f"{name!r} remembers something on the servers, which only the weights' rule has kept"
+                )
+        if (kind.state is Algorithm.state) != (kind.restore is Algorithm.restore):
+            raise CheckpointError(
+                f"algorithm {trainer.algorithm.name!r} has only one of the methods state and restore: a run can go on "
+                "from a checkpoint only with both"
+            )
+        self._trainer = trainer
+        self._agreement = {**agreement, "optimizer": type(trainer._optimizer).__name__.lower()}
+        self._optimizer = OptimizerState(trainer)
+
+    def offers(self, rank: int, workers: int) -> Offers:
+        """Return the whole parts of this worker; see `exchange.protocol.resumption`."""
+        self._agreement["workers"] = workers
+        self._store = Store(self.directory, rank)
+        self._lock = RankLock(self.directory, rank)
+        try:
+            self._lock.acquire()
+            self._store.prepare()
+        except CheckpointError as error:
+            return Offers(self._resume, problem=str(error))
+        try:
+            self._parts = self._store.parts() if self._resume or not self._overwrite else []
+        except CheckpointError as error:
+            return Offers(self._resume, problem=f"{error}; {OTHERWISE}")
+        if self._parts and not self._resume:
+            return Offers(problem=refusal(self.directory, self._parts[0].round))
+        for part in self._parts:
+            if differences := self._differences(part):
+                problem = f"the checkpoint {part.folder} does not fit: {differences}; {OTHERWISE}"
+                return Offers(self._resume, problem=problem)
+        return Offers(self._resume, [_offer(part) for part in self._parts])
+
+    def due(self, round_: int) -> bool:
+        """See `algorithms.base.Past`."""
+        return round_ // self._every > self._last // self._every
+
+    def settle(self, rank: int, job: int, resume_at: int, replacement: bool) -> Progress | None:
+        """See `algorithms.base.Past`."""
+        if self._lock is not None:
+            self._lock.sign(job)
+        self._job = job
+        self._goes_on = replacement or resume_at >= 0
+        if replacement:
+            self.take_over(resume_at)
+            return None
+        if resume_at < 0:
+            self._store.remove(lambda round_: True)
+            return None
+        self._store.remove(lambda round_: round_ > resume_at)
+        self.resumed = resume_at
+        scale = self._trainer.gradient_scale
+        if self._trainer._optimizer.wd and any(self._of_sums(part) for part in self._parts):
+            log.warning(
+                "the checkpoint is of a version whose weight decay was relative to the gradient summed over the batch: "
+                "it acts %g times as strongly now; --weight-decay divided by %g goes on as before",
+                scale,
+                scale,
+            )
+        part = next((part for part in self._parts if part.round <= resume_at), None)
+        if part is None:
+            log.warning("this worker has no part of the checkpoint of round %d: its batches begin anew", resume_at)
+            return Progress(resume_at)
+        self._go_back(part)
+        self.newest = part if part.round == resume_at else None
+        if rank != 0:
+            return Progress(int(part.facts["exchanges"]))
+        load_model(part, self._trainer)
+        load_vectors(part, self._trainer)
+        return Progress(
+            int(part.facts["exchanges"]), Books(**part.facts["books"]), load_state(part), load_server_weights(part)
+        )
+
+    def take_over(self, resume_at: int) -> bool:
+        """Go on from the dead worker's newest part of this run, as a replacement in a running job.
+
+        The states of the local optimizer and of the algorithm, and what is tracked, are restored from it; the model and
+        the round are the job's. Parts up to `resume_at`, the round that the job itself has gone on from, belong to this
+        run whichever job wrote them.
+
+        Returns:
+            Whether there was one.
+        """
+        try:
+            self._store.prepare()
+            parts = [part for part in self._store.parts() if part.facts["job"] == self._job or part.round <= resume_at]
+        except CheckpointError as error:
+            log.warning("this worker's optimizer begins anew: %s", error)
+            return False
+        if not parts:
+            return False
+        if differences := self._differences(parts[0]):
+            log.warning("this worker's optimizer begins anew: %s does not fit: %s", parts[0].folder, differences)
+            return False
+        self._go_back(parts[0])
+        if self._trainer.algorithm.exchange is not None:
+            self._trainer.algorithm.exchange.part = parts[0].round
+        return True
+
+    def release(self) -> None:
+        """Let another run write to the directory; this one is over."""
+        if self._lock is not None:
+            self._lock.release()
+
+    def begun(self) -> None:
+        """Count rounds from here, and restore the algorithm's state: the trainer has the common model now.
+
+        Raises:
+            CheckpointError: the algorithm cannot go back to that state, or has one that cannot be stored.
+        """
+        algorithm = self._trainer.algorithm
+        if algorithm.result is not None:
+            self._last, self._whole = algorithm.result.round, algorithm.result.whole
+        fresh = self._encoded("state", {})  # what cannot be stored is noticed now, not at the first checkpoint
+        if self._unsent is not None and not self._trainer.replacement:
+            self._restore(algorithm.restore_unsent, *self._unsent)
+        self._unsent = None
+        if self._algorithm_state is not None:
+            self._restore(algorithm.restore, *self._algorithm_state)
+            self._algorithm_state = None
+        elif fresh and self._goes_on:
+            log.warning(
+                "there is no state of algorithm %r to go on from: on this worker it begins anew", algorithm.name
+            )
+
+    # --- helpers ----------------------------------------------------------------------------------------------------
+
+    def _restore(self, restore: Callable[[dict[str, Any]], None], round_: int, state: dict[str, Any]) -> None:
+        try:
+            restore(state)
+        except (ValueError, KeyError) as error:
+            raise CheckpointError(
+                f"the checkpoint of round {round_} has a state that does not fit algorithm "
+                f"{self._trainer.algorithm.name!r}: "
+                f"{f'there is no {error}' if isinstance(error, KeyError) else error}"
+            ) from error
+
+    def _encoded(self, method: Literal["state", "unsent"], arrays: dict[str, np.ndarray]) -> Any:
+        """Return the result of a method of the algorithm as JSON, None if it is empty; its arrays go to `arrays`."""
+        algorithm = self._trainer.algorithm
+        try:
+            state = getattr(algorithm, method)()
+            if type(state) is not dict:
+                raise NotStorableError(f"{method}() should return a dict, but has returned {type(state).__name__}")
+            return encode(state, arrays) if state else None
+        except NotStorableError as error:
+            raise CheckpointError(f"the state of algorithm {algorithm.name!r}: {error}") from None
+
+    def _go_back(self, part: Part) -> None:
+        arrays = load_arrays(part, f"worker-{self._store.rank}.npz")
+        self._optimizer.load(part.facts["optimizer"], arrays)
+        self._found = dict(part.facts["tracked"])
+        if "algorithm_state" in part.facts:
+            self._algorithm_state = part.round, decode(part.facts["algorithm_state"], arrays, mx.cpu())
+        if "unsent" in part.facts:
+            self._unsent = part.round, decode(part.facts["unsent"], arrays, mx.cpu())
+
+    def _prune(self) -> None:
+        """Delete what is older than the newest checkpoint that is known to be whole, but for as many as are kept."""
+        if self._trainer.algorithm.exchange is not None:
+            whole = self._result().whole
+        else:
+            whole = self.newest.round if self.newest is not None else 0
+        if whole != self._whole:
+            self._store.keep(self._keep, whole)
+            self._whole = whole
+
+    def _result(self) -> Result:
+        """Return the result of the last exchange."""
+        result = self._trainer.algorithm.result
+        if result is None:
+            raise RuntimeError("the trainer has not been started: there is nothing to write a checkpoint of")
+        return result
+
+    def _common(self, facts: dict[str, Any], writers: dict[str, Writer]) -> bool:
+        """Add what only rank 0 writes: the model, the servers' state, and whose parts the checkpoint needs.
+
+        Returns:
+            False where the job has gone on meanwhile, so that these do not fit together.
+        """
+        trainer, exchange = self._trainer, self._trainer.algorithm.exchange
+        writers[MODEL_FILE] = lambda path: save_model(path, trainer)
+        if further := further_vectors(trainer):
+            writers[VECTORS_FILE] = lambda path: save_arrays(path, further)
+        facts["needs"] = list(self._result().needed)
+        if exchange is None:
+            return True
+        state, weights = exchange.rule_state(), exchange.server_weights()
+        vectors = {f"vector-{place}": vector for place, vector in enumerate(state) if vector is not None}
+        if weights is not None:
+            vectors[SERVER_WEIGHTS] = weights
+        if vectors:
+            writers[SERVER_FILE] = lambda path: save_arrays(path, vectors)
+        facts["vectors"] = len(state)
+        if trainer.algorithm.synchronous and exchange.version() != self._result().version:
+            # The others have not waited for this worker.
+            log.warning("no checkpoint of round %d: the job has gone on meanwhile", self._result().round)
+            return False
+        return True
+
+    def _differences(self, part: Part) -> str:
+        theirs, mine = part.facts["agreement"], self._agreement
+        if self._optimizer.half_precision:  # what the optimizer's state is made of depends on it then
+            theirs = {**theirs, **self._optimizer.masters(part.facts["optimizer"])}
+            mine = {**mine, **self._optimizer.masters()}
+        found = describe_differences(mine, theirs)
+        if self._of_sums(part) and self._trainer.gradient_scale == 1:
+            found.append(
+                f"it is of a version that gave {mine['optimizer']} the gradient summed over the batch, not the mean, "
+                "and so is the optimizer's state: go on with that version, or begin anew with --overwrite"
+            )
+        return "; ".join(found)
+
+    def _of_sums(self, part: Part) -> bool:
+        """Whether a worker program has written it that gave every optimizer sums over batches, by `rescale_grad`."""
+        rescale = part.facts["optimizer"]["initial"]["optimizer"].get("rescale_grad")
+        return "gradient_scale" not in part.facts and rescale != self._optimizer.initial["optimizer"]["rescale_grad"]
+
+
+def _offer(part: Part) -> Offer:
+    facts = part.facts
+    return Offer(part.round, int(facts["job"]), int(facts["ordinal"]), facts.get("needs", ()))

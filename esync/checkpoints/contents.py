@@ -1,0 +1,130 @@
+"""What is in the files of a checkpoint: the model as Gluon saves it, arrays of workers and servers as NumPy's."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..algorithms.base import Algorithm
+from ..gluon.master_weights import follow
+from ..runtime.files import through_memory
+from ..runtime.mxnet_import import mx
+from .errors import CheckpointError
+from .store import Part
+
+MODEL_FILE = "model.params"
+SERVER_FILE = "server.npz"
+VECTORS_FILE = "vectors.npz"
+#: In the servers' file: the weights that their rule worked on, where the workers had other ones.
+SERVER_WEIGHTS = "weights"
+
+
+class CheckpointedTrainer(Protocol):
+    """What checkpoints read and write of a trainer; `esync.Trainer` has it."""
+
+    algorithm: Algorithm
+    replica: Any
+    gradient_scale: float
+    _params: list[Any]
+    _optimizer: Any
+
+    @property
+    def rank(self) -> int:
+        """See `Standing`."""
+
+    @property
+    def workers(self) -> int:
+        """See `Standing`."""
+
+    @property
+    def round(self) -> int:
+        """See `Standing`."""
+
+    @property
+    def exchanged(self) -> bool:
+        """See `Standing`."""
+
+    @property
+    def replacement(self) -> bool:
+        """See `Standing`."""
+
+    def busy(self, what: str) -> AbstractContextManager[None]:
+        """Tell the others within a with statement that this worker is alive, though it does not train."""
+
+    def mean_statistics(self) -> AbstractContextManager[None]:
+        """Let the network have the mean of all workers' batch-norm statistics within a with statement."""
+
+    def _master(self, parameter: Any) -> Any:
+        """Return the float32 copy of a float16 parameter that the optimizer keeps, or None."""
+
+
+def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Under their names, for `load_arrays`."""
+    with open(path, "wb") as file:
+        np.savez(file, **arrays)
+
+
+def load_arrays(part: Part, name: str) -> dict[str, np.ndarray]:
+    """The arrays of a part's file; none where it has no such file."""
+    path = part.file(name)
+    if path is None:
+        return {}
+    with np.load(path, allow_pickle=False) as file:
+        return dict(file)
+
+
+def load_state(part: Part) -> list[Any]:
+    """What the servers' rule remembered, in its places."""
+    vectors = load_arrays(part, SERVER_FILE)
+    return [vectors.get(f"vector-{place}") for place in range(part.facts.get("vectors", 0))]
+
+
+def load_server_weights(part: Part) -> np.ndarray | None:
+    """The weights that the servers' rule worked on; None where they were those of the model."""
+    return load_arrays(part, SERVER_FILE).get(SERVER_WEIGHTS)
+
+
+def save_model(path: Path, trainer: CheckpointedTrainer) -> None:
+    """As Gluon saves parameters, by their full names; of asynchronous workers with the mean of their statistics."""
+    with trainer.mean_statistics(), through_memory(path) as memory:
+        mx.nd.save(str(memory), {parameter.name: parameter.data() for parameter in trainer._params})
+
+
+def further_vectors(trainer: CheckpointedTrainer) -> dict[str, np.ndarray]:
+    """Return the common values of all vectors that are exchanged beside the model's own."""
+    return {name: vector.values for name, vector in trainer.replica.further.items()}
+
+
+def load_vectors(part: Part, trainer: CheckpointedTrainer) -> None:
+    """Put those of a checkpoint into the replica.
+
+    Raises:
+        CheckpointError: it lacks one, or has one of another length.
+    """
+    saved = load_arrays(part, VECTORS_FILE)
+    for name, vector in trainer.replica.further.items():
+        if name not in saved or saved[name].size != vector.size:
+            there = f"with {saved[name].size} values" if name in saved else "missing"
+            raise CheckpointError(
+                f"{part.folder} does not fit: the vector {name!r} of algorithm {trainer.algorithm.name!r} is {there}, "
+                f"but should have {vector.size}; begin anew with --overwrite"
+            )
+        vector.write(0, saved[name])
+
+
+def load_model(part: Part, trainer: CheckpointedTrainer) -> None:
+    """By name, or in order where another prefix has been given to the same network.
+
+    Float32 copies of float16 weights, restored with the optimizer's state, stay where they are the weights' own.
+    """
+    saved = mx.nd.load(str(part.folder / MODEL_FILE))
+    names: Sequence[str] = [parameter.name for parameter in trainer._params]
+    if set(names) != set(saved):
+        names = list(saved)
+    for parameter, name in zip(trainer._params, names, strict=True):
+        parameter.set_data(saved[name])
+        master = trainer._master(parameter) if parameter.grad_req != "null" else None
+        if master is not None:
+            follow(master, parameter.data())

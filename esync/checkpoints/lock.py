@@ -1,0 +1,163 @@
+"""One run at a time in a directory of checkpoints: each worker locks its rank there for as long as its process lives.
+
+The operating system keeps the lock (POSIX record locks, which NFS knows, too), so it ends with the process, whatever
+kills that. The file of the lock says who holds it, and stays when it is let go.
+"""
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import socket
+import time
+import weakref
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from .. import config
+from ..runtime.files import make_folder
+from .errors import CheckpointError
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two attempts to lock.
+PAUSE = 0.1
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The process that holds a lock, as it has signed.
+
+    Attributes:
+        host: name of its machine; "" where the file tells nothing.
+        pid: its process id.
+        job: number of its job; 0 before that has begun.
+    """
+
+    host: str = ""
+    pid: int = 0
+    job: int = 0
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}" if self.host else "another process"
+
+
+class _LockedFile:
+    """A locked file, open until nobody uses this any more.
+
+    A process has each file open once: whichever of its handles is closed first would end the lock.
+    """
+
+    _mine: ClassVar[weakref.WeakValueDictionary[Path, "_LockedFile"]] = weakref.WeakValueDictionary()
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        weakref.finalize(self, os.close, handle)
+
+    @classmethod
+    def opened(cls, path: Path) -> "_LockedFile":
+        """Open a file and lock it; what this process has locked already is given once more.
+
+        Raises:
+            BlockingIOError: another process has locked it.
+            OSError: it cannot be opened.
+        """
+        path = path.resolve()
+        found = cls._mine.get(path)
+        if found is not None:
+            return found
+        file = cls(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
+        try:
+            fcntl.lockf(file._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            log.warning(
+                "%s cannot be locked (%s): see to it yourself that no other run writes its checkpoints there",
+                path,
+                error.strerror or error,
+            )
+        cls._mine[path] = file
+        return file
+
+    def sign(self, holder: Holder) -> None:
+        """Write down who holds it, so that other machines see it, too."""
+        content = json.dumps(asdict(holder)).encode()
+        os.pwrite(self._handle, content, 0)
+        os.ftruncate(self._handle, len(content))
+        os.fsync(self._handle)
+
+
+class RankLock:
+    """Keeps one rank's parts in a directory for this process.
+
+    Args:
+        directory: holds the checkpoints.
+        rank: the worker.
+    """
+
+    def __init__(self, directory: Path, rank: int) -> None:
+        self._directory, self._rank = directory, rank
+        self._path = directory / f".rank-{rank}.lock"
+        self._file: _LockedFile | None = None
+
+    def acquire(self) -> None:
+        """Take the lock, from now until `release`, or until this process ends; makes the directory.
+
+        A process that is just ending has a moment to let go of it.
+
+        Raises:
+            CheckpointError: another process keeps it, or the directory cannot be written.
+        """
+        limit, said = time.monotonic() + config.CHECKPOINTS_IN_USE, False
+        while not self._taken():
+            if time.monotonic() > limit:
+                raise CheckpointError(self._refusal())
+            if not said:
+                log.warning("waiting for %s, which writes checkpoints to %s", self._holder(), self._directory)
+                said = True
+            time.sleep(PAUSE)
+
+    def sign(self, job: int) -> None:
+        """Note for which job this process writes.
+
+        A replacement goes on without the lock where its predecessor, which hangs or whose machine has vanished, still
+        has it: the lock is the same job's.
+
+        Raises:
+            CheckpointError: another job has it, or the directory cannot be written.
+        """
+        if not self._taken(job):
+            if self._holder().job not in (0, job):
+                raise CheckpointError(self._refusal())
+            log.warning("%s still holds %s; this worker writes in its place", self._holder(), self._path)
+
+    def release(self) -> None:
+        """Let another process have it."""
+        self._file = None
+
+    def _taken(self, job: int = 0) -> bool:
+        """Take the lock where that is possible, and sign it; return whether this process has it."""
+        try:
+            make_folder(self._directory)
+            self._file = self._file or _LockedFile.opened(self._path)
+            self._file.sign(Holder(socket.gethostname(), os.getpid(), job))
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            raise CheckpointError(f"cannot write checkpoints to {self._directory}: {error.strerror or error}") from None
+        return True
+
+    def _holder(self) -> Holder:
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            return Holder(**json.loads(self._path.read_text(encoding="utf-8")))
+        return Holder()
+
+    def _refusal(self) -> str:
+        return (
+            f"another run writes its checkpoints to {self._directory}: {self._holder()} is its worker {self._rank}; "
+            "wait for its end, end it, or choose another --checkpoint-dir (where its machine is gone for good, delete "
+            f"{self._path})"
+        )

@@ -1,0 +1,253 @@
+"""Checkpoints on disk: folders `round-N` with one part per worker; a part is there as a whole, or it is not there.
+
+A part is some data files and `worker-R.json`, which says what the part is and has the size and the SHA-256 of each
+data file, and its own. It is written last, and deleted first. Every file is written beside, flushed to the disk and
+renamed; data files are on the disk under their names before the JSON file is, and stay until it is gone from there, so
+that a part is whole after a power cut, too, or none. It counts as written when its JSON file is on the disk. Workers on
+one file system share the folders, and each touches the files of its own part only; workers on different machines may
+each have folders of their own.
+"""
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..runtime.files import flush_folder, make_folder, whole
+from .errors import CheckpointError
+
+log = logging.getLogger(__name__)
+
+#: Changes whenever parts that were written before cannot be read any more.
+FORMAT = 1
+CHUNK = 2**20  # bytes read at once for a checksum
+
+#: Writes one file, whose path it is given.
+Writer = Callable[[Path], None]
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one worker has written for one checkpoint.
+
+    Attributes:
+        folder: where it is.
+        facts: what its JSON file says.
+    """
+
+    folder: Path
+    facts: dict[str, Any]
+
+    @property
+    def round(self) -> int:
+        """The round that it is from."""
+        return int(self.facts["round"])
+
+    def file(self, name: str) -> Path | None:
+        """Where that data file is; None where the part has none of that name."""
+        return self.folder / name if name in self.facts["files"] else None
+
+    def damage(self) -> str:
+        """What is wrong with its data files; "" where nothing is."""
+        for name, expected in self.facts["files"].items():
+            path = self.folder / name
+            try:
+                if path.stat().st_size != expected["bytes"] or _digest(path) != expected["sha256"]:
+                    return f"{path} is not what was written"
+            except OSError as error:
+                return f"{path}: {error.strerror}"
+        return ""
+
+
+class Store:
+    """One worker's parts.
+
+    Args:
+        directory: holds the folders of all checkpoints.
+        rank: the worker.
+    """
+
+    def __init__(self, directory: Path, rank: int) -> None:
+        self.directory, self.rank = directory, rank
+        self._name = f"worker-{rank}.json"
+
+    def prepare(self) -> None:
+        """Make the directory where it is not there, and delete what a process that was killed has left half written.
+
+        Raises:
+            CheckpointError: the directory cannot be made or written.
+        """
+        try:
+            make_folder(self.directory)
+            probe = self.directory / f".worker-{self.rank}.{os.getpid()}"
+            probe.touch()
+        except OSError as error:
+            raise CheckpointError(f"cannot write checkpoints to {self.directory}: {error.strerror or error}") from None
+        for folder in [self.directory, *self._folders()]:
+            self._remove(folder, [name for name in self._own(folder) if name.startswith(".")])
+
+    def parts(self) -> list[Part]:
+        """All whole parts of this worker, the newest first; says which ones are damaged.
+
+        Raises:
+            CheckpointError: there are parts, but every one is damaged.
+        """
+        found, damages = [], []
+        for folder in self._folders():
+            if not (folder / self._name).exists():
+                continue  # another worker's, or one that was never finished
+            part = self._read(folder)
+            damage = part if isinstance(part, str) else part.damage()
+            if damage or isinstance(part, str):
+                damages.append(damage)
+                log.warning("a checkpoint is damaged and left out: %s", damage)
+            else:
+                found.append(part)
+        if damages and not found:
+            raise CheckpointError(
+                f"every checkpoint is damaged: {'; '.join(damages)}; put back a copy of them, or begin anew with "
+                "--overwrite"
+            )
+        return found
+
+    def next_after(self, round_: int) -> Part | None:
+        """The first whole part of this worker after a round; None while there is none.
+
+        What is being written, copied or deleted at the moment is not whole.
+        """
+        for folder in reversed(self._folders()):
+            if _round(folder) > round_ and (folder / self._name).exists():
+                part = self._read(folder)
+                if not isinstance(part, str) and not part.damage():
+                    return part
+        return None
+
+    def write(self, round_: int, writers: Mapping[str, Writer], facts: Mapping[str, Any]) -> Part:
+        """Write a part: the files by name, then the facts about them.
+
+        Raises:
+            CheckpointError: it could not be written; earlier checkpoints are as they were.
+        """
+        folder = self.directory / f"round-{round_}"
+        try:
+            with self._claimed(folder):
+                flush_folder(self.directory)
+                self._forget(folder)  # what replaces a part must not pass for it half written
+                files = {name: _write(folder / name, writer) for name, writer in writers.items()}
+                flush_folder(folder)
+                content = {"format": FORMAT, "round": round_, **facts, "files": files}
+                _write(folder / self._name, lambda path: _write_text(path, json.dumps(_sealed(content), indent=1)))
+                flush_folder(folder)
+        except OSError as error:
+            raise CheckpointError(f"cannot write a checkpoint to {folder}: {error.strerror or error}") from None
+        return Part(folder, content)
+
+    def remove(self, which: Callable[[int], bool]) -> None:
+        """Delete this worker's files of the rounds for which `which` is true, and folders that are empty then."""
+        for folder in self._folders():
+            if which(_round(folder)):
+                self._remove(folder, [self._name, *self._own(folder)])
+
+    def keep(self, count: int, whole: int) -> None:
+        """Delete old parts of this worker; parts that are newer than the newest whole checkpoint all stay.
+
+        Args:
+            count: how many others are kept.
+            whole: round of the newest whole checkpoint.
+        """
+        rounds = [_round(folder) for folder in self._folders() if (folder / self._name).exists()]
+        kept = [round_ for round_ in rounds if round_ <= whole][:count]
+        self.remove(lambda round_: round_ <= whole and round_ not in kept)
+
+    @contextmanager
+    def _claimed(self, folder: Path) -> Iterator[None]:
+        """Make a folder, and keep a file in it meanwhile, so that no other worker deletes it for being empty."""
+        marker = folder / f".worker-{self.rank}.{os.getpid()}"
+        while True:
+            folder.mkdir(exist_ok=True)
+            with suppress(FileNotFoundError):
+                marker.touch()
+                break
+        try:
+            yield
+        finally:
+            marker.unlink(missing_ok=True)
+
+    def _own(self, folder: Path) -> list[str]:
+        """This worker's files in a folder, half written ones included."""
+        prefixes = (f"worker-{self.rank}.", *(("model.", "server.", "vectors.") if self.rank == 0 else ()))
+        with suppress(FileNotFoundError):
+            return [path.name for path in folder.iterdir() if path.name.removeprefix(".").startswith(prefixes)]
+        return []
+
+    def _remove(self, folder: Path, names: list[str]) -> None:
+        """Delete these files, the facts first, so that what is left is not taken for a part; and an empty folder."""
+        try:
+            if self._name in names:
+                self._forget(folder)
+            for name in names:
+                (folder / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise CheckpointError(f"cannot delete {folder}: {error.strerror or error}") from None
+        if folder != self.directory:
+            with suppress(OSError):  # not empty: another worker's part is in there
+                folder.rmdir()
+
+    def _forget(self, folder: Path) -> None:
+        """Delete the facts about a part, if there are any, so that they are not there again after a power cut."""
+        with suppress(FileNotFoundError):
+            (folder / self._name).unlink()
+            flush_folder(folder)  # another worker may have deleted it, which was empty then
+
+    def _folders(self) -> list[Path]:
+        """All checkpoints, the newest first."""
+        folders = [path for path in self.directory.glob("round-*") if path.name[6:].isdecimal() and path.is_dir()]
+        return sorted(folders, key=_round, reverse=True)
+
+    def _read(self, folder: Path) -> Part | str:
+        """A part, or what is wrong with its JSON file."""
+        path = folder / self._name
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if content["format"] != FORMAT:
+                return f"{path} has format {content['format']}, this version of esync reads {FORMAT}"
+            seal = content.pop("sha256")
+            if _sealed(content)["sha256"] != seal or content["round"] != _round(folder):
+                return f"{path} is not what was written"
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            return f"{path}: {error}"
+        return Part(folder, content)
+
+
+def _round(folder: Path) -> int:
+    return int(folder.name.removeprefix("round-"))
+
+
+def _sealed(content: dict[str, Any]) -> dict[str, Any]:
+    """The content with a checksum of itself."""
+    text = json.dumps(content, sort_keys=True)
+    return {**content, "sha256": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def _write(path: Path, writer: Writer) -> dict[str, Any]:
+    """Write a file; its size and checksum."""
+    with whole(path) as beside:
+        writer(beside)
+        return {"bytes": beside.stat().st_size, "sha256": _digest(beside)}
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

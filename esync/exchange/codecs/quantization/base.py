@@ -1,0 +1,108 @@
+"""What `--compression` can be, and what the codecs of its buckets have in common."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from ....runtime.errors import ExpectedError
+
+#: As `--compression` takes them.
+NONE, FP16, TWO_BIT, TOP_K = "none", "fp16", "2bit", "topk"
+GRAMMAR = f"{NONE}, {FP16}, {TWO_BIT} or {TOP_K}:RATIO[:BACK]"
+
+
+class CompressionError(ExpectedError):
+    """Something cannot be compressed, or a packed bucket cannot be read; the message says why."""
+
+
+@dataclass(frozen=True)
+class Compression:
+    """How the messages of a synchronous exchange are made smaller; false where they are not.
+
+    Attributes:
+        kind: "none", "fp16", "2bit" or "topk".
+        ratio: share of each tensor's values that a worker sends, with "topk".
+        back: share that comes back; 0: as many as all workers together may have sent.
+    """
+
+    kind: str = NONE
+    ratio: float = 1.0
+    back: float = 0.0
+
+    @classmethod
+    def parse(cls, text: str) -> "Compression":
+        """Read what the command line says; ValueError says what was expected."""
+        kind, colon, rest = text.partition(":")
+        if kind == TOP_K:
+            try:
+                shares = [float(share) for share in rest.split(":")]
+            except ValueError:
+                shares = []
+            if not 1 <= len(shares) <= 2 or not all(0 < share <= 1 for share in shares):
+                raise ValueError(f"{text!r} should be {TOP_K}:RATIO or {TOP_K}:RATIO:BACK, shares above 0, at most 1")
+            return cls(kind, *shares)
+        if colon or kind not in (NONE, FP16, TWO_BIT):
+            raise ValueError(f"{text!r} should be {GRAMMAR}")
+        return cls(kind)
+
+    def __str__(self) -> str:
+        """As `parse` reads it."""
+        shares = [self.ratio, *([self.back] if self.back else [])] if self.kind == TOP_K else []
+        return ":".join([self.kind, *(f"{share:g}" for share in shares)])
+
+    def __bool__(self) -> bool:
+        """Whether anything is compressed."""
+        return self.kind != NONE
+
+
+class BucketCodec(ABC):
+    """Packs the values of one bucket into a fixed number of bytes.
+
+    `pack_with`, `put` and `step` are what a worker and a server do with it; a codec may do them in fewer passes through
+    memory, with the same bits.
+
+    Attributes:
+        elements: float32 values that a packed bucket takes.
+    """
+
+    elements: int
+
+    @abstractmethod
+    def pack(self, values: np.ndarray, packed: np.ndarray) -> None:
+        """Pack values, and leave in them what the packed ones do not say: said + left = given, to the last bit.
+
+        Args:
+            values: float32; changed.
+            packed: `elements` values of float32, written.
+
+        Raises:
+            CompressionError: a value is infinite or not a number; nothing is of any use then.
+        """
+
+    @abstractmethod
+    def add(self, packed: np.ndarray, target: np.ndarray) -> None:
+        """Add what packed values say to `target` (float32). All who do so get the same bits.
+
+        Raises:
+            CompressionError: no codec of this kind has written them; `target` is as it was.
+        """
+
+    def pack_with(self, rest: np.ndarray, more: np.ndarray, packed: np.ndarray) -> None:
+        """Pack rest + more; what is not said stays in `rest`."""
+        rest += more
+        self.pack(rest, packed)
+
+    def put(self, packed: np.ndarray, target: np.ndarray) -> None:
+        """As `add`, where `target` has been anything, and is taken for zeros."""
+        target.fill(0)
+        self.add(packed, target)
+
+    def step(self, exact: np.ndarray, common: np.ndarray, packed: np.ndarray) -> None:
+        """Pack exact − common, and add what is said to `common`."""
+        self.pack(exact - common, packed)
+        self.add(packed, common)
+
+
+#: What a worker says where it has nothing that could be sent.
+NOT_FINITE = "what is to be sent is infinite or not a number: the training has diverged; try a smaller learning rate"

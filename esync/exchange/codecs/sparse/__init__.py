@@ -1,0 +1,62 @@
+"""Sparse exchanges: which values are worth sending, how they are coded, and what a server owes each worker.
+
+Source: Yan et al., "Dual-Way Gradient Sparsification for Asynchronous Distributed Deep Learning", ICPP 2020 (DGS), with
+its errata; Aji and Heafield, EMNLP 2017 (gradient dropping); Lin et al., ICLR 2018 (DGC). Free of MXNet and of the
+network. A sparse vector is a pair of arrays: indices (int64, ascending) and values (float32).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+
+from ....runtime.errors import ExpectedError
+
+#: Indices, ascending (int64), and values (float32).
+Sparse = tuple[np.ndarray, np.ndarray]
+
+
+class SparseError(ExpectedError):
+    """Something cannot be made sparse, or a sparse message cannot be read; the message says why."""
+
+
+@dataclass(frozen=True)
+class Differences:
+    """What the servers' messages hold where every worker gets what has changed since its last one.
+
+    Attributes:
+        secondary_ratio: share of each segment's values that an answer may hold; 0: all that has changed.
+        dense_below: segments with fewer values are answered whole.
+        values: "float32" or "float16", of the values on the wire, both ways.
+    """
+
+    secondary_ratio: float = 0.0
+    dense_below: int = 0
+    values: str = "float32"
+
+    @property
+    def replace(self) -> bool:
+        """Whether answers hold the new values of all weights that have changed, instead of differences."""
+        return not self.secondary_ratio and self.values == "float32"
+
+
+def bounds_of(sizes: Sequence[int]) -> np.ndarray:
+    """Where each of several tensors begins in their flat vector, and where the last one ends (int64)."""
+    return np.fromiter(accumulate(sizes, initial=0), np.int64, len(sizes) + 1)
+
+
+def join(parts: list[Sparse]) -> Sparse:
+    """Sparse vectors one behind the other; a server that has no bucket has none."""
+    if not parts:
+        return np.empty(0, np.int64), np.empty(0, np.float32)
+    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+
+def check_finite(gradient: np.ndarray) -> None:
+    """Refuse a gradient that would stay in a worker's memory for ever."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if not np.isfinite(gradient.sum()) and not np.isfinite(gradient).all():
+            raise SparseError(
+                "the gradient is infinite or not a number: the training has diverged; try a smaller learning rate"
+            )

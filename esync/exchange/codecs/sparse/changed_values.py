@@ -1,0 +1,86 @@
+"""Answers with all that has changed: the new values of the weights at these places.
+
+The paper sends the difference G = M − v_k. Without secondary compression θ0 + v_k + G is the model itself, so the
+model's own values are sent instead, and replace the worker's: nothing is rounded, θ_k = θ0 + M holds to the last bit
+after every answer, and the server need not keep what each worker has.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+
+from . import bitmap, kernels
+from .buffers import Message, Rooms
+from .message_format import BITS, GAPS, HEADER, Codec, check_sum, runs
+from .tracker import Pending, Tracker
+
+
+class ChangeTracker(Tracker):
+    """What has changed since each worker came last.
+
+    Going through the weights is what an answer costs, so it is done once: where most answers are long, and the places
+    are their marks, the values are written straight to where the worker pulls them.
+    """
+
+    def __init__(self, codec: Codec, offsets: np.ndarray, slots: int) -> None:
+        super().__init__(codec, offsets, slots)
+        self._cuts = np.searchsorted(codec.bounds, offsets)  # the first segment of each part
+        # Memory that is not written to is not there.
+        self._values = np.empty(self.size, np.float32)
+        self._code = np.empty(self.size + self.size // kernels.FURTHER + 1, np.uint8)
+
+    def answer(self, worker: int) -> Message:
+        """See `Tracker.answer`."""
+        self._pending[worker].mark(self._bits)
+        self._pending[worker] = Pending(self.size)
+        counts = np.zeros(self.codec.bounds.size - 1, np.int64)
+        bitmap.count_marks(self._bits, self.codec.bounds, counts)
+        if self.codec.crowded(counts):
+            size = HEADER.itemsize + 4 * counts.size + self._bits.nbytes + 4 * int(counts.sum())
+            return Message(size, partial(self._write_marked, counts))
+        return self._coded(counts)
+
+    def _write_marked(self, counts: np.ndarray, rooms: Rooms) -> None:
+        """Write an answer whose places are a bit each."""
+        header = rooms.take(HEADER.itemsize)
+        coded = [counts.astype("<u4").view(np.uint8), self._bits.view(np.uint8)]
+        for each in coded:
+            rooms.put(each)
+        check = check_sum(*coded)
+        for part, weights in enumerate(self.weights):
+            values = rooms.take(4 * int(counts[self._cuts[part] : self._cuts[part + 1]].sum()))
+            first, last = int(self.offsets[part]), int(self.offsets[part + 1])
+            bitmap.take_marked(self._bits, first, last, weights, values.view(np.float32))
+            check += check_sum(values)  # while it is in the processor's cache
+        header[:] = self.codec.header(counts, BITS, int(counts.sum()), self._bits.nbytes, check & 0xFFFFFFFF)
+        self._bits.fill(0)
+
+    def _coded(self, counts: np.ndarray) -> Message:
+        """An answer whose places are distances."""
+        dense = self.codec.fuller(counts)
+        counts[dense] = np.diff(self.codec.bounds)[dense]
+        before, length, found = -1, 0, 0
+        for part, first, last, whole in self._runs(dense):
+            start = int(self.offsets[part])
+            weights = self.weights[part][first - start : last - start]
+            if whole:
+                self._values[found : found + weights.size] = weights
+                found += weights.size
+            else:
+                before, coded, taken = bitmap.take_coded(
+                    self._bits, first, last, weights, before, self._code[length:], self._values[found:]
+                )
+                length, found = length + coded, found + taken
+        self._bits.fill(0)
+        return self.codec.assemble(counts, GAPS, self._code[:length], self._values[:found])
+
+    def _runs(self, dense: np.ndarray) -> Iterator[tuple[int, int, int, bool]]:
+        """Neighbouring segments of one part and one kind: the part, first place, the one behind the last, dense?"""
+        bounds = self.codec.bounds
+        for part, (begin, end) in enumerate(pairwise(self._cuts)):
+            chosen = dense[begin:end]
+            both = [(*run, True) for run in runs(chosen)] + [(*run, False) for run in runs(~chosen)]
+            for first, last, whole in sorted(both):
+                yield part, int(bounds[begin + first]), int(bounds[begin + last]), whole

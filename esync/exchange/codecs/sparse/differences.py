@@ -1,0 +1,136 @@
+"""Answers with a part of what has changed: the largest differences (secondary compression), or rounded ones (float16).
+
+Here θ0 + v_k, the weights that each worker has, is kept beside θ0 + M. So a worker's own addition θ_k ← θ_k + G and the
+server's are the same float32 operation on the same numbers, and θ_k = θ0 + v_k holds to the last bit, whatever was
+rounded on the way. What a worker was not sent stays in the difference by itself.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from . import Sparse, join, kernels
+from .bitmap import list_marked
+from .buffers import Message
+from .compressors import as_sent
+from .message_format import Codec
+from .selection import Selection
+from .tracker import Pending, Tracker
+
+#: Share of the weights beyond which comparing all of them costs less than going through the pending places.
+EVERYWHERE = 0.05
+
+
+class DifferenceTracker(Tracker):
+    """Keeps what every worker has been sent.
+
+    Args:
+        codec: of the answers; its kind is that of the values on the wire, "float32" or "float16".
+        offsets: where each part begins, and where the last one ends.
+        slots: number of workers.
+        secondary: what of the difference of each segment is sent; None: all of it.
+    """
+
+    def __init__(self, codec: Codec, offsets: np.ndarray, slots: int, secondary: Selection | None = None) -> None:
+        super().__init__(codec, offsets, slots)
+        self._secondary = secondary
+        self._sent = [[np.empty(0, np.float32)] * (offsets.size - 1) for _ in range(slots)]
+        self._everywhere = [False] * slots
+
+    @property
+    def memory(self) -> int:
+        """Bytes: the weights and those of each worker, and what is pending."""
+        return super().memory + sum(part.nbytes for parts in self._sent for part in parts)
+
+    def join(self, worker: int) -> None:
+        """See `Tracker.join`."""
+        super().join(worker)
+        self._everywhere[worker] = False
+
+    def welcome(self, worker: int, part: int, sent: np.ndarray) -> None:
+        """See `Tracker.welcome`."""
+        self._sent[worker][part] = sent
+
+    def changed(self, places: np.ndarray) -> None:
+        """See `Tracker.changed`."""
+        super().changed(places)
+        for worker in range(len(self._pending)):
+            self._look(worker)
+
+    def answer(self, worker: int) -> Message:
+        """See `Tracker.answer`."""
+        return self.codec.message(self.difference(worker))
+
+    def difference(self, worker: int) -> Sparse:
+        """G ← M − v_k, or its largest values; v_k ← v_k + G as it is sent."""
+        if self._everywhere[worker] and self._secondary is not None:
+            indices, values = self._largest(worker, self._secondary)
+            return indices, self._send(worker, indices, values)
+        indices, values = self._different(worker)
+        chosen = self._secondary.among(indices, values) if self._secondary is not None else slice(None)
+        parts = self._send(worker, indices[chosen], values[chosen])
+        self._pending[worker] = Pending(self.size)
+        self._everywhere[worker] = False
+        left = [
+            (places[self.weights[part][places] != self._sent[worker][part][places]] + self.offsets[part], amounts)
+            for part, places, amounts in self.split((indices, values))
+        ]
+        self._pending[worker].add(join(left)[0].astype(np.int32))
+        self._look(worker)
+        return indices[chosen], parts
+
+    # --- helpers ---------------------------------------------------------------------------------------------------
+
+    def _look(self, worker: int) -> None:
+        """Forget the places where there are too many."""
+        pending = self._pending[worker]
+        if self._everywhere[worker] or pending.bits is not None or pending.entries > EVERYWHERE * self.size:
+            self._everywhere[worker] = True
+            self._pending[worker] = Pending(self.size)
+
+    def _send(self, worker: int, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """v_k ← v_k + G, with the values as they are sent, which are returned."""
+        sent = as_sent(values, self.codec.kind)
+        for part, places, parts in self.split((indices, sent)):
+            kernels.add(self._sent[worker][part], places, parts)
+        return sent
+
+    def _different(self, worker: int) -> Sparse:
+        """Where and by how much the weights of a worker differ, all of it."""
+        pairs = zip(self.weights, self._sent[worker], strict=True)
+        if self._everywhere[worker]:
+            indices, values = np.empty(self.size, np.int64), np.empty(self.size, np.float32)
+            counts = [
+                kernels.difference_everywhere(weights, sent, indices[start:], values[start:])
+                for (weights, sent), start in zip(pairs, self.offsets, strict=False)
+            ]
+            kept = [slice(start, start + count) for start, count in zip(self.offsets, counts, strict=False)]
+            found = [(indices[each] + start, values[each]) for each, start in zip(kept, self.offsets, strict=False)]
+            return join(found)
+        self._pending[worker].mark(self._bits)
+        indices = np.empty(self._pending[worker].entries, np.int64)
+        indices = indices[: list_marked(self._bits, indices)]
+        found = []
+        for (weights, sent), (part, inside, _) in zip(pairs, self.split((indices, indices)), strict=True):
+            amounts = np.empty(inside.size, np.float32)
+            count = kernels.difference_among(weights, sent, inside, amounts)
+            found.append((inside[:count] + self.offsets[part], amounts[:count]))
+        return join(found)
+
+    def _largest(self, worker: int, secondary: Selection) -> Sparse:
+        """The largest differences of each segment, found by comparing all weights."""
+        found = []
+        for part, first, last in self._segments():
+            start = int(self.offsets[part])
+            inside = slice(first - start, last - start)
+            chosen, amounts = secondary.of_difference(self.weights[part][inside], self._sent[worker][part][inside])
+            found.append((chosen + first, amounts))
+        return join(found)
+
+    def _segments(self) -> Iterator[tuple[int, int, int]]:
+        """Each segment: the part that it lies in, its first place, the one behind its last."""
+        bounds = self.codec.bounds
+        parts = np.searchsorted(self.offsets, bounds[:-1], side="right") - 1
+        for part, (first, last) in zip(parts, pairwise(bounds), strict=True):
+            yield int(part), int(first), int(last)

@@ -1,0 +1,244 @@
+"""The wire format of a sparse message; docs/dgs.md describes it.
+
+    header | count of each segment (uint32) | code of the indices | values
+
+A *segment* is a tensor, or the part of one, that a server holds; a server's segments lie one behind the other. The
+indices are a bit for each place (1 where there is an entry), or distances, a byte each where they are below 255, or
+uint32: what is shortest. With the latter two a segment whose count is its size is dense: all of its values are there,
+and none of its indices. Values are float32 or float16, in the order of their places. Each part is filled up to words of
+four bytes. The header says version, kinds and lengths, so that a message that is cut short, or of another version, is
+known before anything is done with it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import Sparse, SparseError, bitmap, kernels
+from .buffers import Message
+
+#: Changes whenever two versions would misunderstand each other.
+VERSION = 3
+#: Marks the beginning of a message: b"ESSP".
+MAGIC = int.from_bytes(b"ESSP", "little")
+
+HEADER = np.dtype(
+    [
+        ("magic", "<u4"),
+        ("version", "<u2"),
+        ("values", "u1"),  # place in KINDS
+        ("indices", "u1"),  # place in INDEX_CODES
+        ("segments", "<u4"),
+        ("entries", "<u4"),  # of all segments, dense ones included
+        ("code", "<u4"),  # bytes of the indices' code, without those that fill its last word
+        ("check", "<u4"),  # sum of all words behind the header, modulo 2³²
+    ]
+)
+#: What values are: differences as float32 or float16, or what the weights are from now on.
+KINDS = FLOAT32, FLOAT16, NEW_VALUES = ("float32", "float16", "new values")
+VALUE_TYPES = {FLOAT32: "<f4", FLOAT16: "<f2", NEW_VALUES: "<f4"}
+INDEX_CODES = GAPS, UINT32, BITS = ("gaps", "uint32", "bits")
+#: Everything in a message is filled up to so many bytes.
+WORD = 4
+
+
+@dataclass(frozen=True)
+class Codec:
+    """Turns sparse vectors into bytes and back.
+
+    Attributes:
+        bounds: where each segment begins, and where the last one ends (int64).
+        kind: of the values, one of KINDS; a message of another kind is refused.
+    """
+
+    bounds: np.ndarray
+    kind: str = "float32"
+
+    def encode(self, entries: Sparse) -> np.ndarray:
+        """The message of differences, uint8; values are rounded to the kind.
+
+        Segments are sent dense where that is shorter.
+        """
+        return self.message(entries).whole()
+
+    def message(self, entries: Sparse) -> Message:
+        """The same, yet to be written."""
+        counts = np.diff(np.searchsorted(entries[0], self.bounds))
+        if self.crowded(counts):
+            bits = bitmap.no_marks(int(self.bounds[-1]))
+            bitmap.mark(bits, entries[0])
+            return self.assemble(counts, BITS, bits.view(np.uint8), entries[1])
+        indices, values = self._fill_up(entries)
+        edges = np.searchsorted(indices, self.bounds)
+        counts = np.diff(edges)
+        coded = [indices[edges[first] : edges[last]] for first, last in runs(counts < np.diff(self.bounds))]
+        code, how = encode_indices(coded)
+        return self.assemble(counts, how, code, values)
+
+    def assemble(self, counts: np.ndarray, how: str, code: np.ndarray, values: np.ndarray) -> Message:
+        """A message of what has been coded already.
+
+        Args:
+            counts: entries of each segment.
+            how: the indices are coded, one of INDEX_CODES.
+            code: of the indices, uint8.
+            values: float32.
+        """
+        sent = _filled(values.astype(VALUE_TYPES[self.kind], copy=False).view(np.uint8))
+        counted, coded = counts.astype("<u4").view(np.uint8), _filled(code)
+        header = self.header(counts, how, values.size, code.size, check_sum(counted, coded, sent))
+        return Message.of([header, counted, coded, sent])
+
+    def header(self, counts: np.ndarray, how: str, entries: int, code: int, check: int) -> np.ndarray:
+        """The header (uint8) of a message of so many entries, bytes of code, and that check sum; see `assemble`."""
+        header = np.zeros((), HEADER)
+        header["magic"], header["version"] = MAGIC, VERSION
+        header["values"], header["indices"] = KINDS.index(self.kind), INDEX_CODES.index(how)
+        header["segments"], header["entries"], header["code"], header["check"] = counts.size, entries, code, check
+        return np.frombuffer(header.tobytes(), np.uint8)
+
+    def fuller(self, counts: np.ndarray) -> np.ndarray:
+        """Which segments, of so many entries, are no longer when they are dense than with a byte for each place."""
+        return counts * (self._width + 1) >= np.diff(self.bounds) * self._width
+
+    def crowded(self, counts: np.ndarray) -> bool:
+        """Whether a bit for each place takes no more bytes than distances, where they all fit into a byte."""
+        dense = self.fuller(counts)
+        coded = int(counts[~dense].sum())
+        filled = int(np.diff(self.bounds)[dense].sum()) - int(counts[dense].sum())
+        return 0 < 8 * bitmap.words(int(self.bounds[-1])) <= coded + self._width * filled
+
+    def decode(self, message: np.ndarray) -> Sparse:
+        """The entries of a message (uint8; zeros behind it are allowed).
+
+        Raises:
+            SparseError: it is malformed; the message says in what.
+        """
+        if message.size < HEADER.itemsize:
+            raise SparseError(f"a sparse message of {message.size} bytes is shorter than its header")
+        header = message[: HEADER.itemsize].view(HEADER)[0]
+        if header["magic"] != MAGIC:
+            raise SparseError("this is no sparse message")
+        if header["version"] != VERSION:
+            raise SparseError(f"a sparse message of version {header['version']} where version {VERSION} is expected")
+        segments, entries, length = int(header["segments"]), int(header["entries"]), int(header["code"])
+        if segments != self.bounds.size - 1:
+            raise SparseError(f"a sparse message of {segments} tensors where {self.bounds.size - 1} are expected")
+        if header["values"] != KINDS.index(self.kind) or header["indices"] >= len(INDEX_CODES):
+            raise SparseError(f"a sparse message with other kinds of values or indices than expected ({self.kind})")
+        kind = np.dtype(VALUE_TYPES[self.kind])
+        behind = 4 * segments + -(-length // WORD) * WORD  # where the values begin
+        total = behind + -(-kind.itemsize * entries // WORD) * WORD
+        body = message[HEADER.itemsize : HEADER.itemsize + total]
+        if body.size < total or message[HEADER.itemsize + total :].any():
+            raise SparseError(f"a sparse message of {message.size} bytes where its header says {total} and a header")
+        if check_sum(body) != header["check"]:
+            raise SparseError("a sparse message has been damaged on its way: its check sum is wrong")
+        counts = body[: 4 * segments].view("<u4").astype(np.int64)
+        if (counts > np.diff(self.bounds)).any() or counts.sum() != entries:
+            raise SparseError("the counts of a sparse message do not fit its tensors")
+        indices = self._decode_places(body[4 * segments : 4 * segments + length], counts, int(header["indices"]))
+        values = body[behind : behind + kind.itemsize * entries].view(kind).astype(np.float32, copy=False)
+        if not np.isfinite(values).all():
+            raise SparseError("a sparse message has values that are infinite or not numbers")
+        return indices, values
+
+    # --- helpers ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _width(self) -> int:
+        """Bytes of a value."""
+        return np.dtype(VALUE_TYPES[self.kind]).itemsize
+
+    def _fill_up(self, entries: Sparse) -> Sparse:
+        """Zeros for what is missing in segments that are shorter when dense."""
+        indices, values = entries
+        edges = np.searchsorted(indices, self.bounds)
+        counts, sizes = np.diff(edges), np.diff(self.bounds)
+        fuller = np.flatnonzero((counts < sizes) & self.fuller(counts))
+        if not fuller.size:
+            return entries
+        parts: list[Sparse] = []
+        done = 0
+        for segment in fuller:
+            first, last = edges[segment], edges[segment + 1]
+            start, stop = self.bounds[segment], self.bounds[segment + 1]
+            dense = np.zeros(stop - start, np.float32)
+            dense[indices[first:last] - start] = values[first:last]
+            parts += [(indices[done:first], values[done:first]), (np.arange(start, stop), dense)]
+            done = last
+        parts.append((indices[done:], values[done:]))
+        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+    def _decode_places(self, code: np.ndarray, counts: np.ndarray, how: int) -> np.ndarray:
+        """All indices, ascending, checked against the counts."""
+        if INDEX_CODES[how] != BITS:
+            return self._with_dense(self._decode_indices(code, counts, how), counts)
+        size = int(self.bounds[-1])
+        if code.size != 8 * bitmap.words(size):
+            raise SparseError("the bits of a sparse message are not as many as it has places")
+        bits = np.frombuffer(code.tobytes(), np.uint64).copy()
+        found = np.zeros(counts.size, np.int64)
+        bitmap.count_marks(bits, self.bounds, found)
+        if (found != counts).any() or int(bits[-1]) >> (1 + (size - 1) % 64):
+            raise SparseError("the indices of a sparse message do not fit its counts")
+        indices = np.empty(int(counts.sum()), np.int64)
+        bitmap.list_marked(bits, indices)
+        return indices
+
+    def _decode_indices(self, code: np.ndarray, counts: np.ndarray, how: int) -> np.ndarray:
+        """The coded indices, ascending, checked against the counts."""
+        sizes = np.diff(self.bounds)
+        indices = np.empty(int(counts[counts < sizes].sum()), np.int64)
+        if INDEX_CODES[how] == GAPS:
+            if not kernels.decode_gaps(code, indices):
+                raise SparseError("the indices of a sparse message are not as many as it says")
+            ascending = True
+        elif code.size != 4 * indices.size:
+            raise SparseError("the indices of a sparse message are not as many as it says")
+        else:
+            indices = code.copy().view("<u4").astype(np.int64)
+            ascending = bool((np.diff(indices) > 0).all())
+        found = np.diff(np.searchsorted(indices, self.bounds))
+        if not ascending or (found != np.where(counts < sizes, counts, 0)).any():
+            raise SparseError("the indices of a sparse message do not fit its counts")
+        return indices
+
+    def _with_dense(self, coded: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """All indices: the coded ones, and those of the dense segments."""
+        dense = np.flatnonzero((counts == np.diff(self.bounds)) & (counts > 0))
+        edges = np.searchsorted(coded, self.bounds)
+        parts, done = [], 0
+        for segment in dense:
+            parts += [coded[done : edges[segment]], np.arange(self.bounds[segment], self.bounds[segment + 1])]
+            done = edges[segment]
+        return np.concatenate([*parts, coded[done:]])
+
+
+def encode_indices(coded: list[np.ndarray]) -> tuple[np.ndarray, str]:
+    """The code of ascending indices, given in pieces, and which one it is: the shorter one."""
+    code = np.empty(4 * sum(piece.size for piece in coded), np.uint8)
+    length, before = 0, -1
+    for piece in coded:
+        length = kernels.encode_gaps(piece, before, code, length)
+        if length < 0:
+            return np.concatenate(coded).astype("<u4").view(np.uint8), UINT32
+        before = int(piece[-1]) if piece.size else before
+    return code[:length], GAPS
+
+
+def runs(chosen: np.ndarray) -> list[tuple[int, int]]:
+    """Where the chosen ones (bool) lie side by side: first place, and the one behind the last."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], chosen, [False]]).astype(np.int8)))
+    return [(int(first), int(last)) for first, last in edges.reshape(-1, 2)]
+
+
+def check_sum(*parts: np.ndarray) -> int:
+    """A sum that notices most damage: of all words, modulo 2³²; the parts (uint8) are whole words."""
+    return sum(int(kernels.word_sum(part.view("<u4"))) for part in parts) & 0xFFFFFFFF
+
+
+def _filled(part: np.ndarray) -> np.ndarray:
+    """A part (uint8) with zeros that fill its last word."""
+    missing = -part.size % WORD
+    return np.concatenate([part, np.zeros(missing, np.uint8)]) if missing else part

@@ -1,0 +1,87 @@
+"""What the exchange by a collective shares with the handles of the exchanges under way."""
+
+import threading
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+
+from ...runtime.watchdog import Watchdog
+from ..base import Result
+from ..protocol.round_state import Ledger
+from .control_messages import Control
+from .engine import Engine
+from .replicated_model import CommonModel, standing
+
+
+class CollectiveState:
+    """The ranks, the messages between them and the common model.
+
+    Args:
+        engine: sums vectors over the ranks.
+        watchdog: speaks up when something takes long.
+        round_timeout: seconds to wait for the others in one exchange.
+        hold: called before a payload is sent; a straggler on purpose waits in it.
+        nonce: of this process.
+        scalars: names of those that messages have beside the built-in ones.
+
+    Attributes:
+        rank: of this worker.
+        workers: number of ranks.
+        sequence: number of the newest exchange.
+        part: see `Exchange.part`.
+        control: messages between the ranks.
+        turn: held by the thread that talks to the others, because MPI is used by one thread at a time.
+        ledger: what the ranks have agreed upon; there from joining on, like the following two.
+        weightings: name of each vector → how much each worker counts in its mean.
+        model: the common one.
+    """
+
+    ledger: Ledger
+    weightings: dict[str, str]
+    model: CommonModel
+
+    def __init__(
+        self,
+        engine: Engine,
+        watchdog: Watchdog,
+        round_timeout: float,
+        hold: Callable[[], None],
+        nonce: int,
+        scalars: Collection[str],
+    ) -> None:
+        self.engine, self.watchdog, self.hold = engine, watchdog, hold
+        self._round_timeout = round_timeout
+        self.rank, self.workers = engine.transport.rank, engine.transport.size
+        self.sequence = self.part = 0
+        self.control = Control(engine.transport, nonce, scalars)
+        self.turn = threading.RLock()
+        self._scratch: np.ndarray | None = None
+        self._taken = self._counted = (0, 0)
+
+    def report(self, wait: float, transfer: float, used: bool) -> Result:
+        """How things stand, as a result."""
+        return standing(self.ledger, wait, transfer, used)
+
+    def scratch(self) -> np.ndarray:
+        """Room for a payload; there is one exchange at a time."""
+        if self._scratch is None:
+            self._scratch = np.zeros_like(self.model.values)
+        return self._scratch
+
+    def patience(self, what: str, hint: str = "is every worker still running?") -> Any:
+        """Watch over a with statement that waits for the others."""
+        return self.watchdog.waiting(what, self._round_timeout, hint)
+
+    def take(self) -> tuple[int, int]:
+        """Bytes sent and received from the last call to the newest exchange that is over; see `rounds.Traffic`.
+
+        They are what MPI was given to carry: between processes of one machine it is no network that carries them.
+        """
+        before, self._taken = self._taken, self._counted
+        return self._taken[0] - before[0], self._taken[1] - before[1]
+
+    def count(self) -> None:
+        """An exchange is over: what was carried belongs to it, also where the next one has begun before `take`."""
+        transport = self.engine.transport
+        self._counted = getattr(transport, "sent", 0), getattr(transport, "received", 0)

@@ -1,0 +1,182 @@
+"""An exchange by a collective under way: the commits of all ranks, then their sum, bucket by bucket, and the rule."""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from ... import config
+from ...runtime.futures import NotDoneError
+from ..background import BackgroundTask
+from ..base import JobAbortedError, Model, Payload, Result
+from ..protocol import wire
+from ..protocol.layout import Bucket
+from ..weighting import divisor, factor
+from .control_messages import Commits
+from .coroutines import Fibre, Fibres, Pauses
+from .exchange_state import CollectiveState
+
+
+class PendingCollective:
+    """The handle of an exchange; every look at it lets it go on a little."""
+
+    def __init__(self, exchange: CollectiveState, payload: Payload, model: Model) -> None:
+        self._exchange, self._model = exchange, model
+        self._sequence = exchange.sequence
+        self._sent, self._returned = set(payload.vectors), payload.returned
+        self._begun = self._ended = time.perf_counter()
+        self._waited = 0.0
+        self._sums = exchange.scratch()
+        exchange.model.fill(self._sums, payload.vectors)
+        exchange.hold()
+        self._committed = time.perf_counter()
+        exchange.control.say(wire.COMMIT, self._sequence, exchange.engine.note, part=exchange.part, **payload.terms)
+        self._commits: Commits | None = None
+        self._fibres: Fibres | None = None
+        self._missing: list[int] = []
+        self._used = self._over = self._cancelled = False
+        self._result: Result | None = None
+
+    def done(self) -> bool:
+        """Look once; raises JobAbortedError when the run has failed meanwhile."""
+        return self._over or self.advance() is None
+
+    def result(self) -> Result:
+        """Put the model into place."""
+        if self._result is None:
+            if not self.done():
+                raise NotDoneError("the other workers have not sent everything yet")
+            exchange = self._exchange
+            exchange.count()
+            exchange.model.write(self._model, self._returned)
+            transfer = max(0.0, self._ended - self._begun - self._waited)
+            self._result = exchange.report(self._waited, transfer, self._used)
+        return self._result
+
+    def wait(self) -> Result:
+        """Wait for the sum, then put the model into place."""
+        self.travel()
+        return self.result()
+
+    def cancel(self) -> None:
+        """This worker leaves: talk to nobody any more."""
+        self._cancelled = True
+
+    def travel(self) -> None:
+        """Look again and again: with growing pauses while others compute, with short ones while values travel."""
+        with self._exchange.patience("the other workers' commits", "") as wait:
+            pauses = Pauses(config.COLLECTIVE_WAIT_PAUSE)
+            travelling = False
+            while not (self._over or self._cancelled):
+                happened = self.advance()
+                if happened is None:
+                    break
+                if not travelling and self._fibres is not None:
+                    travelling, pauses = True, Pauses(config.COLLECTIVE_PAUSE)
+                if happened:
+                    pauses.happened()
+                    continue
+                wait.what = self._awaited()
+                wait.check()
+                pauses.wait()
+
+    def advance(self) -> bool | None:
+        """Go on as far as possible without waiting: whether something has happened; None when it is over."""
+        with self._exchange.turn:
+            happened = self._advance()
+        if happened is None:
+            self._ended = time.perf_counter()
+        return happened
+
+    def _advance(self) -> bool | None:
+        exchange = self._exchange
+        exchange.control.look()
+        if self._commits is None:
+            self._missing = exchange.control.missing(self._sequence)
+            if self._missing:
+                return False
+            self._waited = time.perf_counter() - self._committed
+            self._commits = exchange.control.take(self._sequence)
+            if self._commits.stop:
+                exchange.ledger.stop()
+            due: list[int] = []
+            for message in self._commits.messages.values():
+                due += exchange.ledger.commit(message, self._commits.clock)
+            if exchange.ledger.failure:  # all ranks find the same
+                exchange.control.failed = True
+                raise JobAbortedError(exchange.ledger.failure)
+            if not due:  # the run was over before
+                self._over = True
+                return None
+            self._terms = exchange.ledger.scalars.terms(
+                [message for _, message in sorted(self._commits.messages.items())]
+            )
+            exchange.engine.agree(self._commits.notes)
+            self._travelling = time.perf_counter()
+            self._fibres = Fibres(self._makers())
+        assert self._fibres is not None
+        happened = self._fibres.advance()
+        if not self._fibres.over:
+            return happened
+        exchange.ledger.applied(sorted(self._commits.messages), self._commits.clock)
+        exchange.engine.took(self._sums.nbytes, time.perf_counter() - self._travelling)
+        self._used = self._over = True
+        return None
+
+    def _makers(self) -> list[Callable[[], Fibre]]:
+        def maker(bucket: Bucket) -> Callable[[], Fibre]:
+            return lambda: self._sum(bucket)
+
+        buckets = self._exchange.model.layout.buckets
+        return [maker(each) for each in buckets if each.vector in self._sent]
+
+    def _sum(self, bucket: Bucket) -> Fibre:
+        """The fibre of one bucket: the sum over the ranks, the mean, the rule."""
+        exchange, commits = self._exchange, self._commits
+        assert commits is not None
+        weighting = exchange.weightings[bucket.vector]
+        samples = {rank: int(message["samples"]) for rank, message in commits.messages.items()}
+        values = exchange.model.part(self._sums, bucket)
+        if (own := factor(weighting, samples[exchange.rank])) != 1:
+            values *= np.float32(own)
+        yield from exchange.engine.allreduce(values, bucket.index)
+        values /= np.float32(divisor(weighting, list(samples.values())))
+        exchange.model.update(bucket, values, self._terms, exchange.ledger.step)
+
+    def _awaited(self) -> str:
+        """What is waited for, for the user."""
+        if self._commits is None:
+            return f"the commit of worker {', '.join(map(str, self._missing))}"
+        return f"the sum over all workers ({self._exchange.engine.name})"
+
+
+class HiddenCollective(PendingCollective):
+    """The handle where the worker goes on meanwhile: done when the sum is there.
+
+    So `result` only has to put the model into place. A thread lets the values travel, and adds them up; it takes turns
+    with the main thread where both talk to the others.
+    """
+
+    def __init__(self, exchange: CollectiveState, payload: Payload, model: Model) -> None:
+        super().__init__(exchange, payload, model)
+        self._task = BackgroundTask(self.travel, super().cancel)
+
+    def done(self) -> bool:
+        """Look without waiting."""
+        return self._task.done()
+
+    def result(self) -> Result:
+        """Put the model into place, or raise what the exchange has failed with."""
+        if not self._task.done():
+            raise NotDoneError("the sum over all workers is not there yet")
+        self._task.wait()
+        return super().result()
+
+    def wait(self) -> Result:
+        """Wait for the thread."""
+        self._task.wait()
+        return super().result()
+
+    def cancel(self) -> None:
+        """This worker leaves: talk to nobody any more."""
+        self._task.cancel()

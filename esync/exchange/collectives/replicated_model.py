@@ -1,0 +1,108 @@
+"""The common model where there is no server: every rank keeps it, and runs the same rule on the same mean."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from ...rules import STATE_VECTORS, Step, put_together, replace_by_mean, take_apart
+from ..base import Model, Result, Source
+from ..protocol.layout import WEIGHTS, Bucket, Layout
+from ..protocol.payload_staging import undo_rounding
+from ..protocol.round_state import Ledger
+from ..protocol.specification import Specification
+from ..weighting import rounding_error
+
+
+class CommonModel:
+    """All vectors as the last exchange has left them, and what their rules remember.
+
+    Args:
+        layout: how the model is cut; its vectors are one behind the other in `values`.
+        specification: which rules are run.
+        workers: how many take part, in every round.
+    """
+
+    def __init__(self, layout: Layout, specification: Specification, workers: int) -> None:
+        self.layout = layout
+        self.values = np.zeros(sum(layout.sizes.values()), np.float32)
+        self._rules, self._workers, self._scalars = specification.rules(), workers, specification.scalars
+        self._remembered = STATE_VECTORS.get(specification.rule, 0)
+        self._states: dict[int, Any] = {}
+        ends = np.cumsum(list(layout.sizes.values())).tolist()
+        self._ends = dict(zip(layout.sizes, ends, strict=True))
+
+    def part(self, values: np.ndarray, bucket: Bucket) -> np.ndarray:
+        """A bucket's values in an array like `values`."""
+        return self._vector(values, bucket.vector)[bucket.start : bucket.stop]
+
+    def fill(self, values: np.ndarray, vectors: Mapping[str, Source]) -> None:
+        """Read vectors into an array like `values`."""
+        for name, source in vectors.items():
+            if size := self.layout.sizes[name]:
+                source.read(0, size, self._vector(values, name))
+
+    def update(self, bucket: Bucket, mean: np.ndarray, message: Any, turn: int) -> None:
+        """Run the rule on a bucket.
+
+        Args:
+            bucket: which.
+            mean: of what the workers have sent for it.
+            message: the terms of the round (wire.MESSAGE).
+            turn: rounds before this one; see `rules.Step`.
+        """
+        weights = self.part(self.values, bucket)
+        step = Step.of(message, turn=turn, workers=self._workers, count=self._workers, added=self._scalars)
+        rule = self._rules[bucket.vector]
+        if rule is replace_by_mean:
+            undo_rounding(mean, weights, rounding_error(self._workers))  # else frozen layers would drift
+        new, self._states[bucket.index] = rule(weights, mean, self._states.get(bucket.index), step)
+        np.copyto(weights, new)
+
+    def write(self, model: Model, vectors: Collection[str]) -> None:
+        """Hand the values of these vectors out."""
+        for name, size in self.layout.sizes.items():
+            if size and name in vectors:
+                model.write(name, 0, self._vector(self.values, name))
+
+    def _vector(self, values: np.ndarray, name: str) -> np.ndarray:
+        end = self._ends[name]
+        return values[end - self.layout.sizes[name] : end]
+
+    def state(self) -> list[np.ndarray | None]:
+        """What the weights' rule remembers; see `Exchange.rule_state`."""
+        vectors: list[np.ndarray | None] = []
+        buckets = self.layout.of(WEIGHTS)
+        for place in range(self._remembered):
+            parts = [
+                None if (state := self._states.get(bucket.index)) is None else take_apart(state)[place]
+                for bucket in buckets
+            ]
+            known = [part for part in parts if part is not None]
+            vectors.append(np.concatenate(known) if len(known) == len(buckets) else None)
+        return vectors
+
+    def restore(self, vectors: list[Any]) -> None:
+        """The inverse of `state`."""
+        for bucket in self.layout.of(WEIGHTS):
+            parts = [None if each is None else each[bucket.start : bucket.stop].copy() for each in vectors]
+            self._states[bucket.index] = put_together(parts) if parts else None
+
+
+def standing(ledger: Ledger, wait: float, transfer: float, used: bool) -> Result:
+    """How things stand in a worker's books, as the result of an exchange that took so many seconds; all are there."""
+    return Result(
+        round=ledger.round,
+        version=ledger.version,
+        samples=ledger.samples,
+        wait=wait,
+        transfer=transfer,
+        finished=ledger.finished,
+        used=used,
+        elapsed=ledger.elapsed,
+        members=tuple(range(ledger.slots)),
+        needed=ledger.needed,
+        whole=ledger.whole,
+        step=ledger.step,
+        scalars=ledger.told_added,
+    )

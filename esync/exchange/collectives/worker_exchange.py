@@ -1,0 +1,253 @@
+"""The exchange without a server: every worker is told what all have sent, and does what a server would have done.
+
+All commits go to all ranks, the values are summed by a collective, and each rank keeps the same books (`ledger`), the
+same model and the same state of the rule. So the end of the run, stopping and checkpoints are decided alike everywhere.
+What needs somebody who outlives a worker is not possible: no replacement, no --elastic, no asynchronous modes.
+"""
+
+import contextlib
+import json
+import logging
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from ... import config
+from ...runtime.watchdog import Watchdog
+from ..base import NO_OFFERS, Exchange, ExchangeError, JobAbortedError, Model, Payload, Result, Source
+from ..codecs.quantization import NONE
+from ..protocol import wire
+from ..protocol.handshake import Greeting
+from ..protocol.layout import WEIGHTS
+from ..protocol.resume_negotiation import Books, Offers, Progress, choose
+from ..protocol.round_state import Ledger, Limits
+from ..protocol.specification import Specification, weightings_of
+from .allgather import gather_texts
+from .coroutines import Fibres, Pauses
+from .engine import Engine
+from .exchange_state import CollectiveState
+from .pending_exchange import HiddenCollective, PendingCollective
+from .replicated_model import CommonModel
+
+log = logging.getLogger(__name__)
+
+
+class CollectiveExchange(CollectiveState, Exchange):
+    """The exchange by a collective.
+
+    Args:
+        specification: which rules every rank runs; synchronous.
+        engine: sums vectors over the ranks.
+        watchdog: speaks up when something takes long.
+        start_timeout: seconds to wait for the others to appear.
+        round_timeout: seconds to wait for the others in one exchange.
+        hold: called before a payload is sent; a straggler on purpose waits in it.
+    """
+
+    def __init__(
+        self,
+        specification: Specification,
+        engine: Engine,
+        watchdog: Watchdog,
+        start_timeout: float = config.START_TIMEOUT,
+        round_timeout: float = config.ROUND_TIMEOUT,
+        hold: Callable[[], None] = lambda: None,
+    ) -> None:
+        if (
+            not specification.synchronous
+            or specification.private
+            or specification.sparse
+            or specification.compression != NONE
+        ):
+            raise ExchangeError(
+                f"--collective {engine.name} has no server, which modes need that do not exchange together"
+            )
+        nonce = secrets.randbits(62) + 1
+        super().__init__(engine, watchdog, round_timeout, hold, nonce, specification.scalars)
+        self._specification, self._start_timeout, self._nonce = specification, start_timeout, nonce
+        self.replacement, self.exchanges = False, 0
+        self.job, self.resume_at = 0, -1
+        self._failed = self._closed = False
+        self._pending: PendingCollective | None = None
+
+    def join(
+        self,
+        sizes: Mapping[str, int],
+        limits: Limits,
+        agreement: dict[str, Any],
+        offers: Offers = NO_OFFERS,
+    ) -> None:
+        """See `Exchange.join`."""
+        elements = self.engine.bucket_elements
+        greeting = Greeting(
+            rank=self.rank,
+            nonce=self._nonce,
+            slots=self.workers,
+            sizes=sizes,
+            servers=1,
+            bucket_elements=elements,
+            specification=self._specification,
+            limits=limits,
+            agreement={"collective": self.engine.name, **agreement},
+            offers=offers,
+        )
+        said = self._gather(json.dumps([greeting.encode(), time.monotonic()]), "the greeting of")
+        greetings = {rank: Greeting.decode(json.loads(said[rank])[0]) for rank in range(self.workers)}
+        self.ledger = Ledger(self.workers, True, limits, added=self._specification.scalars)
+        self._offset = json.loads(said[0])[1]
+        for rank, each in greetings.items():
+            if differences := greetings[0].differences(each):
+                raise JobAbortedError(f"worker {rank} does not match worker 0: {'; '.join(differences)}")
+            if notice := greetings[0].notice(each):
+                log.warning("%s", notice)
+            self.ledger.join(rank, each.nonce, self._offset)
+        try:
+            self.resume_at = choose({rank: each.offers for rank, each in greetings.items()})
+            self.ledger.resume_at = self.resume_at
+        except ValueError as error:
+            raise JobAbortedError(str(error)) from None
+        self.job = self.ledger.job
+        self.weightings = weightings_of(sizes, self._specification.weighting)
+        self.model = CommonModel(greeting.layout(), self._specification, self.workers)
+
+    def begin(self, vectors: Mapping[str, Source], model: Model) -> Result:
+        """See `Exchange.begin`; the sum of rank 0's model and nothing else."""
+        if self.rank == 0:
+            self.model.fill(self.model.values, vectors)
+        with self.patience("the model of worker 0"):
+            self._share(self.model.values)
+        self.model.write(model, vectors)
+        self.engine.measure(self.model.values.nbytes)
+        return self.report(0.0, 0.0, True)
+
+    def start(self, payload: Payload, model: Model) -> PendingCollective:
+        """Tell the others that this payload is there; see `Exchange.start`."""
+        if payload.switch is not None or payload.together is False:
+            raise ExchangeError(f"--collective {self.engine.name} has no server, which switching to ASP needs")
+        self.sequence += 1
+        kind = HiddenCollective if self._specification.overlap else PendingCollective
+        self._pending = kind(self, payload, model)
+        return self._pending
+
+    def heartbeat(self) -> None:
+        """See `Exchange.heartbeat`: a look at what has come, so that another worker's failure is noticed soon.
+
+        While a hidden exchange is under way, its thread looks, and its handle tells.
+        """
+        if not self._specification.overlap or self._pending is None or self._pending.done():
+            with self.turn:
+                self.control.look()
+
+    def stop(self) -> None:
+        """See `Exchange.stop`."""
+        with self.turn:
+            self.control.say(wire.STOP, self.sequence)
+
+    def abort(self, reason: str) -> None:
+        """See `Exchange.abort`."""
+        self._failed = True
+        self._give_up()
+        self.control.say(wire.ABORT, self.sequence, text=reason)
+        self._linger(lambda: self.control.silent)
+
+    def close(self) -> None:
+        """Leave together with the others: a process that ends before MPI has let it go takes the others with it."""
+        if self._closed:
+            return
+        self._closed = True
+        self._give_up()
+        self.control.say(wire.LEAVE, self.sequence)
+        if self._failed or self.control.failed:
+            self._linger(self._everybody_left)
+        else:
+            with self.patience("the goodbye of the other workers", "") as wait:
+                pauses = Pauses(config.COLLECTIVE_WAIT_PAUSE)
+                while not self._everybody_left():
+                    wait.what = f"the goodbye of {names(self.control.staying)}"
+                    wait.check()
+                    pauses.wait()
+        if self._everybody_left():
+            self.engine.close()
+
+    # --- checkpoints ------------------------------------------------------------------------------------------------
+
+    def resume(self, progress: Progress) -> None:
+        """See `Exchange.resume`; all ranks come here, and take the books and the rule's state from rank 0."""
+        self.exchanges = self.sequence = progress.exchanges
+        books = None if progress.books is None else asdict(progress.books)
+        held = [each is not None for each in progress.state]
+        said = self._gather(json.dumps([books, held, progress.exchanges]), "the checkpoint's books of")
+        books, held, self.sequence = json.loads(said[0])
+        self.exchanges = self.sequence
+        self.ledger.acknowledged[:] = self.sequence
+        self.ledger.resume(Books(**books), self._offset)
+        vectors: list[np.ndarray | None] = []
+        for place, there in enumerate(held):
+            vector = np.zeros(self.model.layout.sizes[WEIGHTS], np.float32) if there else None
+            if vector is not None:
+                if self.rank == 0:
+                    np.copyto(vector, progress.state[place])
+                with self.patience("the checkpoint of worker 0"):
+                    self._share(vector)
+            vectors.append(vector)
+        self.model.restore(vectors)
+
+    def rule_state(self) -> list[np.ndarray | None]:
+        """See `Exchange.rule_state`."""
+        return self.model.state()
+
+    def version(self) -> int:
+        """See `Exchange.version`."""
+        return self.ledger.version
+
+    # --- helpers ---------------------------------------------------------------------------------------------------
+
+    def _give_up(self) -> None:
+        """Take no more part in an exchange that is under way."""
+        if self._pending is not None:
+            self._pending.cancel()
+
+    def _share(self, vector: np.ndarray) -> None:
+        """Sum a vector over all ranks, in which all but rank 0 have zeros: they get rank 0's."""
+        self.engine.run(vector, Pauses(config.COLLECTIVE_PAUSE), self.control.look)
+
+    def _gather(self, text: str, what: str) -> dict[int, str]:
+        texts: dict[int, str] = {}
+        with self.watchdog.waiting(f"{what} all workers", self._start_timeout, "were all of them started?") as wait:
+
+            def check() -> None:
+                missing = sorted(set(range(self.workers)) - set(texts))
+                wait.what = f"{what} {names(missing)}"
+                wait.check()
+
+            Fibres([lambda: gather_texts(self.engine.transport, text, texts)]).run(
+                Pauses(config.COLLECTIVE_WAIT_PAUSE), check
+            )
+        return texts
+
+    def _everybody_left(self) -> bool:
+        with contextlib.suppress(JobAbortedError):  # said before the goodbye
+            self.control.look()
+        return not self.control.staying and self.control.silent
+
+    def _linger(self, enough: Any) -> None:
+        """Give the others a moment to hear it, and to leave."""
+        end = time.monotonic() + config.COLLECTIVE_FAREWELL
+        pauses = Pauses(config.COLLECTIVE_WAIT_PAUSE)
+        while time.monotonic() < end:
+            try:
+                self.control.look()
+            except JobAbortedError:
+                continue
+            if enough():
+                return
+            pauses.wait()
+
+
+def names(ranks: list[int]) -> str:
+    """For the user."""
+    return f"worker {', '.join(map(str, ranks))}" if ranks else "nobody"

@@ -1,0 +1,173 @@
+"""Which of a server's workers are alive, and what becomes of the run when one is not.
+
+A worker whose connection has ended without a goodbye is dead. With --elastic the others go on without it at once; they
+also go on without one that has been silent for the length of the lease while others wait for it, because its process or
+its machine hangs. Without --elastic they wait for a replacement where one is promised, and where none is the run ends,
+naming the worker. At the end of a run only worker 0 is waited for, where its replacement is promised.
+
+A server looks for dead workers when a message has come, on the thread that handles messages: workers send heartbeats.
+"""
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from .. import config
+from ..membership.failure_detector import FailureDetector
+from ..membership.names import is_address
+from ..membership.peers import Peers
+from .protocol.round_state import Ledger
+
+log = logging.getLogger(__name__)
+
+#: The worker that writes the final model.
+WRITER = 0
+#: Seconds between two looks.
+LOOK_EVERY = 0.25
+
+
+class Server(Protocol):
+    """What `parameter_server.ParameterServer` has to offer for this."""
+
+    ledger: Ledger
+    heard: dict[int, float]
+
+    def drop(self, rank: int) -> None:
+        """Let the others go on without a worker, which may come back."""
+
+    def abort(self, reason: str) -> None:
+        """End the run for all workers."""
+
+
+@dataclass
+class Holder:
+    """The process that holds a slot.
+
+    Attributes:
+        address: where it listens, host:port.
+        replacement: seconds that the others wait for a replacement once it is gone; infinite: for as long as it takes.
+        gone: when it was found to be gone; infinite while it is there.
+    """
+
+    address: str
+    replacement: float
+    gone: float = math.inf
+
+
+class Membership:
+    """Finds out which workers are gone, and has the server drop them or end the run. For one thread.
+
+    Args:
+        server: the parameter server.
+        lease: seconds that a worker may be silent while others wait for it, with --elastic; infinite without.
+        clock: seconds, monotonic; the one of the server.
+        peers: tells which ranks are connected; None: as the kernel says.
+    """
+
+    def __init__(
+        self, server: Server, lease: float, clock: Callable[[], float], peers: Peers[int] | None = None
+    ) -> None:
+        self._server, self._lease, self._clock = server, lease, clock
+        self._peers: Peers[int] = Peers() if peers is None else peers
+        self._detector: FailureDetector[int] = FailureDetector(config.CONNECTION_GONE)
+        self._holders: dict[int, Holder] = {}
+        self._looked = clock()
+
+    def joined(self, rank: int, address: str, replacement: float = math.inf) -> None:
+        """Watch a worker, which has just sent its greeting.
+
+        Args:
+            rank: its slot.
+            address: where it listens, host:port; "" where it does not know, and is not watched.
+            replacement: see `Holder`.
+        """
+        self._detector.forget(rank)
+        self._peers.discard(rank)
+        host, _, port = address.rpartition(":")
+        if port:
+            self._holders[rank] = Holder(address, replacement)
+            self._peers.add(rank, host, int(port))
+            if is_address(host):  # a name may take long to look up
+                self._detector.expect(rank, self._clock() + config.PEER_GONE)  # it may be dead by now
+
+    @property
+    def patience(self) -> float:
+        """Seconds that the server waits for newcomers when not a single worker is there; from any thread."""
+        ledger = self._server.ledger
+        if ledger.failure or (ledger.over and WRITER in ledger.left):
+            return 0.0
+        longest = max((holder.replacement for holder in list(self._holders.values())), default=math.inf)
+        expected = self._lease < math.inf or longest == math.inf
+        return config.WORKERS_GONE if expected else max(config.PEER_GONE, longest)
+
+    def failure_reasons(self) -> list[str]:
+        """Return why the run ends, a sentence for each worker that has not said goodbye; from any thread."""
+        left = self._server.ledger.left
+        holders = sorted(self._holders.items())
+        return [failure_reason(rank, each.address, each.replacement) for rank, each in holders if rank not in left]
+
+    def look(self) -> None:
+        """Find out who is gone, and act on it.
+
+        Does nothing within `LOOK_EVERY` of the last time, unless the run is over.
+        """
+        now, ledger = self._clock(), self._server.ledger
+        if now - self._looked < LOOK_EVERY and not ledger.over:
+            return
+        self._looked = now
+        for rank in self._detector.look(self._peers.connected(), now):
+            if rank in ledger.left:
+                self._detector.forget(rank)
+                self._peers.discard(rank)
+            else:
+                self._handle_death(rank, now)
+        if self._lease < math.inf:
+            for rank in range(ledger.slots):
+                silent = now - self._server.heard.get(rank, now) > self._lease
+                if silent and ledger.member[rank] and ledger.waits_for(rank):
+                    self._drop(rank, f"it has not been heard for {self._lease:g} s")
+
+    def _handle_death(self, rank: int, now: float) -> None:
+        """Go on without a worker whose connection has ended, wait for its replacement, or end the run."""
+        holder, ledger = self._holders[rank], self._server.ledger
+        holder.gone = min(holder.gone, now)
+        # Once the run is over there is nothing left to do but for worker 0, which writes the final model.
+        needed = rank == WRITER if ledger.over else True
+        awaited = needed and now - holder.gone < holder.replacement and not ledger.failure
+        if awaited:
+            ledger.awaited.add(rank)
+        else:
+            ledger.awaited.discard(rank)
+        if not ledger.member[rank]:
+            return
+        if self._lease < math.inf:
+            self._drop(rank, "its connection has ended")
+        elif not awaited:
+            if not ledger.over:
+                reason = failure_reason(rank, holder.address, holder.replacement)
+                log.error("%s", reason)
+                self._server.abort(reason)
+            self._server.drop(rank)
+
+    def _drop(self, rank: int, reason: str) -> None:
+        log.warning("worker %d is left out from now on: %s", rank, reason)
+        self._server.drop(rank)
+
+
+def failure_reason(rank: int, address: str, waited: float) -> str:
+    """Return why a run ends without a worker.
+
+    Args:
+        rank: its slot.
+        address: where it listened, host:port.
+        waited: seconds that a replacement was waited for.
+    """
+    if waited == math.inf:
+        vain = "no replacement has come"
+    elif waited:
+        vain = f"no replacement has come within {waited:g} s (--wait-for-replacement)"
+    else:
+        vain = "nobody has promised to replace it (see --wait-for-replacement, and --elastic to go on without it)"
+    return f"worker {rank} at {address} is gone: its connection has ended, and {vain}"

@@ -1,0 +1,186 @@
+"""What a worker tells the servers before anything else, and what must agree between workers.
+
+The first greeting sets a server up; every later one is compared with it, so that workers with different networks, data
+or versions hear about it by name before the first exchange. It travels as JSON in a command of MXNet's key store (never
+as a pickle).
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from typing import Any, get_origin, get_type_hints
+
+from ...version import __version__
+from . import wire
+from .layout import WEIGHTS, Layout
+from .resume_negotiation import Books, Offers
+from .round_state import Limits
+from .specification import Specification
+
+#: The number of both commands: MXNet's servers keep 1 to 5 for themselves.
+COMMAND = 0
+
+#: What may differ between workers.
+PERSONAL = ("rank", "nonce", "address", "replacement", "offers")
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """A worker's word that it has gone back to a checkpoint: the second command, in jobs that go on from one.
+
+    Attributes:
+        rank: its slot.
+        nonce: as in its greeting.
+        exchanges: of this slot that were used before the checkpoint.
+        books: of the run, from rank 0 only.
+    """
+
+    rank: int
+    nonce: int
+    exchanges: int
+    books: Books | None
+
+    def encode(self) -> str:
+        """As JSON text."""
+        return json.dumps({"resumed": asdict(self)})
+
+    @classmethod
+    def of(cls, fields: dict[str, Any]) -> "Resumed":
+        """Read what `encode` wrote."""
+        books = fields["books"]
+        return cls(**{**fields, "books": None if books is None else Books(**books)})
+
+
+@dataclass(frozen=True)
+class Greeting:
+    """One worker's introduction.
+
+    Attributes:
+        rank: its slot.
+        nonce: a number of this process only; a replacement for the same slot has another.
+        slots: workers in all.
+        sizes: name of each vector of its model → number of values.
+        servers: number of parameter servers.
+        bucket_elements: the most values in one bucket.
+        specification: what the other side is to do with what is sent. All of it must agree, but `own`.
+        limits: what ends the run.
+        agreement: whatever else must be the same on all workers; name → value, both shown when they differ.
+        lease: seconds of silence after which the servers go on without a worker; infinite: they wait.
+        address: where this worker listens, host:port; "" where that is not known.
+        replacement: seconds that the servers wait for another process in its place, once it is gone without a goodbye;
+            infinite: somebody has promised to start one.
+        offers: the checkpoints that this worker could go on from.
+    """
+
+    rank: int
+    nonce: int
+    slots: int
+    sizes: Mapping[str, int]
+    servers: int
+    bucket_elements: int
+    specification: Specification
+    limits: Limits = field(default_factory=Limits)
+    agreement: dict[str, Any] = field(default_factory=dict)
+    lease: float = math.inf
+    address: str = ""
+    replacement: float = math.inf
+    offers: Offers = field(default_factory=Offers)
+    protocol: int = wire.PROTOCOL
+    version: str = __version__
+
+    def __post_init__(self) -> None:
+        unlike = set(self.sizes) ^ set(self.specification.vectors)
+        if unlike:
+            raise ValueError(
+                f"every vector that is exchanged needs a size and a rule, but {', '.join(sorted(unlike))} has one only"
+            )
+
+    def layout(self) -> Layout:
+        """How this worker's model is cut into buckets."""
+        return _layout(tuple(self.sizes.items()), self.servers, self.bucket_elements)
+
+    def encode(self) -> str:
+        """As JSON text."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def decode(cls, text: str | bytes) -> "Greeting":
+        """Read what `encode` wrote; ValueError where it is something else."""
+        try:
+            fields = json.loads(text)
+            fields["limits"] = Limits(**fields["limits"])
+            fields["offers"] = Offers.decode(fields["offers"])
+            fields["specification"] = Specification(**fields["specification"])
+            greeting = cls(**fields)
+            for part in (greeting, greeting.specification, greeting.limits):
+                _check_types(part)
+            if not all(type(size) is int for size in greeting.sizes.values()):
+                raise TypeError(f"sizes are {greeting.sizes}, but should be whole numbers")
+            return greeting
+        except (AttributeError, TypeError, KeyError, ValueError) as error:
+            raise ValueError(f"not a greeting of a worker of this version: {error}") from None
+
+    def differences(self, other: "Greeting") -> list[str]:
+        """What keeps `other` from working together with this worker, one sentence part each; empty: nothing."""
+        alike = {name: getattr(self, name) for name in PERSONAL}
+        alike["specification"] = replace(other.specification, own=self.specification.own)
+        if replace(other, **alike) == self:
+            return []
+        return describe_differences(self._terms(), other._terms())
+
+    def notice(self, other: "Greeting") -> str:
+        """Tell in what the settings of `other` differ that may; "" where they do not."""
+        differences = describe_differences(self.specification.own, other.specification.own)
+        if not differences:
+            return ""
+        return (
+            f"worker {other.rank} trains with {'; '.join(differences)} of worker {self.rank}. In this mode the "
+            "optimizer is each worker's own, so training goes on"
+        )
+
+    def _terms(self) -> dict[str, Any]:
+        terms = asdict(self)
+        agreement, sizes, specification = (terms.pop(name) for name in ("agreement", "sizes", "specification"))
+        for name in PERSONAL:
+            del terms[name]
+        del specification["own"]
+        rules = specification.pop("vectors")
+        del rules[WEIGHTS]  # said as "rule"
+        terms |= {f"rule of {name}": rule for name, rule in rules.items()}
+        return {
+            name.replace("_", " "): value for name, value in {**sizes, **terms, **specification, **agreement}.items()
+        }
+
+
+@lru_cache(maxsize=16)  # the workers of a simulation share it
+def _layout(sizes: tuple[tuple[str, int], ...], servers: int, bucket_elements: int) -> Layout:
+    return Layout(dict(sizes), servers, bucket_elements)
+
+
+def decode(text: str | bytes) -> Greeting | Resumed:
+    """Read a command of a worker; ValueError where it is none."""
+    resumed = json.loads(text).get("resumed")
+    return Greeting.decode(text) if resumed is None else Resumed.of(resumed)
+
+
+def _check_types(record: Any) -> None:
+    """Raise TypeError where a field of a dataclass is not of the type that it is declared with."""
+    for name, hint in get_type_hints(type(record)).items():
+        kind, value = get_origin(hint) or hint, getattr(record, name)
+        if not isinstance(value, (int, float) if kind is float else kind):
+            raise TypeError(f"{name} is {value!r}, but should be {kind.__name__}")
+
+
+def describe_differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """Return a phrase for each name whose values differ."""
+    return [
+        f"{name} {_show(theirs.get(name))} instead of {_show(mine.get(name))}"
+        for name in sorted(set(mine) | set(theirs))
+        if mine.get(name) != theirs.get(name)
+    ]
+
+
+def _show(value: Any) -> str:
+    return "nothing" if value is None else str(value)

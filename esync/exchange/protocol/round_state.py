@@ -1,0 +1,444 @@
+"""Who takes part, which round it is, who has committed, when the run ends: a server's bookkeeping, without the arrays.
+
+Plain Python, driven by calls that carry the time, so that the parameter server, a run on one device and the simulator
+all keep the same books.
+"""
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from . import wire
+from .resume_negotiation import Books, WholeCheckpointTracker
+from .scalars import Scalars
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What ends a run; infinite where there is no such limit.
+
+    Attributes:
+        rounds: communication rounds. Asynchronous workers share no rounds: there it is commits ÷ workers.
+        samples: training samples of all workers together.
+        seconds: since all workers were there, checked whenever a round (asynchronous: a commit) is done.
+    """
+
+    rounds: float = math.inf
+    samples: float = math.inf
+    seconds: float = math.inf
+
+
+@dataclass
+class Pending:
+    """A commit that waits for the others of its round."""
+
+    message: Any  # a wire.MESSAGE record
+    arrived: float  # seconds, server clock
+
+
+@dataclass
+class Ledger:
+    """The books of one run.
+
+    Attributes:
+        slots: number of worker slots (DMLC_NUM_WORKER).
+        synchronous: a round waits for every member (True), or every commit counts at once (False). Where a commit says
+            how it is to be used, that holds; this is then how the next ones should be used.
+        round: rounds completed, and commits that were applied at once ÷ slots, rounded down.
+        step: times that the weights have changed: once per round, or once per commit that was applied at once.
+        version: commits that have gone into the weights.
+        samples: training samples behind them.
+        samples_together: those of them whose commits were used together, as rounds.
+        rounds_together: those rounds.
+        resume_at: the round of the checkpoint that the run goes on from; −1: from the beginning.
+        stop_at: the run is over when `round` reaches it; None while that is not known.
+        failure: why the run was aborted, "" while it was not.
+        notice: what all workers should know at the start, though nothing ends for it.
+        staleness: commits that a worker may be ahead of the slowest member (stale synchronous parallel): one that was
+            applied at once is acknowledged when its worker may go on.
+        released: commits whose acknowledgement has had to wait for that.
+        decides: whether this server decides when the run ends; the others use commits for as long as workers send them.
+        added: name of each scalar that commits have beside the built-in ones → how it is combined; see `scalars`.
+        left: ranks that have said goodbye.
+        awaited: ranks that are gone without a goodbye, and that somebody has promised to replace.
+    """
+
+    slots: int
+    synchronous: bool
+    limits: Limits = field(default_factory=Limits)
+    round: int = 0
+    version: int = 0
+    step: int = 0
+    samples: int = 0
+    samples_together: int = 0
+    rounds_together: int = 0
+    resume_at: int = -1
+    stop_at: int | None = None
+    failure: str = ""
+    notice: str = ""
+    staleness: float = math.inf
+    released: int = 0
+    decides: bool = True
+    added: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.limits.rounds < math.inf:
+            self.stop_at = int(self.limits.rounds)
+        self.nonce = np.zeros(self.slots, np.int64)  # who holds a slot; 0: nobody
+        self.job = 0
+        self.arrivals = np.zeros(self.slots, np.int32)
+        self.member = np.zeros(self.slots, bool)
+        self.apart = np.zeros(self.slots, bool)  # members that rounds do not wait for
+        self.acknowledged = np.zeros(self.slots, np.int64)
+        self._before = np.zeros(self.slots, np.int64)  # commits of a slot before the job began, by its checkpoint
+        self.used = np.zeros(self.slots, np.int32)  # TOGETHER or AT_ONCE; 0: not at all
+        self.wait = np.zeros(self.slots)
+        self.answer = np.zeros(self.slots, np.int64)
+        self.scalars = Scalars(self.added, self.slots)
+        self._round: tuple[int, ...] | None = None  # ranks of the newest round, where it was one of several workers
+        self._checkpoint = WholeCheckpointTracker()
+        self._told: dict[str, float] | None = None
+        self.pending: dict[int, Pending] = {}
+        self._held: set[int] = set()  # ranks whose pending commit is applied already
+        self._now = 0.0
+        self._at_once = 0  # commits that were applied each at once
+        self._started: float | None = None
+        self._elapsed = 0.0
+        self.left: set[int] = set()
+        self.awaited: set[int] = set()
+        self._said_goodbye = False  # whether the last worker that is gone has said goodbye
+        self._end_known = False  # whether a worker has left because the run is finished
+        # After a switch the workers know of different numbers of samples, between which a schedule may step: their
+        # first round together is not compared.
+        self._compared = True
+
+    @property
+    def started(self) -> bool:
+        """Whether all workers have been there."""
+        return self._started is not None
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds from the last worker's greeting to the last commit."""
+        return self._elapsed
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has come to its end (not whether it went well)."""
+        return bool(self.failure) or (self.stop_at is not None and self.round >= self.stop_at)
+
+    @property
+    def counted(self) -> np.ndarray:
+        """Slot → whether rounds wait for its worker."""
+        return self.member & ~self.apart
+
+    @property
+    def needed(self) -> tuple[int, ...]:
+        """The ranks whose parts a checkpoint written now needs: those that took part in the newest round.
+
+        Where commits are used at once, it is rank 0 alone, which has the model.
+        """
+        if self._round is not None:
+            return self._round
+        needed = self._checkpoint.needed or range(self.slots if self.synchronous else 1)
+        return tuple(rank for rank in needed if self.member[rank])
+
+    @property
+    def whole(self) -> int:
+        """Round of the newest checkpoint that is known to be whole; 0: none."""
+        return max(self._checkpoint.round, self.resume_at)
+
+    @property
+    def fastest(self) -> float:
+        """Seconds of an iteration on the fastest worker; 0 where none has told."""
+        pace = self.told["pace"]
+        return 0.0 if math.isnan(pace) else pace
+
+    @property
+    def told(self) -> dict[str, float]:
+        """What scalars have become: of the newest round, or where commits are used at once, of all members' latest.
+
+        NaN where nobody has said one. It stays as it is from the end of one round to that of the next.
+        """
+        if self._told is None:
+            self._told = self.scalars.combined(list(self._round or np.flatnonzero(self.member)))
+        return self._told
+
+    @property
+    def told_added(self) -> dict[str, float]:
+        """The same of the added scalars that somebody has said."""
+        return {name: self.told[name] for name in self.added if not math.isnan(self.told[name])}
+
+    @property
+    def over(self) -> bool:
+        """Whether the run is over: it has come to its end, or the last worker has said goodbye.
+
+        One server decides when the run ends; the others hear of it from the first worker that leaves because of that.
+        """
+        return self.finished or self._end_known or (self._said_goodbye and not self.member.any())
+
+    @property
+    def deserted(self) -> bool:
+        """Whether this server can leave: the run is over, all workers are gone, and no replacement is promised."""
+        return self.over and not self.member.any() and not self.awaited
+
+    def commits_of(self, rank: int) -> int:
+        """How many commits of this slot have been dealt with so far."""
+        return int(self.pending[rank].message["sequence"]) if rank in self._held else int(self.acknowledged[rank])
+
+    def join(self, rank: int, nonce: int, now: float) -> None:
+        """A worker takes its slot, or takes over the one of a dead worker; what that one has committed counts."""
+        self._now = now
+        if rank in self._held:
+            self._release_one(rank, now)  # it takes the weights as they are now, whatever it is told
+        if self.nonce[rank] != nonce:
+            self.arrivals[rank] += 1
+            self._checkpoint.joined(rank, self.round)
+        self.nonce[rank] = nonce
+        self.member[rank] = True
+        self._told = None
+        self.left.discard(rank)
+        self.awaited.discard(rank)
+        if rank == 0 and not self.job:
+            self.job = nonce
+        if self._started is None and self.member.all():
+            self._started = now
+        elif self._started is not None:
+            self._elapsed = now - self._started  # for a newcomer's clock
+
+    def go_back(self, rank: int, exchanges: int) -> None:
+        """Let a worker go on from a checkpoint.
+
+        How far workers are ahead of one another counts from there: a part may be missing, or older than the others'.
+
+        Args:
+            rank: its slot.
+            exchanges: commits of this slot before that checkpoint.
+        """
+        self.acknowledged[rank] = self._before[rank] = exchanges
+
+    def resume(self, books: Books, now: float) -> None:
+        """Go on where an earlier job had come to: limits count from the beginning of the whole run."""
+        self.round, self.version, self.samples = books.round, books.version, books.samples
+        self.step = books.step
+        self.rounds_together, self._at_once = books.round, books.version % self.slots
+        if books.synchronous is not None:
+            self.synchronous = books.synchronous
+        if books.samples_together is not None:
+            self.samples_together = books.samples_together
+        else:
+            self.samples_together = books.samples if self.synchronous else 0
+        self._elapsed, self._started = books.elapsed, now - books.elapsed
+        self._check_limits()
+
+    def leave(self, rank: int, done: bool = False) -> None:
+        """Let a worker leave; the others' rounds no longer wait for it.
+
+        The goodbye of one that was dropped is ignored: it is not known whether it has done its work.
+
+        Args:
+            rank: its slot.
+            done: whether it leaves because it has been told that the run is finished.
+        """
+        if self.member[rank]:
+            self.left.add(rank)
+            self._end_known = self._end_known or done
+            self._remove(rank, goodbye=True)
+
+    def drop(self, rank: int) -> None:
+        """Go on without a worker that is gone without a goodbye; another process may take its slot."""
+        if self.member[rank]:
+            self._remove(rank, goodbye=False)
+
+    def commit(self, message: Any, now: float) -> list[int]:
+        """Note a commit whose payload is complete.
+
+        Commits that are used together must have the same learning rate, momentum and weight decay: otherwise the run
+        is aborted. One of a worker that the rounds have gone on without may be rounds behind: it is not used. Neither
+        is one for a round that has ended here, where other servers still wait for it. A commit that counts at once is
+        used after the end of the run, too, on servers that do not decide when that is: they count commits in another
+        order, and perhaps others, so the one that decides may still use it.
+
+        Returns:
+            The ranks whose commits are to be applied now, in this order: all of the round once the last member has
+            committed (synchronous), this one (asynchronous), nobody yet, or nobody because the commit is only to be
+            acknowledged or the run is over.
+        """
+        rank, together = int(message["rank"]), self.together(message)
+        other = next(iter(self.pending.values()), None)
+        self.pending[rank] = Pending(message, now)
+        self._now = now
+        late = together and (not self.member[rank] or 0 < int(message["round"]) <= self.rounds_together)
+        ended = bool(self.failure) or (self.finished and (self.decides or together))
+        if ended or message["use"] == wire.ASIDE or late:
+            self._acknowledge([rank], now)
+            self._release(now)
+            return []
+        if together and self._compared and other is not None:
+            self.failure = self.scalars.disagreement(message, other.message, self.round + 1)
+            if self.failure:
+                return []
+        return self.due() if together else [rank]
+
+    def due(self) -> list[int]:
+        """The ranks whose commits are to be applied together now; empty while a member is missing."""
+        counted = self.counted
+        if len(self.pending) < np.count_nonzero(counted):
+            return []  # most of the time; the rest costs more the more workers there are
+        members = set(np.flatnonzero(counted).tolist())
+        return sorted(self.pending) if self.pending and members <= set(self.pending) else []
+
+    def waits_for(self, rank: int) -> bool:
+        """Whether others have committed in a round that cannot end without this worker."""
+        return bool(self.counted[rank]) and rank not in self.pending and bool(self.pending.keys() - self._held)
+
+    def follow(self, message: Any) -> None:
+        """Take over which workers the round under way does not wait for, where the message is about that round."""
+        if message["round"] == self.rounds_together + 1:
+            self._set_apart(wire.decode_ranks(message["text"]) or ())
+
+    def together(self, message: Any) -> bool:
+        """Whether a commit waits for those of the other members."""
+        use = int(message["use"])
+        return self.synchronous if use == wire.AS_AGREED else use == wire.TOGETHER
+
+    def applied(self, ranks: list[int], now: float) -> None:
+        """These commits have gone into the weights: acknowledge them, count the round, see whether the run ends.
+
+        Where the leader, the first of those that rounds wait for, has asked for it, the next ones are used in another
+        way or wait for others: nobody has been told of the end of this round yet, so all workers learn both at the same
+        time. Of commits that are used at once, every member's may ask for the way back to rounds.
+        """
+        leader = int(np.argmax(self.counted))
+        messages = [self.pending[rank].message for rank in ranks]
+        self._compared = together = self.together(messages[0])
+        self.version += len(ranks)
+        samples = sum(int(message["samples"]) for message in messages)
+        self.samples += samples
+        if together:
+            self.samples_together += samples
+            self.rounds_together += 1
+            self.synchronous = True  # also where the commit that has asked for it has reached other servers only
+            self.step += 1
+        else:
+            self._at_once += len(ranks)
+            self.step += len(ranks)
+        self.round = self.rounds_together + self._at_once // self.slots
+        self.scalars.note(messages)
+        self._round, self._told = tuple(ranks) if together else None, None
+        parts = {rank: int(message["part"]) for rank, message in zip(ranks, messages, strict=True)}
+        self._checkpoint.used(parts, self.round, together)
+        for message in messages:
+            if message["rank"] == leader or (not together and self.member[int(message["rank"])]):
+                self._take_wishes(message)
+        if self.staleness < math.inf and not together:
+            self._held.update(ranks)
+            self._update_elapsed(now)
+        else:
+            self._acknowledge(ranks, now, wire.TOGETHER if together else wire.AT_ONCE)
+        if self.decides or not together:
+            self._check_limits()
+        self._release(now)
+        # The run may end at once for some when others wait for a round already: it will not come, and a round of those
+        # alone who have not left yet would take their learning rates, meant for a mean of all, for its own.
+        if self.finished and self.pending:
+            self._acknowledge(list(self.pending), now)
+
+    def count(self, samples: int, now: float) -> None:
+        """A round of a run on one device is done; after the end of the run it does not count."""
+        if due := self.commit(wire.message(wire.COMMIT, samples=samples), now):
+            self.applied(due, now)
+
+    def stop(self) -> None:
+        """End the run cleanly: after the round under way, or at once where workers share no rounds."""
+        self._stop_by(self.round + 1 if self.synchronous else self.round)
+
+    def abort(self, reason: str) -> None:
+        """End the run now; the first reason stays."""
+        self.failure = self.failure or reason or "no reason was given"
+
+    def status(self) -> np.ndarray:
+        """The record that the workers pull (wire.status_type)."""
+        record = np.zeros((), wire.status_type(self.slots, self.added))
+        record["round"], record["version"], record["samples"] = self.round, self.version, self.samples
+        record["samples_together"], record["rounds_together"] = self.samples_together, self.rounds_together
+        record["step"], record["elapsed"], record["fastest"] = self.step, self._elapsed, self.fastest
+        record["job"], record["resume_at"] = self.job, self.resume_at
+        record["whole"] = self.whole
+        record["stop_at"] = -1 if self.stop_at is None else self.stop_at
+        record["aborted"] = bool(self.failure)
+        record["synchronous"] = self.synchronous
+        record["text"] = wire.encode_text(self.failure or self.notice)
+        record["acknowledged"], record["used"], record["wait"] = self.acknowledged, self.used, self.wait
+        record["answer"] = self.answer
+        record["nonce"], record["arrivals"], record["member"] = self.nonce, self.arrivals, self.member
+        record["apart"] = self.member & self.apart
+        record["needed"][list(self.needed)] = 1
+        record["committed"][list(self.pending)] = 1
+        for name in self.added:
+            record["scalars"][name] = self.told[name]
+        return record
+
+    def _take_wishes(self, message: Any) -> None:
+        """Take over how a commit wants the next ones to be used; see `applied` for whose wishes count."""
+        if message["switch"] != wire.AS_AGREED:
+            self.synchronous = bool(message["switch"] == wire.TOGETHER)
+        ranks = wire.decode_ranks(message["text"])
+        if not self.synchronous:
+            self.apart[:] = False
+        elif ranks is not None and self.together(message):
+            self._set_apart(ranks)
+
+    def _set_apart(self, ranks: Collection[int]) -> None:
+        apart = np.isin(np.arange(self.slots), list(ranks))
+        if (self.member & ~apart).any():  # else nobody would lead
+            self.apart = apart
+
+    def _remove(self, rank: int, goodbye: bool) -> None:
+        self.member[rank] = False
+        self._said_goodbye = goodbye
+        self._told = None
+        self._release(self._now)
+
+    def _acknowledge(self, ranks: list[int], now: float, used: int = 0) -> None:
+        last = max(self.pending[rank].arrived for rank in ranks)
+        for rank in ranks:
+            done = self.pending.pop(rank)
+            self.acknowledged[rank] = int(done.message["sequence"])
+            self.wait[rank] = last - done.arrived
+            self.used[rank] = used
+        self._update_elapsed(now)
+
+    def _update_elapsed(self, now: float) -> None:
+        if self._started is not None:
+            self._elapsed = now - self._started
+
+    def _release(self, now: float) -> None:
+        """Let those go on who are not too far ahead of the slowest member, or all of them when the run is over."""
+        if not self._held:
+            return
+        slowest = min((self._progress(rank) for rank in np.flatnonzero(self.member).tolist()), default=math.inf)
+        for rank in sorted(self._held):
+            if self.finished or self._progress(rank) - slowest <= self.staleness:
+                self._release_one(rank, now)
+
+    def _progress(self, rank: int) -> int:
+        """Return how many commits of this slot have been dealt with since the job began."""
+        return self.commits_of(rank) - int(self._before[rank])
+
+    def _release_one(self, rank: int, now: float) -> None:
+        self._held.discard(rank)
+        waited = now - self.pending[rank].arrived
+        self._acknowledge([rank], now, wire.AT_ONCE)
+        self.wait[rank] = waited
+        self.released += waited > 0
+
+    def _check_limits(self) -> None:
+        if self.samples >= self.limits.samples or self._elapsed >= self.limits.seconds:
+            self._stop_by(self.round)
+
+    def _stop_by(self, round_: int) -> None:
+        self.stop_at = round_ if self.stop_at is None else min(self.stop_at, round_)

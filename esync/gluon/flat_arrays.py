@@ -1,0 +1,137 @@
+"""Several NDArrays as one flat vector in host memory, and what is computed while one is read."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from ..runtime.memory import BLOCK, host_view, is_plain
+from ..runtime.mxnet_import import mx
+
+
+class FlatArrays:
+    """Several NDArrays as one flat vector in host memory, read and written as float32.
+
+    Args:
+        arrays: gives the NDArrays, always in the same order and shapes; asked anew for every `open`.
+
+    Attributes:
+        sizes: values of each array.
+        size: of all of them.
+    """
+
+    def __init__(self, arrays: Callable[[], Sequence[Any]]) -> None:
+        self._arrays = arrays
+        self._ends = list(accumulate(array.size for array in arrays()))
+        self.size = self._ends[-1] if self._ends else 0
+        self.sizes = [array.size for array in arrays()]
+        self._opened: list[Any] = []
+        self._views: list[np.ndarray] = []
+        self._written = False
+
+    def open(self) -> None:
+        """Fetch the current values; call it when nothing is pending in MXNet's engine any more."""
+        self._opened = list(self._arrays())
+        self._views = [(host_view(array) if is_plain(array) else array.asnumpy()).reshape(-1) for array in self._opened]
+
+    def settle(self) -> None:
+        """Wait until no operation of MXNet's engine reads or writes the arrays any more."""
+        for array in self._arrays():
+            mx.base.check_call(mx.base._LIB.MXNDArrayWaitToWrite(array.handle))
+
+    def close(self) -> bool:
+        """Bring written values to where the arrays really are, where that is not host memory; whether there are any."""
+        written = self._written
+        if written:
+            for array, view in zip(self._opened, self._views, strict=True):
+                if not is_plain(array):
+                    array[:] = mx.nd.array(view.reshape(array.shape), ctx=array.context, dtype=array.dtype)
+        self._opened, self._views, self._written = [], [], False
+        return written
+
+    def pieces(self, start: int, stop: int) -> Iterator[tuple[int, np.ndarray]]:
+        """The values start to stop as views into the arrays: (place of the first value in the vector, values)."""
+        index = bisect_right(self._ends, start)
+        while start < stop:
+            view, end = self._views[index], self._ends[index]
+            first = end - view.size
+            until = min(stop, end)
+            yield start, view[start - first : until - first]
+            start, index = until, index + 1
+
+    def read(self, start: int, stop: int, out: np.ndarray) -> None:
+        """Copy the values start to stop; makes this an `exchange.Source`."""
+        for at, values in self.pieces(start, stop):
+            out[at - start : at - start + values.size] = values
+
+    def write(self, start: int, values: np.ndarray) -> None:
+        """Replace the values from `start` on."""
+        self._written = True
+        for at, view in self.pieces(start, start + values.size):
+            np.copyto(view, values[at - start : at - start + view.size])
+
+    def times(self, factor: float, start: int, stop: int) -> np.ndarray:
+        """A copy of the values start to stop, multiplied by a factor."""
+        copy = np.empty(stop - start, np.float32)
+        Scaled(self, factor).read(start, stop, copy)
+        return copy
+
+    def change(self, values: np.ndarray, factor: float, start: int) -> None:
+        """Take over what has been changed in the array that `times` has returned.
+
+        What has not been changed keeps every bit, which a multiplication and a division would not leave it.
+        """
+        multiplier, stop = np.float32(factor), start + values.size
+        scratch, changed = np.empty(BLOCK, np.float32), np.empty(BLOCK, bool)
+        with np.errstate(over="ignore"):  # infinite in float16, as a gradient that has overflowed
+            for first in range(start, stop, BLOCK):
+                for at, view in self.pieces(first, min(first + BLOCK, stop)):
+                    new, different = values[at - start : at - start + view.size], changed[: view.size]
+                    now = np.multiply(view, multiplier, out=scratch[: view.size], dtype=np.float32)
+                    if np.not_equal(now, new, out=different).any():
+                        self._written = True
+                        np.divide(new, multiplier, out=view, where=different, casting="same_kind")
+
+    def add(self, indices: np.ndarray, values: np.ndarray) -> None:
+        """Add a sparse vector: ascending indices, and float32 values."""
+        for view, places, part in self._places(indices, values):
+            view[places] += part
+
+    def put(self, indices: np.ndarray, values: np.ndarray) -> None:
+        """Replace the values at some places: ascending indices, and float32 values."""
+        for view, places, part in self._places(indices, values):
+            view[places] = part
+
+    def _places(self, indices: np.ndarray, values: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """The entries in each array: its view, places in it, values."""
+        self._written = True
+        edges = np.searchsorted(indices, [0, *self._ends])
+        for view, end, first, last in zip(self._views, self._ends, edges, edges[1:], strict=False):
+            yield view, indices[first:last] - (end - view.size), values[first:last]
+
+
+class Scaled:
+    """A source times a factor."""
+
+    def __init__(self, arrays: FlatArrays, factor: float) -> None:
+        self._arrays, self._factor = arrays, np.float32(factor)
+
+    def read(self, start: int, stop: int, out: np.ndarray) -> None:
+        """See `exchange.Source`."""
+        for at, values in self._arrays.pieces(start, stop):
+            np.multiply(values, self._factor, out=out[at - start : at - start + values.size], dtype=np.float32)
+
+
+class Difference:
+    """A source less a flat vector."""
+
+    def __init__(self, arrays: FlatArrays, base: np.ndarray) -> None:
+        self._arrays, self._base = arrays, base
+
+    def read(self, start: int, stop: int, out: np.ndarray) -> None:
+        """See `exchange.Source`."""
+        for at, values in self._arrays.pieces(start, stop):
+            end = at + values.size
+            np.subtract(values, self._base[at:end], out=out[at - start : end - start])

@@ -1,0 +1,80 @@
+"""The float32 copies that an optimizer with `multi_precision` keeps of float16 weights, its *master weights*.
+
+Such an optimizer adds every step to the copy and rounds the sum into the network's weight. So the copy is the weight
+that a worker exchanges: progress smaller than float16 can tell is not lost, and a common model that were written to
+the network alone would be overwritten by the next step (Micikevicius et al., ICLR 2018, section 3.1).
+"""
+
+from typing import Any
+
+import numpy as np
+
+from ..runtime.errors import ExpectedError
+from ..runtime.mxnet_import import mx
+
+
+class NoMasterWeightsError(ExpectedError, ValueError):
+    """An optimizer with `multi_precision` does not keep its float32 copies where they can be found."""
+
+
+def has_master(optimizer: Any, weight: Any) -> bool:
+    """Whether the optimizer keeps a float32 copy of this weight."""
+    return bool(getattr(optimizer, "multi_precision", False)) and weight.dtype == np.float16
+
+
+class Masters:
+    """Finds the copies in an updater's state.
+
+    Args:
+        updater: the `mx.optimizer.Updater` that holds the state of the local optimizer.
+    """
+
+    def __init__(self, updater: Any) -> None:
+        self._updater = updater
+        self._places: dict[type, int] = {}
+
+    def of(self, index: int, weight: Any) -> Any:
+        """Return the copy of weight number `index`, made now where the optimizer has not made it yet; None: no copy.
+
+        Raises:
+            NoMasterWeightsError: the optimizer keeps the copy in an unknown place.
+        """
+        updater, optimizer = self._updater, self._updater.optimizer
+        if not has_master(optimizer, weight):
+            return None
+        if type(optimizer) not in self._places:
+            self._places[type(optimizer)] = _place(optimizer, weight)
+        if index not in updater.states:
+            updater.states[index] = optimizer.create_state_multi_precision(index, weight)
+            updater.states_synced[index] = True
+        elif not updater.states_synced[index]:  # loaded from a file, which does not say on what device
+            updater.states[index] = updater.sync_state_context(updater.states[index], weight.context)
+            updater.states_synced[index] = True
+        return updater.states[index][self._places[type(optimizer)]]
+
+
+def follow(master: Any, weight: Any) -> None:
+    """Let a copy have the weight's value wherever the weight is not the copy rounded."""
+    same = master.astype(weight.dtype) == weight
+    master[:] = mx.nd.where(same.astype(master.dtype), master, weight.astype(master.dtype))
+
+
+def _place(optimizer: Any, weight: Any) -> int:
+    """Where in an optimizer's state the copy is: most have it first, SGD, NAG and LARS behind the momentum."""
+    probe = mx.nd.full(weight.shape, 2.0, ctx=weight.context, dtype=weight.dtype)
+    state = optimizer.create_state_multi_precision(-1, probe)
+    found = [place for place, each in enumerate(state) if _copies(each, probe)] if isinstance(state, tuple) else []
+    if len(found) != 1:
+        raise NoMasterWeightsError(
+            f"the optimizer {type(optimizer).__name__!r} has multi_precision, but its state does not show where its "
+            "float32 copies of the weights are: its create_state_multi_precision should return a tuple with the copy "
+            "and the rest of the state, as those of MXNet's optimizers do (or leave multi_precision out)"
+        )
+    return found[0]
+
+
+def _copies(state: Any, weight: Any) -> bool:
+    """Whether this part of a state is a float32 copy of a weight."""
+    if not isinstance(state, mx.nd.NDArray) or state.dtype != np.float32 or state.shape != weight.shape:
+        return False
+    return bool((state == weight.astype(np.float32)).min().asscalar())

@@ -1,0 +1,136 @@
+"""The rules by which servers take the steps of Gluon's optimizers, for algorithms that send gradients."""
+
+import math
+from collections.abc import Collection
+from dataclasses import fields
+from typing import Any
+
+from ..rules import PLAIN_SGD, RULES, RuleChoice
+
+#: Gluon's optimizer, by the name of its class → its rule.
+KNOWN = {
+    "SGD": "sgd",
+    "NAG": "nag",
+    "Adam": "adam",
+    "AdamW": "adamw",
+    "RMSProp": "rmsprop",
+    "AdaGrad": "adagrad",
+}
+
+#: Where those classes are; one of the same name from elsewhere may take other steps.
+MODULES = ("mxnet.optimizer.optimizer", "esync.gluon.adamw")
+
+#: Optimizers that need the norms of whole layers, or of rows.
+LAYERWISE = ("LARS", "LAMB", "LBSGD", "GroupAdaGrad")
+
+#: What every optimizer may be given, beside the options of its rule: it travels with each gradient.
+WITH_EACH_GRADIENT = frozenset({"learning_rate", "momentum", "wd", "lr_scheduler", "rescale_grad"})
+
+#: RMSProp's rules: without and with `centered`.
+RULES_OF_RMSPROP = ("rmsprop", "centered_rmsprop")
+
+#: Options of RMSProp by which its rule is chosen, or which only the other one has.
+OF_RMSPROP = frozenset({"centered", "gamma2"})
+
+#: Option of a rule → the optimizer's attribute, where that has another name.
+ATTRIBUTES = {"eps": "float_stable_eps"}
+
+#: Rule → what it remembers that changes without a gradient.
+FORGETTING = {
+    "adam": "Adam's running means",
+    "adamw": "Adam's running means",
+    "rmsprop": "RMSProp's running mean",
+    "centered_rmsprop": "RMSProp's running means",
+}
+
+#: What to do instead.
+WAY_OUT = "an algorithm whose optimizer runs on the workers ('esync', 'local-sgd', …)"
+
+
+def sgd_alone(optimizer: Any, given: Collection[str], algorithm: str) -> RuleChoice:
+    """The rule of an algorithm whose own kind of SGD is run on the servers.
+
+    Args:
+        optimizer: the user's.
+        given: the names of the options that it was made with, where they are known.
+        algorithm: the name of the algorithm.
+
+    Raises:
+        ValueError: the optimizer is another one than SGD, or one of its options would be ignored.
+    """
+    if _known(optimizer) != "sgd":
+        raise ValueError(
+            f"algorithm {algorithm!r} does SGD on the servers: use the optimizer 'sgd', not "
+            f"{type(optimizer).__name__!r} (algorithm 'esync' runs any optimizer on the workers"
+            f"{'; sync, async and ssp take this one, too' if _known(optimizer) else ''})"
+        )
+    clipped = ["clip_gradient"] if optimizer.clip_gradient is not None else []
+    _refuse([*sorted(set(given) - WITH_EACH_GRADIENT - {"clip_gradient"}), *clipped], algorithm)
+    return PLAIN_SGD
+
+
+def rule_of(optimizer: Any, given: Collection[str], algorithm: str) -> RuleChoice:
+    """The rule by which servers take this optimizer's steps, with the optimizer's constants as its options.
+
+    Args:
+        optimizer: the user's.
+        given: the names of the options that it was made with, where they are known.
+        algorithm: the name of the algorithm.
+
+    Raises:
+        ValueError: there is no such rule, or one of the optimizer's options would be ignored or cannot be used.
+    """
+    name = _known(optimizer)
+    if name is None:
+        kind = type(optimizer).__name__
+        why = "needs the norms of whole layers, of which servers see pieces" if kind in LAYERWISE else ""
+        raise ValueError(
+            f"algorithm {algorithm!r} takes the steps on the servers, and the optimizer {kind!r} "
+            f"{why or 'has no rule there'}: use one of {', '.join(KNOWN)}, or {WAY_OUT}"
+        )
+    options = {each: getattr(optimizer, ATTRIBUTES.get(each, each)) for each in options_of_rule(name)}
+    beyond = OF_RMSPROP if name in RULES_OF_RMSPROP else frozenset()
+    unknown = sorted(set(given) - WITH_EACH_GRADIENT - set(options) - beyond)
+    if optimizer.begin_num_update and "beta1" in options:  # t is the number of the common weights' steps
+        unknown = [*(each for each in unknown if each != "begin_num_update"), "begin_num_update"]
+    _refuse(unknown, algorithm)
+    return RuleChoice(name, {each: _checked(each, value) for each, value in options.items() if value is not None})
+
+
+def options_of_rule(name: str) -> list[str]:
+    """The names of the options of one of these rules."""
+    return [each.name for each in fields(RULES[name])]  # type: ignore[arg-type]
+
+
+def moving_without_gradient(rule: RuleChoice) -> list[str]:
+    """Name what the rule remembers that changes, or changes weights, even where a gradient is zero."""
+    return [FORGETTING[rule.name]] if rule.name in FORGETTING else []
+
+
+def _known(optimizer: Any) -> str | None:
+    """The name of the rule of this optimizer; None where there is none."""
+    kind = type(optimizer)
+    name = KNOWN.get(kind.__name__) if kind.__module__ in MODULES else None
+    return RULES_OF_RMSPROP[bool(optimizer.centered)] if name == "rmsprop" else name
+
+
+def _refuse(options: Collection[str], algorithm: str) -> None:
+    if options:
+        raise ValueError(
+            f"algorithm {algorithm!r} takes the steps on the servers, in float32, which know no {', '.join(options)}: "
+            f"leave it out, or use {WAY_OUT}"
+        )
+
+
+def _checked(name: str, value: Any) -> float:
+    """An option's value as JSON can hold it; ValueError where it would spoil the weights of all workers."""
+    number = float(value)
+    if name in ("beta1", "beta2"):
+        fits, expected = 0 <= number < 1, "0 or more, and below 1"
+    elif name in ("clip_gradient", "clip_weights"):
+        fits, expected = 0 < number < math.inf, "a number above 0; leave it out for none"
+    else:
+        fits, expected = math.isfinite(number), "a finite number"
+    if not fits:
+        raise ValueError(f"the optimizer's {name} is {number}, but should be {expected}")
+    return number

@@ -1,0 +1,251 @@
+"""A Gluon network as the algorithms see it: flat vectors of weights, gradients and statistics, and a local step.
+
+On a CPU the parameters' own memory is read and written without a copy in between; on a GPU, or with another number
+format than float32, they pass through host memory.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ..algorithms.model_view import Hook, ModelView
+from ..exchange import STATISTICS, WEIGHTS, Flat, values_of
+from ..exchange.codecs.sparse import Sparse
+from ..runtime.errors import AlgorithmResultError, ExpectedError
+from ..runtime.mxnet_import import mx
+from .flat_arrays import Difference, FlatArrays, Scaled
+from .overlap_merge import Landing
+
+
+class UnsuitableParametersError(ExpectedError, ValueError):
+    """The network has parameters that this project cannot exchange; the message names one and says why."""
+
+
+class Replica:
+    """This worker's copy of the model.
+
+    Args:
+        parameters: initialized Gluon parameters, of one device, whose shapes are known.
+        local_step: does a local optimizer step; called with the batch size. It returns the learning rate that has
+            multiplied the mean gradient; 0 where the step was left out.
+        master: the float32 copy of a parameter that the local optimizer works on, see `masters`; None: there is none.
+        scale: what the gradients that backward leaves are to be multiplied by, besides 1/(batch size), to be those of
+            the mean loss.
+
+    Attributes:
+        weights: the trained values, grad_req other than "null"; their float32 copies where there are any.
+        statistics: the values that are not trained: batch norm's statistics, frozen layers.
+        further: name of each further vector that an algorithm exchanges → its common values, see `add_vectors`.
+        contributions: the same names → what this worker sends for them.
+        anchor: the weights of the last exchange (None unless `keep_anchor` was called).
+        mean_statistics: of all workers, as they came last, where they are kept beside this worker's own (see
+            `keep_statistics`); else None.
+    """
+
+    def __init__(
+        self,
+        parameters: Sequence[Any],
+        local_step: Callable[[int], float],
+        master: Callable[[Any], Any] = lambda parameter: None,
+        scale: Callable[[], float] = lambda: 1.0,
+    ) -> None:
+        for parameter in parameters:
+            _check(parameter)
+        self._trained = [p for p in parameters if p.grad_req != "null"]
+        untrained = [p for p in parameters if p.grad_req == "null"]
+        if not self._trained:
+            raise UnsuitableParametersError("no parameter of this network is trained (every grad_req is 'null')")
+        self._master, self._scale = master, scale
+        self.weights = FlatArrays(self._exchanged)
+        self.gradients = FlatArrays(lambda: [p.grad() for p in self._trained])
+        self.statistics = FlatArrays(lambda: [p.data() for p in untrained])
+        self.further: dict[str, Flat] = {}
+        self.contributions: dict[str, Flat] = {}
+        self.anchor: np.ndarray | None = None
+        self.mean_statistics: Flat | None = None
+        self.local_step = local_step
+        self._landing: Landing | None = None
+        self._wait: Callable[[], None] = mx.nd.waitall
+
+    def _exchanged(self) -> list[Any]:
+        """The arrays that hold the weights."""
+        return [p.data() if (copy := self._master(p)) is None else copy for p in self._trained]
+
+    @property
+    def size(self) -> int:
+        """Values in all, trained and not."""
+        return self.weights.size + self.statistics.size
+
+    def keep_anchor(self) -> None:
+        """From now on keep a copy of the weights as they are written, for `update`."""
+        self.anchor = np.zeros(self.weights.size, np.float32)
+
+    def add_vectors(self, names: Iterable[str]) -> None:
+        """From now on keep further vectors, each as long as the weights, which begin with zeros."""
+        for name in names:
+            self.further[name] = Flat(np.zeros(self.weights.size, np.float32))
+            self.contributions[name] = Flat(np.zeros(self.weights.size, np.float32))
+
+    @property
+    def common(self) -> tuple[Flat | FlatArrays, Flat | FlatArrays]:
+        """The common weights and statistics of the last exchange; this worker's own where there are no others."""
+        landing = self._landing
+        if landing is not None:
+            return landing.weights, landing.statistics
+        return self.weights, self.mean_statistics or self.statistics
+
+    def keep_statistics(self, own: bool) -> None:
+        """Say where the mean of the workers' statistics is put from now on; the replica is open.
+
+        Args:
+            own: True: beside this worker's own statistics, which stay as they are; False: in their place.
+        """
+        if not own:
+            self.mean_statistics = None
+        elif self.mean_statistics is None:
+            self.mean_statistics = Flat(values_of(self.statistics))
+
+    @contextmanager
+    def with_mean_statistics(self) -> Iterator[None]:
+        """Let the network have the common model within a with statement; the replica is closed."""
+        pairs = [
+            (own, common)
+            for own, common in zip((self.weights, self.statistics), self.common, strict=True)
+            if isinstance(common, Flat)
+        ]
+        self.open()
+        kept = [values_of(own) for own, _ in pairs]
+        for own, common in pairs:
+            own.write(0, common.values)
+        self.close()
+        try:
+            yield
+        finally:
+            self.open()
+            for (own, _), values in zip(pairs, kept, strict=True):
+                own.write(0, values)
+            self.close()
+
+    def expect_landings(self) -> None:
+        """This worker will go on during exchanges: wait for its own arrays only, not for what is under way."""
+        self._wait = self.settle
+
+    def settle(self) -> None:
+        """Wait until nothing reads or writes weights, gradients or statistics any more."""
+        for arrays in (self.weights, self.gradients, self.statistics):
+            arrays.settle()
+
+    def depart(self) -> Landing:
+        """An exchange begins and the worker goes on: where its answer is to be put. The replica is open."""
+        landing = self.keep_common()
+        landing.begin()
+        return landing
+
+    def keep_common(self) -> Landing:
+        """From now on keep the common model beside this worker's own, which is ahead of it; the replica is open.
+
+        The anchor and the statistics as they are now are the first common ones.
+        """
+        if self.anchor is None:
+            raise RuntimeError("keep_anchor was not called")
+        if self._landing is None:
+            self._landing = Landing(self.weights, self.statistics, self.anchor, self.further)
+            self.statistics.read(0, self.statistics.size, self._landing.statistics.values)
+        return self._landing
+
+    def open(self) -> None:
+        """Wait for the device, then give access to the current values until `close`."""
+        self._wait()
+        for arrays in (self.weights, self.gradients, self.statistics):
+            arrays.open()
+
+    def close(self) -> None:
+        """Hand what was written back to the device."""
+        if self.weights.close():
+            for parameter in self._trained:
+                if (copy := self._master(parameter)) is not None:
+                    mx.nd.cast(copy, dtype=parameter.dtype, out=parameter.data())
+        self.statistics.close()
+        self.gradients.close()
+
+    def call_hook(self, hook: Hook, batch_size: int | None = None, fixed_weights: bool = False) -> None:
+        """Call a hook with a view of this model, and take over what it has changed; the replica is closed.
+
+        Args:
+            hook: called with a `ModelView`.
+            batch_size: samples of the batch whose gradients are there; None: the view has no gradient.
+            fixed_weights: the hook may not change the weights.
+
+        Raises:
+            AlgorithmResultError: the hook has returned something, as hooks of PyTorch do; it would be lost.
+        """
+        self._wait()
+        view = ModelView(self, batch_size, self._scale() / (batch_size or 1), fixed_weights)
+        returned = hook(view)
+        if returned is not None:
+            raise AlgorithmResultError(
+                f"{hook.__qualname__} has returned {type(returned).__name__}, but should return nothing: it "
+                "changes arrays of the model in place, or assigns new ones, as model.gradient = …"
+            )
+        view.write_back()
+        self.close()
+
+    def gradient(self, factor: float) -> Scaled:
+        """The gradient that backward left (a sum over the batch), times a factor."""
+        return Scaled(self.gradients, factor)
+
+    def update(self) -> Difference:
+        """How far the weights have moved since the last exchange: ESync's Δ."""
+        if self.anchor is None:
+            raise RuntimeError("keep_anchor was not called")
+        return Difference(self.weights, self.anchor)
+
+    def common_weights(self) -> np.ndarray | None:
+        """The anchor, where it is what was written last, to the last bit; makes this a `codecs.base.KeepsCommon`."""
+        exact = all(array.dtype == np.float32 for array in self._exchanged())
+        return self.anchor if exact else None
+
+    def write(self, vector: str, start: int, values: np.ndarray) -> None:
+        """Take values of the common model; makes this an `exchange.Model`."""
+        if vector == WEIGHTS:
+            self._write_weights(start, values)
+        elif vector != STATISTICS:
+            self.further[vector].write(start, values)
+        elif self.mean_statistics is not None:
+            self.mean_statistics.write(start, values)
+        else:
+            self.statistics.write(start, values)
+
+    def _write_weights(self, start: int, values: np.ndarray) -> None:
+        self.weights.write(start, values)
+        if self.anchor is not None:
+            anchor = self.anchor[start : start + values.size]
+            if not np.may_share_memory(anchor, values):
+                self.weights.read(start, start + values.size, anchor)  # float16 weights have rounded them
+
+    def add(self, step: Sparse) -> None:
+        """Add a sparse difference to the weights; makes this an `exchange.Model`."""
+        self.weights.add(*step)
+
+    def put(self, step: Sparse) -> None:
+        """Replace the weights at some places; makes this an `exchange.Model`."""
+        self.weights.put(*step)
+
+
+def _check(parameter: Any) -> None:
+    if parameter._deferred_init or parameter._data is None:
+        raise UnsuitableParametersError(
+            f"parameter {parameter.name} is not initialized yet: call net.initialize() and let one batch pass through "
+            "the network before the first step"
+        )
+    if len(parameter.list_ctx()) != 1:
+        raise UnsuitableParametersError(
+            f"parameter {parameter.name} lives on {len(parameter.list_ctx())} devices: start one process per device"
+        )
+    if parameter._stype != "default" or parameter._grad_stype != "default":
+        raise UnsuitableParametersError(
+            f"parameter {parameter.name} is sparse ({parameter._stype}, gradient {parameter._grad_stype}); only dense "
+            "parameters can be exchanged"
+        )

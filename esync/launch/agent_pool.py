@@ -1,0 +1,205 @@
+"""Launch's side of the agents: asked all at once; whatever goes wrong becomes a sentence that names the host.
+
+Nothing of a job starts before every host has answered: then it is reachable, knows the key, has the working directory,
+Python, this package in the same version, the data, and free ports.
+"""
+
+import json
+import os
+import select
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from .. import config
+from ..runtime.errors import ExpectedError
+from ..runtime.watchdog import Wait
+from . import process_backend, remote_agent, ssh
+from .heartbeat_pipe import Lifeline
+from .hosts import Host
+from .ssh_errors import complaint
+
+#: What is kept of its chatter: as many lines as ssh's longest warning has, and some more.
+LAST_LINES = 30
+
+
+class RemoteHostError(ExpectedError):
+    """Other machines cannot take part; one sentence for each, with its name."""
+
+
+class AgentProcess:
+    """The agent of one host.
+
+    Attributes:
+        host: where it runs.
+        said: whatever it has printed that is no answer, the end of it.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.said: deque[str] = deque(maxlen=LAST_LINES)
+        self._popen = process_backend.start(ssh.start_module(host, remote_agent.__name__), subprocess.PIPE)
+        self._line = Lifeline(self._popen, ssh.first_lines(host, {}))
+        assert self._popen.stdout is not None
+        self.output = self._popen.stdout
+        self._line_so_far: list[bytes] = []
+
+    def ask(self, request: Mapping[str, Any]) -> None:
+        """Send a request; the answer is what `hear` finds."""
+        self._line.send(json.dumps(request).encode() + b"\n")
+
+    def hear(self) -> dict[str, Any] | None:
+        """Read what is there (the output can be read): the answer if it is whole.
+
+        Raises:
+            RemoteHostError: the agent has ended.
+        """
+        chunk = os.read(self.output.fileno(), 1 << 20)
+        if not chunk:
+            self._line.cut()
+            raise RemoteHostError(complaint(self.host, self._popen.wait(), list(self.said)))
+        *lines, rest = chunk.split(b"\n")
+        if lines:
+            lines[0] = b"".join([*self._line_so_far, lines[0]])
+            self._line_so_far = []
+        self._line_so_far.append(rest)
+        answer = None
+        for line in lines:
+            text = line.decode(errors="replace").strip()
+            found = _answer_in(text)
+            if found is not None:
+                answer = found
+            elif text:
+                self.said.append(text)
+        return answer
+
+    def close(self) -> None:
+        """End it; it lets go of what it holds by itself."""
+        self._line.cut()
+        if self._popen.poll() is None:
+            self._popen.terminate()
+        self._popen.wait()
+        self.output.close()
+
+
+class Agents:
+    """The agents of all hosts that are not this machine, in a with statement.
+
+    Args:
+        hosts: all of a job's; those of this machine are left out.
+        say: tells the user who is waited for.
+
+    Raises:
+        RemoteHostError: a key file is not there.
+    """
+
+    def __init__(self, hosts: Iterable[Host], say: Callable[[str], None]) -> None:
+        self._say = say
+        self._agents: dict[str, AgentProcess] = {}
+        far = [host for host in hosts if not host.here]
+        problems = list(filter(None, map(ssh.missing_key, far)))
+        if problems:
+            raise RemoteHostError("\n".join(problems))
+        try:
+            for host in far:
+                self._agents[host.name] = AgentProcess(host)
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self, requests: Mapping[str, Mapping[str, Any]], limit: float) -> dict[str, dict[str, Any]]:
+        """Ask hosts, by their names, all at the same time; their answers.
+
+        Args:
+            requests: what to ask each of them.
+            limit: seconds without a word from one that has not answered.
+
+        Raises:
+            RemoteHostError: for every host that has not answered, or has answered that something is wrong.
+        """
+        self.send(requests)
+        return self.collect(list(requests), limit)
+
+    def try_to_ask(
+        self, requests: Mapping[str, Mapping[str, Any]], limit: float
+    ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+        """The same, with what went wrong beside the answers."""
+        self.send(requests)
+        return self._collect(list(requests), limit)
+
+    def send(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
+        """Ask hosts without waiting for the answers, which `collect` does."""
+        for name, request in requests.items():
+            self._agents[name].ask(request)
+
+    def collect(self, names: Sequence[str], limit: float) -> dict[str, dict[str, Any]]:
+        """The answers of hosts that have been asked; see `ask`."""
+        answers, problems = self._collect(names, limit)
+        if problems:
+            raise RemoteHostError("\n".join(problems[name] for name in names if name in problems))
+        return answers
+
+    def _collect(self, names: Sequence[str], limit: float) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+        """Answers and problems."""
+        answers: dict[str, dict[str, Any]] = {}
+        problems: dict[str, str] = {}
+        wait, heard = Wait("", limit), time.monotonic()
+        while waiting := [self._agents[name] for name in names if name not in answers and name not in problems]:
+            now = time.monotonic()
+            if now - heard > limit:
+                for silent in waiting:
+                    problems[silent.host.name] = _silent(silent, limit)
+                break
+            wait.what = ", ".join(f"{one.host.name} ({one.host.address})" for one in waiting)
+            if wait.due(config.ANNOUNCE_AFTER):
+                self._say(wait.announcement())
+            ready, _, _ = select.select([one.output for one in waiting], [], [], 0.5)
+            for one in waiting:
+                if one.output not in ready:
+                    continue
+                heard = time.monotonic()
+                try:
+                    answer = one.hear()
+                except RemoteHostError as error:
+                    problems[one.host.name] = str(error)
+                    continue
+                if answer and "error" in answer:
+                    problems[one.host.name] = f"host {one.host.name}: {answer['error']}"
+                elif answer is not None:
+                    answers[one.host.name] = answer
+        return answers, problems
+
+    def close(self) -> None:
+        """End them all."""
+        for one in self._agents.values():
+            one.close()
+
+    def __enter__(self) -> "Agents":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _answer_in(text: str) -> dict[str, Any] | None:
+    """The answer in a line of output; None where it is something else."""
+    if not text.startswith(remote_agent.MARK):
+        return None
+    try:
+        answer = json.loads(text.removeprefix(remote_agent.MARK))
+    except ValueError:
+        return None
+    return answer if isinstance(answer, dict) else None
+
+
+def _silent(one: AgentProcess, limit: float) -> str:
+    last = f"; it said last: {one.said[-1]}" if one.said else ""
+    return (
+        f"host {one.host.name}: {one.host.address} has not answered for {limit:.0f} s; check its address, the network "
+        f"and the firewall{last}"
+    )

@@ -1,0 +1,97 @@
+"""How a process of a job is started and ended: on this machine directly, on another one over ssh.
+
+Either way what is started is `process_shim`, which runs the command and ends it with every descendant
+as soon as launch is gone.
+"""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from .. import config
+from ..runtime.parent_death import tied
+from . import process_shim, ssh
+from .heartbeat_pipe import KILL, TERMINATE, Lifeline
+from .spec import ProcessSpec
+
+
+class Child:
+    """A process of a job behind its shim, which is a child of this process.
+
+    Attributes:
+        popen: the shim, or the ssh that leads to it; the output of both is in the pipe `stdout`.
+        arriving: whether the command has not begun yet.
+        arrived: whether it has begun, as far as is known.
+    """
+
+    _all: ClassVar["weakref.WeakSet[Child]"] = weakref.WeakSet()
+
+    def __init__(self, spec: ProcessSpec) -> None:
+        self.arriving, self.arrived = True, False
+        self._address = "" if spec.host.here else spec.host.address
+        self._all.add(self)
+        asked = {"command": spec.command, "lease": config.LAUNCH_LEASE, "grace": config.LAUNCH_GRACE}
+        if spec.host.here:
+            # A pipe between two processes of one machine cannot lose its connection in silence, and a
+            # launcher that is suspended (Ctrl-Z) is still there: silence means nothing.
+            asked["lease"] = math.inf
+            self.popen = start((sys.executable, "-m", process_shim.__name__), subprocess.PIPE, spec.environment)
+            variables = b""
+        else:
+            self.popen = start(ssh.start_module(spec.host, process_shim.__name__), subprocess.PIPE)
+            variables = ssh.first_lines(spec.host, spec.environment)
+        self._line = Lifeline(self.popen, variables + json.dumps(asked).encode() + b"\n")
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self._line.send(TERMINATE)
+
+    def kill(self) -> None:
+        """End it, and all that it has started."""
+        self._line.send(KILL)
+
+    def exit_code(self, code: int) -> int:
+        """Return what the command has ended with, negative for a signal, given the shim's exit code."""
+        self.arriving = False
+        named = {each.value for each in signal.Signals}  # real-time signals have no names, but exit codes
+        return 128 - code if code - 128 in named else code
+
+    def greeted(self, line: str) -> bool:
+        """Whether a line of its output says only that it has arrived."""
+        if self.arriving and line == process_shim.GREETING:
+            self.arriving, self.arrived = False, True
+            return True
+        return False
+
+    @property
+    def room(self) -> bool:
+        """Whether the next process may be started: sshd refuses some of too many that log in at once."""
+        if not self._address:
+            return True
+        return sum(one.arriving and one._address == self._address for one in self._all) < config.SSH_ARRIVING
+
+    def let_go(self) -> None:
+        """End the shim or the ssh that does not react; the kernel, or the other machine, ends the command."""
+        self._line.cut()
+        os.killpg(self.popen.pid, signal.SIGKILL)
+
+
+def start(
+    command: Sequence[str], stdin: int, environment: Mapping[str, str] | None = None
+) -> "subprocess.Popen[bytes]":
+    """Start a child in a process group of its own; main thread only, because the kernel ties it to its thread."""
+    return subprocess.Popen(
+        tied(command),
+        bufsize=0,
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, **(environment or {})},
+        start_new_session=True,
+    )

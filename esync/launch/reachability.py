@@ -1,0 +1,67 @@
+"""Can the hosts of a job reach one another? Tried before it begins, on the very ports that its processes will use.
+
+Every host listens for a moment where its processes will; every other one connects. A firewall in between, or an address
+that leads somewhere else, is told in seconds instead of after the start's time limit.
+"""
+
+from collections import defaultdict
+
+from .agent_pool import Agents, RemoteHostError
+from .preflight import patience
+from .remote_agent import Agent
+from .spec import Plan
+
+#: Name of a host, address, port.
+Endpoint = tuple[str, str, int]
+
+
+def try_paths(plan: Plan, agents: Agents) -> None:
+    """Try every way from a host to a port of another one.
+
+    Raises:
+        RemoteHostError: somebody cannot be reached; a sentence for each pair of hosts.
+    """
+    hosts = plan.hosts
+    if all(host.here for host in hosts):
+        return
+    spares = [next(iter(there.values())) for there in plan.spares.values()]
+    processes = [*plan.processes, *(spec for spec in spares if not spec.host.here)]
+    endpoints: list[Endpoint] = [
+        (spec.host.name, spec.host.ip, spec.port) for spec in processes if spec.port and spec.host.ip
+    ]
+    here = Agent()
+    try:
+        _ask(plan, agents, here, "listen", {host.name: [e for e in endpoints if e[0] == host.name] for host in hosts})
+        wanted = {host.name: [e for e in endpoints if e[0] != host.name] for host in hosts}
+        failed = _ask(plan, agents, here, "reach", wanted)
+        _ask(plan, agents, here, "hush", {host.name: [] for host in hosts})
+    finally:
+        here.close()
+    if failed:
+        raise RemoteHostError("\n".join(failed))
+
+
+def _ask(plan: Plan, agents: Agents, here: Agent, what: str, lists: dict[str, list[Endpoint]]) -> list[str]:
+    """Have all hosts do something with endpoints; what they could not reach, in sentences."""
+    requests = {host.name: {"do": what, "endpoints": lists[host.name]} for host in plan.hosts}
+    agents.send({host.name: requests[host.name] for host in plan.hosts if not host.here})
+    answers = {}
+    for host in plan.hosts:
+        if host.here:
+            answers[host.name] = here.answer(requests[host.name])
+            if "error" in answers[host.name]:
+                raise RemoteHostError(f"host {host.name}: {answers[host.name]['error']}")
+    answers |= agents.collect([host.name for host in plan.hosts if not host.here], patience(plan))
+    return [sentence for name, answer in answers.items() for sentence in sentences(name, answer.get("failed", []))]
+
+
+def sentences(name: str, failed: list[list[str]]) -> list[str]:
+    """One for each host that could not be reached."""
+    by_host: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
+    for other, address, port, reason in failed:
+        by_host[other, address].append((port, reason))
+    return [
+        f"host {name} cannot reach {other} at {address}, port {', '.join(str(port) for port, _ in ports)} "
+        f"({ports[0][1]}); open the firewall between them, or correct hosts.{other}.address"
+        for (other, address), ports in by_host.items()
+    ]

@@ -1,0 +1,124 @@
+"""The workers of a running job as rows, their totals, and both as one line or as a table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.table import Column
+
+from ..runtime.progress import Progress
+from ..runtime.text_tables import TerminalTable, clock, right
+
+#: Workers whose local iterations a line lists one by one.
+LISTED = 12
+STYLES = {
+    **dict.fromkeys(("failed", "lost", "away"), "red"),
+    **dict.fromkeys(("starting", "waiting", "ended"), "dim"),
+    "done": "green",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One worker.
+
+    Attributes:
+        name: of its process.
+        host: where it runs.
+        device: on what.
+        state: waiting (for the state server), starting, training, away (its host does not answer), done, failed, lost
+            (the others go on without it) or ended (by launch).
+        progress: its last round.
+    """
+
+    name: str
+    host: str
+    device: str
+    state: str
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True)
+class Totals:
+    """All workers together.
+
+    Attributes:
+        round: the newest one that is over, 0 before the first.
+        samples_per_second: sum over the workers, each in its last round.
+        accuracy: the newest, with the round whose weights it is of.
+    """
+
+    round: int = 0
+    samples_per_second: float = 0.0
+    accuracy: float | None = None
+    accuracy_round: int = 0
+
+
+def totals(rows: Sequence[Row]) -> Totals:
+    """Add the workers up; those that are lost or away do not count."""
+    reports = [row.progress for row in rows if row.progress and row.state not in ("lost", "away")]
+    if not reports:
+        return Totals()
+    evaluated = [report for report in reports if report.accuracy is not None]
+    newest = max(evaluated, key=lambda report: report.accuracy_round or 0, default=None)
+    return Totals(
+        max(report.round for report in reports),
+        sum(report.samples_per_second for report in reports),
+        newest.accuracy if newest else None,
+        (newest.accuracy_round or 0) if newest else 0,
+    )
+
+
+def line(rows: Sequence[Row], seconds: float) -> str:
+    """The job in one line."""
+    states = [row.state for row in rows]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+    total = totals(rows)
+    parts = [clock(seconds), f"workers: {counts}"]
+    if total.round:
+        parts += [f"round {total.round}", f"{total.samples_per_second:.1f} samples/s"]
+        iterations = [row.progress.local_iterations for row in rows if row.progress]
+        if max(iterations) > 1:
+            several = " ".join(map(str, iterations))
+            parts.append(
+                f"local iterations {several if len(rows) <= LISTED else f'{min(iterations)} to {max(iterations)}'}"
+            )
+    if total.accuracy is not None:
+        parts.append(f"accuracy {total.accuracy:.3f} (round {total.accuracy_round})")
+    return "  ".join(parts)
+
+
+def table(rows: Sequence[Row], seconds: float, title: str) -> TerminalTable:
+    """The job as a table."""
+    total = totals(rows)
+    drawn = TerminalTable(
+        right("rank", str(len(rows))),
+        Column("worker", "workers", no_wrap=True),
+        Column("state", no_wrap=True),
+        right("round", str(total.round or "")),
+        right("local"),  # local iterations in that round
+        right("samples/s", f"{total.samples_per_second:.1f}" if total.round else ""),
+        right("wait s"),
+        Column("accuracy", _accuracy(total.accuracy, total.accuracy_round), no_wrap=True),
+        right("time", clock(seconds)),
+        title=title,
+        footer=True,
+    )
+    for row in rows:
+        report = row.progress
+        rank, cells = "", [""] * 6
+        if report is not None:
+            rank = str(report.rank)
+            cells = [
+                str(report.round),
+                str(report.local_iterations),
+                f"{report.samples_per_second:.1f}",
+                f"{report.wait:.3f}",
+                _accuracy(report.accuracy, report.accuracy_round),
+                clock(report.elapsed),
+            ]
+        drawn.add(rank, f"{row.host}/{row.device}", row.state, *cells, style=STYLES.get(row.state))
+    return drawn
+
+
+def _accuracy(accuracy: float | None, number: int | None) -> str:
+    return "" if accuracy is None else f"{accuracy:.3f} ({number})"  # of the weights of that round

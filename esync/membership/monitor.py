@@ -1,0 +1,184 @@
+"""A thread that watches the other processes of the cluster, and does something when they are gone.
+
+While MXNet waits for the answer of a dead server, no Python code of the main thread runs, and ps-lite's own way out is
+a barrier over all processes, which never opens once one of them has died.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Hashable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from .. import config
+from ..runtime import progress
+from ..runtime.watchdog import Wait, Watchdog, leave
+from .connections import Address
+from .failure_detector import FailureDetector
+from .peers import Peers
+
+log = logging.getLogger(__name__)
+
+P = TypeVar("P", bound=Hashable)
+
+#: What a worker calls the scheduler, in front of its address.
+SCHEDULER = "the scheduler"
+#: Seconds between two looks.
+TICK = 0.25
+#: The same before everyone has come: shorter than any process takes from its first connection to its end.
+ARRIVAL_TICK = 0.03
+#: Seconds between a worker's last message and its end: the logs of the last rounds are still being written.
+FAREWELL = 1.0
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """The wait for all processes of a cluster.
+
+    Attributes:
+        everyone: how many other processes belong to the cluster.
+        watchdog: says who is missing.
+        wait: what it says.
+    """
+
+    everyone: int
+    watchdog: Watchdog
+    wait: Wait
+
+
+class Monitor(threading.Thread, Generic[P]):
+    """Looks again and again at who is there.
+
+    Args:
+        present: returns the peers that are connected now, each under the same name at every call.
+        grace: seconds without a connection before a peer counts as gone.
+        lost: called in this thread, once, with the peers that are gone and with how many are left; returns whether
+            that was it. False: it goes on, and is called again at the next look at which somebody is gone.
+        arrival: nobody counts as gone before so many have been there (not all at one time, if the run fails at once).
+    """
+
+    def __init__(
+        self,
+        present: Callable[[], Collection[P]],
+        grace: float,
+        lost: Callable[[list[P], int], bool],
+        arrival: Arrival | None = None,
+    ) -> None:
+        super().__init__(name="monitor", daemon=True)
+        self._present, self._lost = present, lost
+        self._detector: FailureDetector[P] = FailureDetector(grace)
+        self._arrival = arrival
+        self._closed = threading.Event()
+        self._looking = threading.Lock()
+        if arrival is not None:
+            arrival.watchdog.begin(arrival.wait)
+
+    def close(self) -> None:
+        """Stop watching: from now on everybody may go."""
+        self._closed.set()
+
+    def run(self) -> None:
+        """Watch until somebody is lost, or until `close`."""
+        if self._arrival is not None:
+            self._await(self._arrival)
+        while not self._closed.is_set():
+            gone = self.look(time.monotonic())
+            if gone and not self._closed.is_set() and self._lost(gone, len(self._detector) - len(gone)):
+                return
+            self._closed.wait(TICK)
+
+    def look(self, now: float) -> list[P]:
+        """Take one look; the peers that are gone."""
+        with self._looking:
+            return self._detector.look(self._present(), now)
+
+    def absent(self) -> list[P]:
+        """Take one more look, from any thread: the peers that have no connection now, gone or not yet."""
+        with self._looking:
+            self._detector.look(self._present(), time.monotonic())
+            return self._detector.absent
+
+    def missing(self, peer: P) -> float:
+        """Return the seconds that a peer has been missing."""
+        return self._detector.missing(peer, time.monotonic())
+
+    def _await(self, arrival: Arrival) -> None:
+        what = arrival.wait.what
+        while not self._closed.is_set():
+            self.look(time.monotonic())
+            if len(self._detector) >= arrival.everyone:
+                break
+            arrival.wait.what = f"{what} ({len(self._detector)} of {arrival.everyone} have connected)"
+            time.sleep(ARRIVAL_TICK)
+        arrival.watchdog.over(arrival.wait)
+        log.info("everyone is here")
+
+
+def give_up(reason: str) -> None:
+    """End this worker, which cannot go on for this reason."""
+    log.error("error: %s", reason)
+    progress.tell(progress.CUT_OFF, reason=reason)
+    time.sleep(FAREWELL)
+    leave(1)
+
+
+def monitor_servers(
+    scheduler: Address,
+    servers: Iterable[Address],
+    lost: Callable[[str], None],
+    grace: float | None = None,
+) -> Monitor[str]:
+    """Return a monitor of the processes that a worker cannot do without, which is to be started.
+
+    Args:
+        scheduler: where it listens.
+        servers: where each parameter server listens.
+        lost: called in the monitor's thread, once for each that is gone, in words.
+        grace: seconds without a connection before it counts as gone; None: config.PEER_GONE.
+    """
+    servers = list(servers)
+    name = "the parameter server" if len(servers) == 1 else "a parameter server"
+    peers: Peers[str] = Peers()
+    for address, role in {scheduler: SCHEDULER, **dict.fromkeys(servers, name)}.items():
+        peers.add(f"{role} at {address[0]}:{address[1]}", *address)
+
+    told: set[str] = set()
+
+    def report(gone: list[str], left: int) -> bool:
+        for who in gone:
+            if who not in told:
+                told.add(who)
+                lost(who)
+        return False  # a worker that does without one may still wait for another
+
+    return Monitor(peers.connected, config.PEER_GONE if grace is None else grace, report)
+
+
+def monitor_cluster(
+    present: Callable[[], Collection[P]],
+    least: int,
+    grace: float,
+    alone: Callable[[], None],
+    arrival: Arrival,
+    patience: Callable[[], float] = lambda: 0.0,
+) -> Monitor[P]:
+    """Return a monitor of a whole cluster, for its servers and its scheduler, which is to be started.
+
+    Args:
+        present: returns the peers that are connected now, each under the same name at every call.
+        least: with so many or fewer peers left, this process is alone.
+        grace: seconds without a connection before a peer counts as gone.
+        alone: ends the process; called in the monitor's thread.
+        arrival: the wait for all of them.
+        patience: returns the seconds that this process waits, alone, for newcomers.
+    """
+
+    def report(gone: list[P], left: int) -> bool:
+        deserted = left <= least and monitor.missing(gone[-1]) >= patience()
+        if deserted:
+            alone()
+        return deserted
+
+    monitor = Monitor(present, grace, report, arrival)
+    return monitor

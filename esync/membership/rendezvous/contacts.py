@@ -1,0 +1,177 @@
+"""The way to every process of the cluster, and to those that say they belong to it.
+
+A registration is a mere claim: anybody can send one, and the name in it may not be resolvable at the moment. So the
+scheduler first connects to where the newcomer says it listens, as ps-lite has it listen before it registers, and only
+who answers there in ZeroMQ's own way is let in.
+"""
+
+import logging
+import time
+from dataclasses import dataclass, field
+
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+from ... import config
+from ..connections import Address
+from ..names import Lookup
+from .messages import Message, Node
+from .node_registry import SCHEDULER_ID
+
+log = logging.getLogger(__name__)
+
+#: Processes that may be under examination at the same time; beyond that the one that came first is given up.
+EXAMINED_MOST = 64
+#: Sockets of ZeroMQ that one of them takes: the connection, and both ends of its monitor.
+SOCKETS_EACH = 3
+#: Milliseconds between two attempts to connect: they begin with the first and double up to the second.
+RECONNECT = (100, 5000)
+#: Seconds that one address of a host has to answer before its next one is tried.
+NEXT_ADDRESS = 3.0
+
+
+@dataclass
+class Contact:
+    """One process.
+
+    Attributes:
+        node: as it has registered.
+        since: when it did.
+        lookup: finds its host's addresses.
+        addresses: those, the one that is tried first; empty until they are known.
+        tried: since when that one is tried.
+        sender: leads to it.
+        monitor: tells when it answers; None once it has.
+    """
+
+    node: Node
+    lookup: Lookup
+    since: float = field(default_factory=time.monotonic)
+    addresses: list[str] = field(default_factory=list)
+    tried: float = 0.0
+    sender: "zmq.Socket[bytes] | None" = None
+    monitor: "zmq.Socket[bytes] | None" = None
+
+
+class Contacts:
+    """All of them; main thread only.
+
+    Args:
+        context: of ZeroMQ; needs room for their sockets.
+        poller: is woken when somebody answers.
+    """
+
+    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", poller: zmq.Poller) -> None:
+        self._context, self._poller = context, poller
+        self._contacts: dict[Address, Contact] = {}  # those under examination in the order of their coming
+
+    def __contains__(self, address: Address) -> bool:
+        return address in self._contacts
+
+    def introduce(self, node: Node) -> None:
+        """Begin to find out whether somebody listens where a newcomer says that it does."""
+        examined = [contact for contact in self._contacts.values() if not _answered(contact)]
+        if len(examined) >= EXAMINED_MOST:
+            self.forget(examined[0].node)
+        contact = self._contacts[node.address] = Contact(node, Lookup(node.host))
+        self._go_on(contact)
+
+    def answered(self) -> list[Node]:
+        """Those who have turned out to be there since the last call."""
+        found = []
+        for contact in list(self._contacts.values()):
+            if _answered(contact):
+                continue
+            self._go_on(contact)
+            if contact.monitor is not None and contact.monitor.poll(0):
+                recv_monitor_message(contact.monitor)
+                self._close_monitor(contact)
+                found.append(contact.node)
+            elif time.monotonic() - contact.since > config.START_TIMEOUT:
+                log.warning("nobody answers at %s:%d, where a process said it listens", *contact.node.address)
+                self.forget(contact.node)
+        return found
+
+    def keep(self, nodes: list[Node]) -> None:
+        """Of those who have answered, forget all others: ZeroMQ would go on trying to reach them."""
+        known = {node.address for node in nodes}
+        for address, contact in list(self._contacts.items()):
+            if _answered(contact) and address not in known:
+                self.forget(contact.node)
+
+    def forget(self, node: Node) -> None:
+        """Close the connection to a process."""
+        contact = self._contacts.pop(node.address)
+        contact.lookup.cancel()
+        self._close_monitor(contact)
+        if contact.sender is not None:
+            contact.sender.close()
+
+    def connected(self, node: Node, established: set[Address]) -> bool:
+        """Whether one of these connections leads to a process."""
+        return any((address, node.port) in established for address in self._contacts[node.address].addresses)
+
+    def send(self, to: Node, message: Message, timestamp: int) -> None:
+        """Send a message to somebody who has answered; does not wait."""
+        sender = self._contacts[to.address].sender
+        assert sender is not None
+        try:
+            sender.send(message.encode(timestamp), zmq.NOBLOCK)
+        except zmq.Again:
+            log.warning("the process at %s:%d does not read what it is sent", *to.address)
+
+    def _go_on(self, contact: Contact) -> None:
+        """Look the name up, then connect."""
+        if contact.sender is not None:
+            if len(contact.addresses) > 1 and time.monotonic() - contact.tried >= NEXT_ADDRESS:
+                contact.sender.disconnect(_endpoint(contact))
+                contact.addresses = [*contact.addresses[1:], contact.addresses[0]]
+                self._try(contact)
+            return
+        failures = contact.lookup.failures
+        contact.addresses = contact.lookup.addresses()
+        if contact.addresses:
+            self._connect(contact)
+        elif contact.lookup.failures > failures == 0:
+            log.warning(
+                "cannot resolve the host %s of a process that has registered; trying again until it works (give it "
+                "an address that is known here with DMLC_NODE_HOST)",
+                contact.node.host,
+            )
+
+    def _connect(self, contact: Contact) -> None:
+        sender = contact.sender = self._context.socket(zmq.DEALER)
+        sender.setsockopt(zmq.IDENTITY, f"ps{SCHEDULER_ID}".encode())
+        sender.setsockopt(zmq.LINGER, 0)
+        sender.setsockopt(zmq.RECONNECT_IVL, RECONNECT[0])
+        sender.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT[1])
+        idle, interval, count = config.KEEP_ALIVE
+        sender.setsockopt(zmq.TCP_KEEPALIVE, 1)
+        sender.setsockopt(zmq.TCP_KEEPALIVE_IDLE, idle)
+        sender.setsockopt(zmq.TCP_KEEPALIVE_INTVL, interval)
+        sender.setsockopt(zmq.TCP_KEEPALIVE_CNT, count)
+        sender.setsockopt(zmq.TCP_MAXRT, 1000 * (idle + interval * count))  # milliseconds, for data that is under way
+        contact.monitor = sender.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+        self._poller.register(contact.monitor, zmq.POLLIN)
+        self._try(contact)
+
+    @staticmethod
+    def _try(contact: Contact) -> None:
+        assert contact.sender is not None
+        contact.tried = time.monotonic()
+        contact.sender.connect(_endpoint(contact))
+
+    def _close_monitor(self, contact: Contact) -> None:
+        if contact.monitor is not None and contact.sender is not None:
+            self._poller.unregister(contact.monitor)
+            contact.sender.disable_monitor()
+            contact.monitor.close()
+            contact.monitor = None
+
+
+def _answered(contact: Contact) -> bool:
+    return contact.sender is not None and contact.monitor is None
+
+
+def _endpoint(contact: Contact) -> str:
+    return f"tcp://{contact.addresses[0]}:{contact.node.port}"

@@ -1,0 +1,139 @@
+"""Questions to a cluster's scheduler: who belongs to the cluster, and whether the run goes on."""
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import zmq
+
+from ...runtime import progress
+from ...runtime.watchdog import leave
+from ..connections import Address
+from . import messages
+from .messages import SERVER, BadMessageError, Message, Node
+
+log = logging.getLogger(__name__)
+
+#: Milliseconds to wait for an answer before a question is asked again.
+PATIENCE = 1000
+#: Seconds between two questions for the status of the run.
+ASK_EVERY = 1.0
+
+
+def members(scheduler: Address, check: Callable[[], None]) -> dict[int, Node]:
+    """Return the processes that have an id, by id; to be asked by one of them.
+
+    Args:
+        scheduler: where it listens.
+        check: called while there is no answer; raises to give up.
+    """
+    with _connected(scheduler) as socket:
+        while True:
+            answer = _answer(socket, Message(messages.WHO, request=True), {messages.WHO})
+            if answer is not None:
+                return {node.id: node for node in answer.nodes}
+            check()
+
+
+def is_over(scheduler: Address) -> bool:
+    """Return whether the run is finished; False where the scheduler does not answer."""
+    with _connected(scheduler) as socket:
+        answer = _run_status(socket)
+    return answer is not None and answer.command == messages.OVER
+
+
+def tell(scheduler: Address, command: int, me: Node) -> None:
+    """Tell the scheduler that the run has begun, or is over; waits for it no longer than for an answer.
+
+    Args:
+        scheduler: where it listens.
+        command: messages.BEGUN from a worker, or messages.OVER from a server.
+        me: this process, as the scheduler knows it.
+    """
+    with _connected(scheduler) as socket:
+        if socket.poll(PATIENCE, zmq.POLLOUT):
+            socket.send(Message(command, (me,), request=True).encode(timestamp=0))
+            _run_status(socket)  # asked after it, so an answer means that the scheduler has both
+
+
+def failure_reason(lost: Sequence[Node]) -> str:
+    """Return why a run without these processes cannot begin."""
+    names = [
+        f"{'server' if node.role == SERVER else 'worker'} {(node.id - 8) // 2} at {node.host}:{node.port}"
+        for node in lost
+    ]
+    verb, whose = ("is", "its connection has") if len(names) == 1 else ("are", "their connections have")
+    return f"{' and '.join(names)} {verb} gone: {whose} ended before the run had begun; start all processes again"
+
+
+class StartMonitor(threading.Thread):
+    """Polls the scheduler for the status of the run until this process takes part in it; ends the process if it cannot.
+
+    MXNet itself would wait in C++, for ever, for members that are gone, or for servers that have left.
+
+    Args:
+        scheduler: where it listens.
+    """
+
+    def __init__(self, scheduler: Address) -> None:
+        super().__init__(name="start monitor", daemon=True)
+        self._scheduler = scheduler
+        self._closed = threading.Event()
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` has been called."""
+        return self._closed.is_set()
+
+    def close(self) -> None:
+        """Stop asking: this process takes part in the run."""
+        self._closed.set()
+
+    def run(self) -> None:
+        """Ask until `close`."""
+        with _connected(self._scheduler) as socket:
+            while not self._closed.is_set():
+                answer = _run_status(socket)
+                if answer is not None and not self._closed.is_set():
+                    _end_unless_running(answer)
+                self._closed.wait(ASK_EVERY)
+
+
+def _end_unless_running(answer: Message) -> None:
+    """End this process where the run is finished, or cannot begin."""
+    if answer.command == messages.OVER:
+        log.info("the run is finished: there is nothing left to do")
+        leave(0)
+    if answer.command == messages.LOST:
+        reason = failure_reason(answer.nodes)
+        log.error("error: %s", reason)
+        progress.tell(progress.OVER, reason=reason)
+        leave(1)
+
+
+@contextlib.contextmanager
+def _connected(scheduler: Address) -> "Iterator[zmq.Socket[bytes]]":
+    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.IMMEDIATE, 1)  # questions do not pile up for a scheduler that is not there yet
+        socket.connect(f"tcp://{scheduler[0]}:{scheduler[1]}")
+        yield socket
+
+
+def _run_status(socket: "zmq.Socket[bytes]") -> Message | None:
+    question = Message(messages.RUN_STATUS, request=True)
+    return _answer(socket, question, {messages.RUNNING, messages.LOST, messages.OVER})
+
+
+def _answer(socket: "zmq.Socket[bytes]", question: Message, commands: set[int]) -> Message | None:
+    """Ask, and return the answer, which has one of these commands; None where none comes within `PATIENCE`."""
+    if not socket.poll(PATIENCE, zmq.POLLOUT):
+        return None
+    socket.send(question.encode(timestamp=0))
+    while socket.poll(PATIENCE):
+        with contextlib.suppress(BadMessageError):
+            answer = Message.decode(b"".join(socket.recv_multipart()[:1]))
+            if answer.command in commands:
+                return answer
+    return None

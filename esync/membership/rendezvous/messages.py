@@ -1,0 +1,221 @@
+"""ps-lite's control messages as bytes: the part of its protocol buffers (meta.proto, proto2) that a scheduler needs.
+
+PBMeta {head 1, body 2, control 3, request 4, push 5, simple_app 6, app_id 7, timestamp 8, data_type 9, customer_id 10}
+PBControl {cmd 1, node 2 (repeated), barrier_group 3, msg_sig 4}
+PBNode {role 1, id 2, hostname 3, port 4, is_recovery 5, customer_id 10}
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ..connections import Address
+
+#: Roles of a node.
+SERVER, WORKER, SCHEDULER = 0, 1, 2
+#: Commands.
+TERMINATE, ADD_NODE, BARRIER, ACK, HEARTBEAT = 1, 2, 3, 4, 5
+#: This project's own: a process asks who belongs to the cluster, and the scheduler answers with the nodes.
+WHO = 100
+#: Likewise: a process asks for the status of the run. The answer is one of the three that follow.
+RUN_STATUS = 101
+#: The run goes on, or is about to begin.
+RUNNING = 102
+#: The run cannot begin: the nodes of this message were gone before.
+LOST = 103
+#: The run is finished. Also what a server tells the scheduler when it leaves for that reason.
+OVER = 104
+#: A worker tells the scheduler that the run has begun: from now on every worker can be replaced.
+BEGUN = 105
+#: ps-lite's "not set", the largest number that its messages have room for.
+EMPTY = 2**31 - 1
+#: What a host may be called: names and IPv4 addresses.
+HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})")
+
+_VARINT, _BYTES = 0, 2
+
+
+class BadMessageError(ValueError):
+    """These bytes are no control message of ps-lite."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A process of the cluster.
+
+    Attributes:
+        role: SERVER, WORKER or SCHEDULER.
+        id: ps-lite's, EMPTY before the scheduler has given it one.
+        host: its address.
+        port: where it listens.
+        recovery: whether it takes the place of a dead one.
+        customer: number of its key store within its process, 0.
+    """
+
+    role: int
+    host: str
+    port: int
+    id: int = EMPTY
+    recovery: bool = False
+    customer: int = 0
+
+    @property
+    def address(self) -> Address:
+        """Host and port."""
+        return self.host, self.port
+
+    def given(self, number: int, recovery: bool = False) -> "Node":
+        """The same process with its id."""
+        return replace(self, id=number, recovery=recovery)
+
+
+@dataclass(frozen=True)
+class Message:
+    """A control message.
+
+    Attributes:
+        command: ADD_NODE, BARRIER …; 0 for a message between workers and servers.
+        nodes: that it is about.
+        group: of a barrier: servers 2, workers 4, the scheduler 1, or a sum of them.
+        request: whether it asks, or answers.
+        app: id of the application in ps-lite, to be given back with an answer.
+        customer: likewise.
+    """
+
+    command: int
+    nodes: tuple[Node, ...] = ()
+    group: int = 0
+    request: bool = False
+    app: int = EMPTY
+    customer: int = EMPTY
+
+    def encode(self, timestamp: int) -> bytes:
+        """As ps-lite reads it."""
+        control = _number(1, self.command)
+        for node in self.nodes:
+            control += _text(2, _node(node))
+        if self.group:
+            control += _number(3, self.group)
+        parts = [_number(1, EMPTY), _text(3, control), _number(4, self.request)]
+        if self.app != EMPTY:
+            parts.append(_number(7, self.app))
+        return b"".join([*parts, _number(8, timestamp), _number(10, self.customer)])
+
+    @classmethod
+    def decode(cls, content: bytes) -> "Message":
+        """Read what a node has sent.
+
+        Raises:
+            BadMessageError: it is something else, or says what cannot be: whatever is passed on to the other processes
+                has to be what MXNet can read, which ends them where it is not.
+        """
+        try:
+            meta = dict(_fields(content))
+            control = list(_fields(_as_bytes(meta.get(3, b""))))
+            nodes = tuple(_read_node(_as_bytes(value)) for number, value in control if number == 2)
+            scalars = {number: value for number, value in control if isinstance(value, int)}
+            return cls(
+                command=scalars.get(1, 0),
+                nodes=nodes,
+                group=scalars.get(3, 0),
+                request=bool(meta.get(4, 0)),
+                app=_within(meta.get(7, EMPTY), 0, EMPTY, "application"),
+                customer=_within(meta.get(10, EMPTY), 0, EMPTY, "customer"),
+            )
+        except (IndexError, UnicodeDecodeError) as error:
+            raise BadMessageError(f"not a message of ps-lite: {error}") from None
+
+
+def _node(node: Node) -> bytes:
+    return b"".join(
+        [
+            _number(1, node.role),
+            _number(2, node.id),
+            _text(3, node.host.encode()),
+            _number(4, node.port),
+            _number(5, node.recovery),
+            _number(10, node.customer),
+        ]
+    )
+
+
+def _read_node(content: bytes) -> Node:
+    fields = dict(_fields(content))
+    host = _as_bytes(fields.get(3, b"")).decode()
+    if not HOST.fullmatch(host):
+        raise BadMessageError(f"not a message of ps-lite: no host can be called {host[:80]!r}")
+    return Node(
+        role=_within(fields.get(1, WORKER), SERVER, SCHEDULER, "role"),
+        host=host,
+        port=_within(fields.get(4, 0), 1, 65535, "port"),
+        id=_within(fields.get(2, EMPTY), 0, EMPTY, "id"),
+        recovery=bool(fields.get(5, 0)),
+        customer=_within(fields.get(10, 0), 0, EMPTY, "customer"),
+    )
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 127:
+        encoded.append(value & 127 | 128)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _number(field: int, value: int) -> bytes:
+    return _varint(field << 3 | _VARINT) + _varint(int(value))
+
+
+def _text(field: int, content: bytes) -> bytes:
+    return _varint(field << 3 | _BYTES) + _varint(len(content)) + content
+
+
+def _fields(content: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Number and value of every field; numbers of fixed width do not occur in these messages."""
+    at = 0
+
+    def varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = content[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+            if shift > 63:
+                raise BadMessageError("not a message of ps-lite: a number without an end")
+
+    while at < len(content):
+        key = varint()
+        if key & 7 == _VARINT:
+            yield key >> 3, varint()
+        elif key & 7 == _BYTES:
+            length = varint()
+            if at + length > len(content):
+                raise BadMessageError("not a message of ps-lite: it is cut off")
+            yield key >> 3, content[at : at + length]
+            at += length
+        else:
+            raise BadMessageError(f"not a message of ps-lite: a field of type {key & 7}")
+
+
+def _as_int(value: int | bytes) -> int:
+    if isinstance(value, bytes):
+        raise BadMessageError("not a message of ps-lite: text instead of a number")
+    return value
+
+
+def _within(value: int | bytes, least: int, most: int, what: str) -> int:
+    number = _as_int(value)
+    if not least <= number <= most:
+        raise BadMessageError(f"not a message of ps-lite: the {what} is {number}")
+    return number
+
+
+def _as_bytes(value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        raise BadMessageError("not a message of ps-lite: a number instead of text")
+    return value

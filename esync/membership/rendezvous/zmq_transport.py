@@ -1,0 +1,200 @@
+"""The roster on ZeroMQ: listens where the cluster expects its scheduler, and reaches every process where it listens."""
+
+import contextlib
+import logging
+import math
+import re
+import time
+
+import zmq
+
+from ... import config
+from ...runtime.errors import ExpectedError
+from ...runtime.rate_limited_log import Rarely
+from ...runtime.watchdog import Wait
+from ..connections import Address, Connection, connections, reset
+from ..failure_detector import FailureDetector
+from . import messages
+from .contacts import EXAMINED_MOST, SOCKETS_EACH, Contacts
+from .directory import ASK_EVERY, failure_reason
+from .messages import EMPTY, SERVER, WORKER, BadMessageError, Message, Node
+from .node_registry import SURPLUS_MOST, Roster, Sending
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two looks at who is still there.
+TICK = 0.2
+#: Seconds that a process may be missing: at one look only, so that it may connect again.
+GRACE = 0.5 * TICK
+#: Seconds that a member of the cluster has to show itself for the first time; one that dies at once never does.
+FIRST_GRACE = 5.0
+#: Seconds that everybody has to ask for the status of the run, when it has turned out that it cannot begin.
+FAREWELL = 3 * ASK_EVERY
+#: Seconds that a newcomer waits before the user hears of it.
+SURPLUS = 3.0
+#: Bytes of the longest message that a process of ps-lite sends its scheduler, generously.
+LONGEST = 4096
+#: Answers that may wait for one process to read them.
+UNREAD = 4
+#: Bytes that one connection may bring at once, and for every second of its life: many times what ps-lite sends,
+#: heartbeats included. ZeroMQ keeps the frames of a message that never ends, and bounds them only one by one.
+ALLOWANCE, ALLOWED_A_SECOND = 262_144, 256
+#: What ps-lite calls a process that has an id, in ZeroMQ.
+IDENTITY = re.compile(rb"ps(\d{1,9})")
+
+
+class ListenError(ExpectedError):
+    """The scheduler's address cannot be used."""
+
+
+class Switchboard:
+    """Runs a roster; main thread only.
+
+    Args:
+        roster: decides.
+        host: the scheduler's address as the others know it.
+        port: where it listens.
+        patience: seconds that a member may be gone, before the run has begun, until nobody waits for it any longer.
+
+    Attributes:
+        here: addresses of those members that are not gone; may be read from any thread.
+
+    Raises:
+        ListenError: somebody else listens there, or the address is not this machine's.
+    """
+
+    def __init__(self, roster: Roster, host: str, port: int, patience: float = config.PEER_GONE) -> None:
+        self._roster, self._patience = roster, patience
+        self._context = zmq.Context()
+        # Members and those who wait, those under examination, and the receiver.
+        most = 2 * roster.places + SURPLUS_MOST + SOCKETS_EACH * (EXAMINED_MOST + 1) + 1
+        self._context.set(zmq.MAX_SOCKETS, most + 1024)
+        self._receiver = self._context.socket(zmq.ROUTER)
+        self._receiver.setsockopt(zmq.MAXMSGSIZE, LONGEST)
+        self._receiver.setsockopt(zmq.SNDHWM, UNREAD)
+        # ZeroMQ ignores whoever comes with a name that is taken, and so a member whose name a stranger has taken.
+        self._receiver.setsockopt(zmq.ROUTER_HANDOVER, 1)
+        self._poller = zmq.Poller()
+        self._poller.register(self._receiver, zmq.POLLIN)
+        self._contacts = Contacts(self._context, self._poller)
+        self._detector: FailureDetector[Address] = FailureDetector(GRACE)
+        self._surplus: dict[Node, float] = {}  # who waits for a place, and since when; infinite once that was said
+        self._wait: Wait | None = None  # for members that do not come to a barrier, or do not leave
+        self._timestamp = 0
+        self._complain = Rarely(log.warning)
+        self._port = port
+        self._opened: dict[int, float] = {}  # connection to this scheduler, by its inode → first seen
+        self.here: frozenset[Address] = frozenset()
+        try:
+            self._receiver.bind(f"tcp://{host}:{port}")
+        except zmq.ZMQError as error:
+            raise ListenError(
+                f"cannot listen at {host}:{port} (DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT): {error.strerror}; the "
+                "scheduler has to run on the machine with that address, and the port has to be free"
+            ) from None
+
+    def run(self) -> None:
+        """Answer until the process is ended, or until everybody has been told that the run cannot begin."""
+        looked, end = 0.0, math.inf
+        while time.monotonic() < end:
+            if self._receiver in dict(self._poller.poll(int(1000 * TICK))):
+                self._take(self._receiver.recv_multipart())
+            for node in self._contacts.answered():
+                self.here |= {node.address}
+                self._send(self._roster.take(Message(messages.ADD_NODE, (node,))))
+            if time.monotonic() - looked >= TICK:
+                self._look()
+                looked = time.monotonic()
+                if self._roster.lost and end == math.inf:
+                    log.error("%s", failure_reason(self._roster.lost))
+                    end = looked + FAREWELL
+
+    def _take(self, frames: list[bytes]) -> None:
+        """One message: who sent it, and what it says."""
+        found = IDENTITY.fullmatch(frames[0])
+        sender = int(found[1]) if found else EMPTY
+        try:
+            message = Message.decode(b"".join(frames[1:2]))
+        except BadMessageError as error:
+            self._complain(str(error))
+            return
+        if message.command == messages.ADD_NODE:
+            for node in message.nodes:
+                self._register(node)
+        elif message.command in (messages.WHO, messages.RUN_STATUS):
+            self._timestamp += 1
+            answer = self._roster.members() if message.command == messages.WHO else self._roster.run_status()
+            with contextlib.suppress(zmq.ZMQError):  # whoever asked is gone, or does not read
+                self._receiver.send_multipart([frames[0], answer.encode(self._timestamp)], zmq.NOBLOCK)
+        else:
+            self._send(self._roster.take(message, sender))
+
+    def _register(self, node: Node) -> None:
+        """Somebody says that it belongs to the cluster, and where it listens."""
+        if self._roster.may_join(node) and node.address not in self._contacts:
+            self._contacts.introduce(node)
+
+    def _look(self) -> None:
+        """See who is gone, and let newcomers in."""
+        found = connections()
+        self._shut_out(found)
+        established = {connection.there for connection in found if connection.established}
+        known = self._roster.everyone()
+        there = {node.address for node in known if self._contacts.connected(node, established)}
+        gone = self._gone(known, there)
+        self._send(self._roster.admit(gone))
+        now = time.monotonic()
+        self._roster.give_up({address for address in gone if self._detector.missing(address, now) >= self._patience})
+        self._contacts.keep(self._roster.everyone())
+        self._announce(self._roster.awaited(gone))
+        self._mention(self._roster.waiting())
+        members = {node.address for node in known if node.id != EMPTY}
+        self.here = frozenset((members | there) - set(gone))
+
+    def _gone(self, known: list[Node], there: set[Address]) -> list[Address]:
+        """Conclude who is gone. A newcomer may be slow to be reached; a member has been, so it is expected."""
+        now = time.monotonic()
+        self._detector.keep({node.address for node in known})
+        for node in known:
+            if node.id != EMPTY:
+                self._detector.expect(node.address, now + FIRST_GRACE)
+        return self._detector.look(there, now)
+
+    def _shut_out(self, found: list[Connection]) -> None:
+        """End connections that bring more than any process of ps-lite does."""
+        now = time.monotonic()
+        incoming = [connection for connection in found if connection.here[1] == self._port]
+        self._opened = {each.inode: self._opened.get(each.inode, now) for each in incoming}
+        for each in incoming:
+            if each.received > ALLOWANCE + ALLOWED_A_SECOND * (now - self._opened[each.inode]):
+                self._complain(f"a connection from {each.there[0]} has sent {each.received} bytes and is ended")
+                reset({each.inode})
+
+    def _announce(self, awaited: list[Node]) -> None:
+        """Say for whom the others, or in the end this scheduler, wait."""
+        if not awaited:
+            self._wait = None
+            return
+        self._wait = self._wait or Wait("", math.inf)
+        if self._wait.due(config.ANNOUNCE_AFTER):
+            roles = {WORKER: "worker", SERVER: "server"}
+            names = ", ".join(f"the {roles[node.role]} at {node.host}:{node.port}" for node in awaited)
+            log.warning("waiting for %s since %.0f s: end it there if it hangs", names, self._wait.lasted)
+
+    def _mention(self, waiting: list[Node]) -> None:
+        """Say who waits in vain."""
+        now = time.monotonic()
+        self._surplus = {node: self._surplus.get(node, now) for node in waiting}
+        for node, since in self._surplus.items():
+            if now - since >= SURPLUS:
+                self._surplus[node] = math.inf
+                what = "worker" if node.role == WORKER else "server"
+                log.warning(
+                    "a %s at %s:%d waits: all places are taken, and no worker's connection has ended",
+                    what, node.host, node.port,
+                )  # fmt: skip
+
+    def _send(self, sendings: list[Sending]) -> None:
+        for sending in sendings:
+            self._timestamp += 1
+            self._contacts.send(sending.to, sending.message, self._timestamp)

@@ -1,0 +1,4 @@
+"""The networks by their names on the command line, and the forms in which a trained one is saved.
+
+May import `runtime`.
+"""

@@ -1,0 +1,240 @@
+"""The five figures: each function takes the runs and returns a Matplotlib figure; `save` writes it."""
+
+import io
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from ..runtime.files import write_whole
+from .metrics_table import DeviceFigures, RunFigures
+from .style import FORMATS, LEGEND, NON_IID_HATCH, STYLE, TICK_WIDTH, TITLE_WIDTH, colour, label, pale
+
+MARKED_POINTS = 60  # a curve of at most that many evaluations shows each of them
+BAR = 0.38  # width of a bar; a method's place is 1 wide
+PUBLISHED = "1 − aggregation ÷ total, as published"
+
+
+def accuracy(network: str, runs: Sequence[RunFigures], standalone: RunFigures | None, target: float) -> Figure:
+    """Draw test accuracy over time, every evaluation drawn as it was logged; the runs share one kind of data."""
+    kind = "i.i.d." if runs[0].mode.iid else "non-i.i.d."
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(7.5, 5.2), layout=_layout())
+        axes = figure.subplots()
+        unit, seconds = _time_unit(max(run.times[-1] for run in runs))
+        for run in runs:
+            axes.plot(
+                [time / seconds for time in run.times],
+                run.accuracies,
+                color=colour(run),
+                linestyle=run.mode.style.line,
+                linewidth=1.8,
+                marker=run.mode.style.marker if len(run.times) <= MARKED_POINTS else None,
+                markersize=4,
+                label=label(run.mode.method, run),
+            )
+        if standalone and standalone.final_accuracy is not None:
+            axes.axhline(
+                standalone.final_accuracy,
+                color=standalone.mode.style.color,
+                linestyle=standalone.mode.style.line,
+                linewidth=1.6,
+                label=label(f"{standalone.mode.method}, final ({standalone.final_accuracy:.3f})", standalone),
+            )
+        axes.axhline(target, color="#777777", linewidth=0.9, label=f"target {target:g}")
+        axes.set(
+            xlim=(0, None),
+            ylim=(0, 1),
+            xlabel=f"Time ({unit})",
+            ylabel="Test accuracy",
+            title=f"Test accuracy over time, {network}, {kind} data",
+        )
+        handles, _ = axes.get_legend_handles_labels()
+        figure.legend(handles=handles, loc="outside lower center", ncols=2 if len(handles) == 4 else 3)
+        return figure
+
+
+def throughput(network: str, runs: Sequence[RunFigures]) -> Figure:
+    """Draw the samples per second of all devices together, beside the sum of the devices' speeds where it is known."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=_bars_size(runs), layout=_layout())
+        axes = figure.subplots()
+        bars = [(run, position) for run, position in _positions(axes, runs) if run.throughput is not None]
+        handles = _kinds(runs)
+        for run, position in bars:
+            note = run.bracketed(f"{run.throughput:,.0f}")
+            if run.efficiency is not None:
+                note += "\n" + run.bracketed(f"{100 * run.efficiency:.0f} %")
+            near_limit = (run.efficiency or 0.0) > 0.75  # above the bar, the note would lie across the limit's line
+            _bar(axes, run, position, [run.throughput or 0.0], note, inside=near_limit)
+            if run.speed_limit is not None:
+                axes.hlines(run.speed_limit, position - 0.45 * BAR, position + 0.45 * BAR, color="black", linewidth=1.6)
+        if any(run.speed_limit is not None for run, _ in bars):
+            handles.append(Line2D([], [], color="black", linewidth=1.6, label="100 %: sum of the devices' speeds"))
+        _finish(figure, axes, handles, "Throughput (samples per second)", f"Data throughput, {network}")
+        return figure
+
+
+def traffic(network: str, runs: Sequence[RunFigures]) -> Figure:
+    """Draw the bytes per second of all workers together: what they sent, and on top of it what they received."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=_bars_size(runs), layout=_layout())
+        axes = figure.subplots()
+        handles = _kinds(runs)
+        for run, position in _positions(axes, runs):
+            if run.bytes_sent is None:
+                continue
+            parts = [run.bytes_sent / 1e6] + ([] if run.bytes_received is None else [run.bytes_received / 1e6])
+            note = run.bracketed(f"{sum(parts):,.1f}") + ("\nestimated" if run.bytes_estimated else "")
+            _bar(axes, run, position, parts, note)
+        if any(run.bytes_received is not None for run in runs):
+            handles.append(Patch(facecolor=LEGEND, label="sent"))
+            handles.append(Patch(facecolor=pale(LEGEND), label="received"))
+        if any(run.bytes_estimated for run in runs):
+            handles.append(Line2D([], [], linestyle="", label="estimated: one push of the model a round, no pull"))
+        _finish(figure, axes, handles, "Traffic (MB per second)", f"Traffic of all workers, {network}")
+        return figure
+
+
+def computing_ratio(network: str, runs: Sequence[RunFigures]) -> Figure:
+    """Draw the computing time ratio: one panel a run, one bar a device, the published formula beside it."""
+    devices = _all_devices(runs)
+    kinds = [kind for kind in (True, False) if any(run.mode.iid == kind for run in runs)]
+    columns = max(sum(run.mode.iid == kind for run in runs) for kind in kinds)
+    with mpl.rc_context(STYLE):
+        names = 0.8 + 0.09 * max(len(name) for name in devices)  # inches
+        size = (names + 2.3 * columns, 1.5 + len(kinds) * (1.0 + 0.3 * len(devices)))
+        figure = Figure(figsize=size, layout=_layout())
+        grid = figure.subplots(len(kinds), columns, sharey=True, squeeze=False)
+        for row, kind in zip(grid, kinds, strict=True):
+            shown = [run for run in runs if run.mode.iid == kind]
+            for axes, run in zip(row, shown, strict=False):
+                _ratio_panel(axes, run, devices)
+            for axes in row[len(shown) :]:
+                axes.set_visible(False)
+        figure.suptitle(f"Computing time ratio of each device, {network}", fontsize=12)
+        handles = [
+            Patch(facecolor=LEGEND, label="computing, as logged"),
+            Line2D([], [], color="black", marker="|", linestyle="", markersize=9, markeredgewidth=2, label=PUBLISHED),
+        ]
+        figure.legend(handles=handles, loc="outside lower center", ncols=2)
+        return figure
+
+
+def save(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """Write a figure as PNG and as PDF; the same figure gives the same bytes.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    paths = []
+    for suffix in FORMATS:
+        content = io.BytesIO()
+        with mpl.rc_context(STYLE):
+            figure.savefig(content, format=suffix, metadata={"CreationDate": None} if suffix == "pdf" else None)
+        paths.append(folder / f"{name}.{suffix}")
+        write_whole(paths[-1], content.getvalue())
+    return paths
+
+
+def _layout() -> ConstrainedLayoutEngine:
+    """Fit everything into the figure, with room at its edges and between panels."""
+    return ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08, wspace=0.04)
+
+
+def _bars_size(runs: Sequence[RunFigures]) -> tuple[float, float]:
+    """Return the size in inches at which the notes above the bars have room."""
+    return max(7.0, 1.5 + 1.3 * len(runs)), 4.8
+
+
+def _positions(axes: Axes, runs: Sequence[RunFigures]) -> list[tuple[RunFigures, float]]:
+    """Give each method a place on the x axis, and its runs on i.i.d. and other data a bar each around it."""
+    methods = {run.mode.name: textwrap.fill(run.mode.method, TICK_WIDTH) for run in runs}
+    axes.set_xticks(range(len(methods)), list(methods.values()))
+    axes.set_xlim(-0.6, len(methods) - 0.4)
+    axes.grid(axis="x", visible=False)
+    placed = []
+    for index, name in enumerate(methods):
+        own = [run for run in runs if run.mode.name == name]
+        placed += [(run, index + (place - (len(own) - 1) / 2) * (BAR + 0.06)) for place, run in enumerate(own)]
+    return placed
+
+
+def _bar(axes: Axes, run: RunFigures, position: float, parts: Sequence[float], note: str, inside: bool = False) -> None:
+    """Draw the parts of one run on top of each other, and a note above them or inside the uppermost."""
+    bottom = 0.0
+    for part, shade in zip(parts, (colour(run), pale(colour(run))), strict=False):
+        hatch = None if run.mode.iid else NON_IID_HATCH
+        axes.bar(position, part, BAR, bottom, facecolor=shade, edgecolor="white", linewidth=0, hatch=hatch)
+        bottom += part
+    if run.invalid:
+        note += "\n" + run.invalid.replace(": ", ":\n")
+    offset, alignment = (-5, "top") if inside else (3, "bottom")
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5} if inside else None
+    axes.annotate(
+        note,
+        (position, bottom),
+        (0, offset),
+        textcoords="offset points",
+        ha="center",
+        va=alignment,
+        fontsize=9,
+        bbox=box,
+    )
+
+
+def _kinds(runs: Sequence[RunFigures]) -> list[Patch | Line2D]:
+    """Legend of the two kinds of data, where both are shown."""
+    if len({run.mode.iid for run in runs}) < 2:
+        return []
+    return [
+        Patch(facecolor=LEGEND, label="i.i.d. data"),
+        Patch(facecolor=LEGEND, edgecolor="white", hatch=NON_IID_HATCH, linewidth=0, label="non-i.i.d. data"),
+    ]
+
+
+def _finish(figure: Figure, axes: Axes, handles: list[Patch | Line2D], ylabel: str, title: str) -> None:
+    axes.set(ylabel=ylabel, title=title)
+    axes.margins(y=0.22)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+    if handles:
+        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+
+
+def _ratio_panel(axes: Axes, run: RunFigures, devices: list[str]) -> None:
+    """Draw one run's devices from top to bottom; a device that the run does not have stays empty."""
+    places = {name: place for place, name in enumerate(devices)}
+    for device in run.devices:
+        place = places[device.name]
+        if device.computing_ratio is not None:
+            axes.barh(place, device.computing_ratio, 0.7, color=colour(run))
+        if device.published_computing_ratio is not None:
+            axes.plot(device.published_computing_ratio, place, "|", color="black", markersize=9, markeredgewidth=2)
+    axes.set_title(label(run.mode.label, run, "\n", TITLE_WIDTH), fontsize=11)
+    axes.set(xlim=(0, 1), ylim=(len(devices) - 0.4, -0.6))
+    axes.set_xlabel("share of total time", fontsize=10)
+    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "", "0.5", "", "1"])
+    axes.set_yticks(range(len(devices)), devices)
+    axes.grid(axis="y", visible=False)
+
+
+def _all_devices(runs: Sequence[RunFigures]) -> list[str]:
+    """Return the devices of all runs, those of one host together."""
+    devices: dict[str, dict[str, DeviceFigures]] = {}
+    for run in runs:
+        for device in run.devices:
+            devices.setdefault(device.host, {})[device.name] = device
+    return [name for group in devices.values() for name in group]
+
+
+def _time_unit(seconds: float) -> tuple[str, float]:
+    """Choose the unit of a time axis: its name and its length in seconds."""
+    if seconds < 300:
+        return "seconds", 1.0
+    return ("minutes", 60.0) if seconds < 6 * 3600 else ("hours", 3600.0)

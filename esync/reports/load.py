@@ -1,0 +1,70 @@
+"""The runs of one network, from the summaries of its modes; of whatever algorithms."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from .. import config
+from .discovery import SPEEDUP_FILE, holds_rounds, mode_folders
+from .facts import facts_of
+from .metrics_table import RunFigures, run_figures
+from .modes import STANDALONE, Mode, mode_of
+from .style import checked_style, distinguishable
+from .summary_file import Summary, SummaryError, load_summary
+
+
+def load_runs(network_folder: Path, target: float) -> tuple[list[RunFigures], list[str]]:
+    """Return the figures of every mode with a usable summary, and what is wrong with the others."""
+    found: list[tuple[Mode, Summary]] = []
+    problems: list[str] = []
+    model_bytes = config.PUBLISHED_MODEL_BYTES.get(network_folder.name)
+    for folder in sorted(mode_folders(network_folder), key=lambda folder: mode_of(folder).place()):
+        try:
+            there = _summary_in(network_folder / folder, problems)
+        except OSError as error:
+            problems.append(f"{network_folder / folder} left out: {error.strerror or error}")
+            continue
+        if there is None:
+            continue
+        path, summary = there
+        facts, wrong = facts_of(summary)
+        mode = mode_of(folder, facts)
+        style, wrong_style = checked_style(facts.style, mode.style)
+        problems += [f"{path}: {one}" for one in (*wrong, *wrong_style)]
+        for name, device in ((name, d) for group in summary.values() for name, d in group.items()):
+            if not device.bytes_sent_list and model_bytes and mode.name != STANDALONE:
+                device.estimate_bytes(model_bytes)
+            if device.accuracy_list and not device.accuracy_rounds:
+                problems.append(f"{mode.label}: the accuracies of {name} in {path} have no times; run summarize again")
+        found.append((replace(mode, style=style), summary))
+    modes = distinguishable([mode for mode, _ in found])
+    return [run_figures(mode, summary, target) for mode, (_, summary) in zip(modes, found, strict=True)], problems
+
+
+def _summary_in(folder: Path, problems: list[str]) -> tuple[Path, Summary] | None:
+    """Return the summary in a mode's folder: of a built-in algorithm the file of that name, else whichever is there."""
+    mode = mode_of(folder.name)
+    expected = mode.summary_path(folder.parent)
+    if mode.built_in:
+        candidates = [expected] if expected.exists() else []
+    elif (folder / SPEEDUP_FILE).exists():
+        return None  # results of plot --out
+    else:
+        candidates = [path for path in sorted(folder.glob("*.json")) if path.is_file() and path.name[0] != "."]
+    read: dict[Path, Summary] = {}
+    wrong: list[str] = []
+    for path in candidates:
+        try:
+            read[path] = load_summary(path)
+        except SummaryError as error:
+            wrong.append(str(error))
+        except OSError as error:
+            wrong.append(f"{path} cannot be read: {error.strerror}")
+    if read:
+        named = [path for path in read if path.stem == mode_of(folder.name, facts_of(read[path])[0]).summary]
+        path = next(iter(named or read))
+        problems += [f"{other} left out: {path} is there, too" for other in read if other != path]
+        return path, read[path]
+    if not candidates and (mode.built_in or holds_rounds(folder)):
+        wrong = [f"{expected} is missing; run summarize -m {folder.name} first"]
+    problems += [f"{mode.label} left out: {one}" for one in wrong]
+    return None

@@ -1,0 +1,146 @@
+"""How an algorithm looks in every figure.
+
+One colour, one line style and one marker per algorithm, as its class or its runs say. A run whose emulation was not
+valid is grey and says why.
+"""
+
+import reprlib
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from matplotlib.colors import is_color_like, to_hex, to_rgb
+from matplotlib.markers import MarkerStyle
+
+from ..algorithms.registry import ALGORITHMS
+from ..algorithms.style import SPARE_STYLES, Style
+from .metrics_table import RunFigures
+from .modes import Mode
+
+Line = str | tuple[float, tuple[float, ...]]
+
+INVALID = "#9a9a9a"
+LEGEND = "#555555"  # of what a legend explains for all algorithms at once
+NON_IID_HATCH = "///"
+
+STYLE: dict[Any, Any] = {
+    "font.size": 11,
+    "axes.titlesize": 12,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": "#DDDDDD",
+    "grid.linewidth": 0.7,
+    "hatch.linewidth": 0.8,
+    "legend.frameon": False,
+    "legend.fontsize": 10,
+    "pdf.fonttype": 42,  # text stays text in the PDF
+    "savefig.dpi": 160,
+    "text.parse_math": False,  # a "$" in a label is a dollar
+}
+FORMATS = ("png", "pdf")
+LEGEND_WIDTH, TICK_WIDTH, TITLE_WIDTH = 28, 16, 26  # characters of a line there
+
+LINES = ("-", "--", "-.", ":", "solid", "dashed", "dashdot", "dotted")
+MARKERS = tuple(
+    name for name in MarkerStyle.markers if isinstance(name, str) and name.lower().strip() not in ("", "none")
+)
+
+
+def checked_style(said: Mapping[str, Any], otherwise: Style) -> tuple[Style, list[str]]:
+    """Return a style as somebody else's run.json gives it, and what is wrong with it; `otherwise` fills the gaps."""
+    problems = []
+    parts: dict[str, Any] = {}
+    for key, read, expected in (
+        ("color", _color, "a color that Matplotlib knows and that is seen on white"),
+        ("line", _line, f"one of {', '.join(LINES)} or [offset, [on, off, …]] in points"),
+        ("marker", _marker, f"one of {' '.join(MARKERS)}"),
+    ):
+        value = said.get(key)
+        if value is not None:
+            parts[key] = read(value)
+            if parts[key] is None:
+                del parts[key]
+                problems.append(f"style → {key} is {reprlib.repr(value)}, but should be {expected}; it is left out")
+    return replace(otherwise, **parts), problems
+
+
+def _color(value: Any) -> str | None:
+    if not isinstance(value, str) or len(value) > 40 or value.lower() == "none" or not is_color_like(value):
+        return None
+    return to_hex(value) if min(to_rgb(value)) <= 0.9 else None
+
+
+def _line(value: Any) -> Line | None:
+    if isinstance(value, str):
+        return value if value in LINES else None
+    match value:
+        case [offset, [_, _, *_] as dashes]:
+            lengths = [offset, *dashes]
+        case _:
+            return None
+    if len(dashes) > 16 or not all(type(length) in (int, float) and 0 <= length <= 100 for length in lengths):
+        return None
+    return (offset, tuple(dashes)) if max(dashes[::2]) >= 0.5 else None
+
+
+def _marker(value: Any) -> str | None:
+    return value if isinstance(value, str) and value in MARKERS else None
+
+
+def distinguishable(modes: Sequence[Mode]) -> list[Mode]:
+    """Give every algorithm one label and one style that no other has.
+
+    Where two have the same, the later one gets a spare style, or its name behind its label. The built-in algorithms
+    come first, and their labels are theirs even where they are not shown.
+    """
+    owners = {algorithm.label.casefold(): name for name, algorithm in ALGORITHMS.items()}
+    labels: dict[str, str] = {}
+    styles: dict[str, Style] = {}
+    for mode in sorted(modes, key=lambda mode: (not mode.built_in, mode.place())):
+        if mode.name in labels:
+            continue
+        label = mode.method
+        while owners.setdefault(label.casefold(), mode.name) != mode.name:
+            label += f" ({mode.name})"
+        labels[mode.name] = label
+        styles[mode.name] = _unlike(plain(mode.style), list(styles.values()))
+    return [replace(mode, method=labels[mode.name], style=styles[mode.name]) for mode in modes]
+
+
+def _unlike(style: Style, others: Sequence[Style]) -> Style:
+    """Return a style if no other one has its colour, or else a spare one of another colour, if there is one left."""
+    colours = {other.color for other in others} | {INVALID}
+    spare = [plain(each) for each in SPARE_STYLES]
+    for each in (style, *spare):
+        if each.color not in colours:
+            return each
+    # More algorithms than colours: at least lines and markers differ.
+    mixed = [replace(other, color=each.color) for other in spare for each in spare]
+    return next((each for each in mixed if each not in others), style)
+
+
+def plain(style: Style) -> Style:
+    """Return a style whose colour is written as to_hex does, so that equal ones are equal."""
+    return replace(style, color=to_hex(style.color))
+
+
+def colour(run: RunFigures) -> str:
+    """Return the colour of the run's algorithm, or grey."""
+    return INVALID if run.invalid else run.mode.style.color
+
+
+def pale(shade: str) -> str:
+    """Mix a colour with white; unlike transparency this hides the grid behind it."""
+    red, green, blue = (0.45 * part + 0.55 for part in to_rgb(shade))
+    return to_hex((red, green, blue))
+
+
+def label(text: str, run: RunFigures, separator: str = " ", width: int = LEGEND_WIDTH) -> str:
+    """Return a text in lines of some length, and why the run is not valid, if it is not."""
+    text = textwrap.fill(text, width)
+    # Matplotlib leaves texts that begin with "_" out of legends.
+    text = f" {text}" if text.startswith("_") else text
+    return f"{text}{separator}({run.invalid})" if run.invalid else text

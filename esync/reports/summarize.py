@@ -1,0 +1,141 @@
+"""Summarize the round files of a mode's devices in one NAME.json.
+
+    python logs_tools/summarize.py -b logs -n resnet18-v1 -m esync
+
+Reads {base}/{network}/{mode}/{host}/{device}/iter-N.txt, whatever hosts and devices there are, and writes
+{base}/{network}/{mode}/NAME.json (see `esync.reports.summary_file`). Without -m it does so for every mode whose folder
+holds rounds, of whatever algorithm. Files that hold no round are named, skipped and counted.
+"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from .. import config
+from ..runtime.files import expanded, write_whole
+from ..runtime.printable import printable
+from . import cli_io
+from .aggregate import ModeReport, summarize_mode
+from .discovery import holds_rounds, mode_folders
+from .metrics import MOST
+from .modes import FOLDERS, mode_of
+
+
+def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Parse the command line; exits with 2 on bad usage."""
+    parser = argparse.ArgumentParser(prog="summarize", description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "-b", "--base-dir", type=expanded, default=config.LOG_DIR, help="folder of all logs (default: %(default)s)"
+    )
+    parser.add_argument("-n", "--network", default=config.NETWORK, help="(default: %(default)s)")
+    parser.add_argument(
+        "-m",
+        "--mode",
+        metavar="FOLDER",
+        help=f"one of {', '.join(FOLDERS)}, or any other folder that is there (default: every one that holds rounds)",
+    )
+    parser.add_argument(
+        "--model-bytes",
+        type=int,
+        help="size of the model, to estimate the traffic of logs without bytes "
+        f"(default: as published, for {', '.join(config.PUBLISHED_MODEL_BYTES)})",
+    )
+    parser.add_argument("--json", type=expanded, metavar="FILE", help="also write what was read and skipped to FILE")
+    options = parser.parse_args(arguments)
+    if options.mode is not None and options.mode not in FOLDERS:
+        network_folder = options.base_dir / options.network
+        there = [name for name in mode_folders(network_folder) if name not in FOLDERS]
+        if options.mode not in there:
+            parser.error(f"unknown mode {options.mode!r}: choose one of {', '.join([*FOLDERS, *there])}")
+    if options.model_bytes is not None and not 0 < options.model_bytes <= MOST:
+        parser.error(f"--model-bytes {options.model_bytes}: expected a number of bytes above 0, at most {MOST:g}")
+    if options.model_bytes is None:
+        options.model_bytes = config.PUBLISHED_MODEL_BYTES.get(options.network)
+    return options
+
+
+def run(options: argparse.Namespace) -> int:
+    """Summarize the chosen modes and return the exit code.
+
+    Raises:
+        OSError: a folder cannot be listed or a result cannot be written.
+    """
+    network_folder = options.base_dir / options.network
+    reports = []
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=cli_io.STATUS, disable=not cli_io.STATUS.is_terminal, transient=True) as bar:
+        for folder in _folders_to_read(network_folder, options.mode):
+            reports.append(
+                summarize_mode(
+                    network_folder,
+                    folder,
+                    options.model_bytes,
+                    partial(_show, bar, bar.add_task(f"reading {printable(folder)}", total=None)),
+                )
+            )
+    for report in reports:
+        _tell(report)
+    if options.json:
+        whole = {
+            "base_dir": str(options.base_dir),
+            "network": options.network,
+            "modes": {report.mode.folder: report.as_json() for report in reports},
+        }
+        write_whole(options.json, json.dumps(whole, indent=2, allow_nan=False).encode() + b"\n")
+    if not any(report.summary for report in reports):
+        chosen = options.mode or "MODE"
+        cli_io.complain(f"nothing to summarize in {network_folder}: expected {chosen}/HOST/DEVICE/iter-N.txt there")
+        return 1
+    return 0
+
+
+def _show(bar: Progress, task: TaskID, done: int, files: int) -> None:
+    bar.update(task, completed=done, total=files)
+
+
+def _folders_to_read(network_folder: Path, chosen: str | None) -> list[str]:
+    """Return the chosen folder, if it is there, or else those of built-in algorithms and all that hold rounds."""
+    there = mode_folders(network_folder)
+    if chosen:
+        return [chosen] if chosen in there else []
+    folders = []
+    for name in sorted(there, key=lambda name: mode_of(name).place()):
+        try:
+            if name in FOLDERS or holds_rounds(network_folder / name):
+                folders.append(name)
+        except OSError as error:
+            cli_io.complain(f"{network_folder / name} left out: {error.strerror or error}")
+    return folders
+
+
+def _tell(report: ModeReport) -> None:
+    """Print where the summary is; name on stderr what is not in it."""
+    if report.summary:
+        devices = sum(len(devices) for devices in report.summary.values())
+        print(f"{report.mode.label}: {report.rounds_read} rounds, devices: {devices}, in {printable(str(report.path))}")
+    for warning in report.warnings[: config.SKIPPED_SHOWN]:
+        cli_io.complain(f"{report.mode.folder}: {warning}")
+    for skip in report.skipped[: config.SKIPPED_SHOWN]:
+        cli_io.complain(f"skipped ({skip.category}) {skip.path}: {skip.reason}")
+    unnamed = max(0, len(report.skipped) - config.SKIPPED_SHOWN) + max(0, len(report.warnings) - config.SKIPPED_SHOWN)
+    if unnamed:
+        cli_io.complain(f"… and {unnamed} more; --json FILE lists all of them")
+    if report.skipped:
+        counts = Counter(skip.category for skip in report.skipped)
+        parts = ", ".join(f"{count} {category}" for category, count in sorted(counts.items()))
+        cli_io.complain(f"{report.mode.folder}: {len(report.skipped)} skipped ({parts})")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the tool: exit code 0 done, 1 nothing to do or failed, 2 bad usage."""
+    options = parse_arguments(arguments)
+    return cli_io.guarded(lambda: run(options))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

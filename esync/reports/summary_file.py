@@ -1,0 +1,152 @@
+"""The summary of one mode, NAME.json: {host: {device: {lists with one value a round}}}.
+
+The first five lists and their rounding are the published implementation's, so programs written for its summaries can
+read ours, and its summaries can be read here. The rest stands beside them in the same object. Lists of accuracies
+have one value per *evaluated* round (`accuracy_rounds` says which), all other lists one value per round
+(`rounds_list`). Times are seconds.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+
+from ..runtime.files import write_whole
+from .metrics import INSTANT, MOST
+
+
+class SummaryError(Exception):
+    """A NAME.json or run.json that cannot be used; the message names the file and the field."""
+
+
+Amount = Annotated[float, Field(ge=0, le=MOST)]  # seconds
+Count = Annotated[int, Field(ge=0, le=int(MOST))]
+Accuracy = Annotated[float, Field(ge=0, le=1)]
+
+
+class RunInfo(BaseModel):
+    """What a worker writes once a run into run.json. Only what the figures need is checked, all of it is kept."""
+
+    model_config = ConfigDict(extra="allow", allow_inf_nan=False)
+
+    batch_size: int | None = Field(None, gt=0, le=MOST)
+    # seconds that an iteration is padded to; None: not padded
+    step_time: float | None = Field(None, ge=INSTANT, le=MOST)
+    iterations: Count | None = None
+    overruns: Count | None = None
+    model_bytes: int | None = Field(None, gt=0, le=MOST)
+
+
+class DeviceSummary(BaseModel):
+    """All rounds of one device, as columns."""
+
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+
+    # published
+    accuracy_list: list[Accuracy]  # rounded to 3 digits
+    num_samples_list: list[Count]
+    self_iters_list: list[Count]  # entries of "time"
+    elapsed_time_list: list[Count]  # total_time in whole seconds
+    aggregate_time_list: list[Amount]  # length of the exchange, waiting included
+
+    # added
+    rounds_list: list[Count] = []
+    accuracy_rounds: list[Count] = []
+    accuracy_time_list: list[Amount] = []  # when the device had the weights that were evaluated
+    accuracy_exact_list: list[Accuracy] = []  # not rounded
+    computing_time_list: list[Amount] = []  # "forward and backward" + "local update"; loading data is not computing
+    bytes_sent_list: list[Count] = []
+    bytes_received_list: list[Count] = []
+    bytes_estimated: bool = False  # the log has no bytes: one push of the model a round was assumed, and no pull
+    wait_list: list[Amount | None] = []  # from this device's commit to the last one's
+    transfer_list: list[Amount | None] = []  # the rest of the exchange
+    total_time: Amount = 0.0  # of the last round, not rounded
+    iterations: Count = 0  # gradients computed
+    overruns: Count = 0  # padded iterations whose real work took longer than the speed that they stand for
+    run: RunInfo | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> "DeviceSummary":
+        """Check that the lists fit together; fill in what a published summary leaves to its reader."""
+        rounds = len(self.elapsed_time_list)
+        if rounds == 0:
+            raise ValueError("no rounds")
+        if not self.rounds_list:
+            self.rounds_list = list(range(1, rounds + 1))
+            if len(self.accuracy_list) == rounds:  # evaluated in every round, the only case that can be placed in time
+                self.accuracy_rounds = self.rounds_list
+                self.accuracy_time_list = [float(seconds) for seconds in self.elapsed_time_list]
+                self.accuracy_exact_list = self.accuracy_list
+        self.total_time = self.total_time or float(self.elapsed_time_list[-1])
+        for name in ("num_samples_list", "self_iters_list", "aggregate_time_list", "rounds_list"):
+            self._require_length(name, rounds)
+        for name in ("computing_time_list", "bytes_sent_list", "bytes_received_list", "wait_list", "transfer_list"):
+            if getattr(self, name):
+                self._require_length(name, rounds)
+        for name in ("accuracy_time_list", "accuracy_exact_list"):
+            self._require_length(name, len(self.accuracy_rounds))
+        return self
+
+    def _require_length(self, name: str, expected: int) -> None:
+        if len(getattr(self, name)) != expected:
+            raise ValueError(f"{name} has {len(getattr(self, name))} values where {expected} are expected")
+
+    @property
+    def missing_rounds(self) -> int:
+        """Rounds up to the last one that the summary does not hold."""
+        return self.rounds_list[-1] - len(self.rounds_list)
+
+    def estimate_bytes(self, model_bytes: int) -> None:
+        """Fill in the bytes as the published figures count them: one push of the model a round, no pull."""
+        self.bytes_sent_list = [model_bytes] * len(self.rounds_list)
+        self.bytes_received_list = []
+        self.bytes_estimated = True
+
+
+#: host → device → columns
+Summary = dict[str, dict[str, DeviceSummary]]
+
+_SUMMARY: TypeAdapter[Summary] = TypeAdapter(Summary)
+
+
+def save_summary(summary: Summary, path: Path) -> None:
+    """Write NAME.json; the same summary gives the same bytes."""
+    write_whole(path, _SUMMARY.dump_json(summary) + b"\n")
+
+
+def load_summary(path: Path) -> Summary:
+    """Read NAME.json.
+
+    Raises:
+        SummaryError: it is no summary; the message names the field that is wrong.
+        OSError: it cannot be read.
+    """
+    try:
+        summary = _SUMMARY.validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise SummaryError(f"{path} is no summary: {_first_problem(error)}; run summarize again") from None
+    if not any(summary.values()):
+        raise SummaryError(f"{path} holds no device; run summarize again")
+    return summary
+
+
+def load_run_info(path: Path) -> RunInfo | None:
+    """Read a device's run.json; None where there is none.
+
+    Raises:
+        SummaryError: it is not one.
+    """
+    try:
+        return RunInfo.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValidationError as error:
+        raise SummaryError(_first_problem(error)) from None
+    except OSError as error:
+        raise SummaryError(f"cannot be read: {error.strerror}") from None
+
+
+def _first_problem(error: ValidationError) -> str:
+    problem: Any = error.errors(include_url=False, include_input=False)[0]
+    place = " → ".join(str(part) for part in problem["loc"])
+    return f"{place}: {problem['msg']}" if place else problem["msg"]

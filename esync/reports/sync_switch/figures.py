@@ -1,0 +1,63 @@
+"""The published figures: accuracy and time of every setting, without stragglers and with them."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ..style import STYLE
+from .groups import Group
+
+SHADES = {"1": "#E69F00", "0": "#009E73", "10": "#0072B2", "01": "#CC79A7"}
+POLICY_SHADES = {"none": "#9A9A9A", "greedy": "#CC79A7", "elastic": "#0072B2"}
+OTHER = "#56B4E9"
+
+
+def figures(groups: Sequence[Group]) -> dict[str, Figure]:
+    """Name → figure; those with stragglers only where such runs are there."""
+    drawn = {}
+    for suffix, chosen in (
+        ("", [each for each in groups if not each.setting.policy]),
+        ("-stragglers", [each for each in groups if each.setting.policy]),
+    ):
+        if chosen:
+            drawn[f"sync-switch-accuracy{suffix}"] = _figure(chosen, accuracy=True)
+            drawn[f"sync-switch-time{suffix}"] = _figure(chosen, accuracy=False)
+    return drawn
+
+
+def _figure(groups: Sequence[Group], accuracy: bool) -> Figure:
+    """One panel per setup (and scenario), one bar per setting."""
+    panels = [list(panel) for _, panel in groupby(groups, key=lambda each: (each.setup, each.setting.scenario))]
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(max(6.0, 1.1 * len(groups) + 1.6 * len(panels)), 4.6), layout="constrained")
+        for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+            _panel(axes, panel, accuracy)
+        return figure
+
+
+def _panel(axes: Axes, groups: Sequence[Group], accuracy: bool) -> None:
+    relative = all(each.relative is not None for each in groups)
+    for place, each in enumerate(groups):
+        value, deviation = each.accuracy.mean, each.accuracy.deviation
+        if not accuracy:
+            scale = (each.relative or 0.0) / each.time.mean if relative and each.time.mean else 1.0
+            value, deviation = each.time.mean * scale, each.time.deviation * scale
+        shade = POLICY_SHADES.get(each.setting.policy) or SHADES.get(each.setting.order, OTHER)
+        axes.bar(place, value, 0.7, yerr=deviation, color=shade, capsize=3)
+        note = f"{value:.3f}" if accuracy or relative else f"{value:,.0f}"
+        if each.diverged:
+            note += f"\n{each.diverged} of {len(each.runs)} diverged"
+        axes.annotate(note, (place, value + deviation), (0, 3), textcoords="offset points", ha="center", fontsize=9)
+    names = [each.setting.policy or each.setting.label for each in groups]
+    axes.set_xticks(range(len(groups)), names, rotation=30, ha="right")
+    axes.grid(visible=False, axis="x")
+    axes.margins(y=0.14)
+    scenario = groups[0].setting.scenario
+    axes.set_title(f"{groups[0].setup}\n{scenario}" if scenario else groups[0].setup, fontsize=11)
+    if accuracy:
+        axes.set_ylabel("Test accuracy at the end")
+    else:
+        axes.set_ylabel(f"Time ÷ {groups[0].reference.split(' (')[0]}" if relative else "Time (seconds)")

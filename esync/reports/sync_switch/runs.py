@@ -1,0 +1,188 @@
+"""The runs below a folder: found, named, read, and an account of those that were left out."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from ..discovery import CURVES, EARLIER_PREFIX, RUN_FILE
+from .job_log import Segment, read_job_log, segments_between
+from .rows import Row, RowsError, read_rows
+from .settings import EXPERIMENTS, NOT_COMPARABLE, SETUPS, Setting, corrected, published_setting
+
+ACCURACY, LOSS = CURVES
+LOSS_PROCESSED = "loss_proc.csv"
+SHARE_TOLERANCE = 0.01  # a run whose share of BSP differs by more from the planned one is remarked on
+JOB_LOGS = ("bsp_job.txt", "asp_job.txt")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run.
+
+    Attributes:
+        folder: where its files are.
+        setup: network, data and number of workers.
+        setting: what was run.
+        accuracy: of the last evaluation, not the best; 0 where the run has diverged.
+        best: accuracy of the best evaluation.
+        time: seconds of training, without the gaps of switches.
+        span: seconds from the first to the last row of loss.csv, with the gaps.
+        gap: seconds without training at switches; None where nothing tells.
+        diverged: whether the loss became infinite or no number.
+    """
+
+    folder: Path
+    setup: str
+    setting: Setting
+    accuracy: float
+    best: float
+    time: float
+    span: float
+    gap: float | None
+    diverged: bool = False
+
+
+@dataclass
+class Findings:
+    """What was found below a folder."""
+
+    runs: list[Run] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)  # folder → why
+    remarks: list[str] = field(default_factory=list)
+
+
+def find_runs(base: Path) -> Findings:
+    """Read every run below `base`; a run is a folder with an acc.csv or a loss.csv.
+
+    Raises:
+        OSError: a folder or a file cannot be read.
+    """
+    findings = Findings()
+    segments: list[Segment] = []
+    for place in (base, *list(base.resolve().parents)[:2]):
+        logs = [place / name for name in JOB_LOGS if (place / name).is_file()]
+        if logs:
+            segments = [segment for log in logs for segment in read_job_log(log)]
+            break
+    found = {path.parent for path in base.rglob("*.csv")}
+    folders = sorted(folder for folder in found if not folder.name.startswith(EARLIER_PREFIX))
+    for folder in folders:
+        try:
+            findings.runs.append(_read(folder, segments, findings.remarks))
+        except (RowsError, _LeftOutError) as reason:
+            findings.skipped[str(folder)] = str(reason)
+    return findings
+
+
+class _LeftOutError(Exception):
+    """This run is not counted; the message says why."""
+
+
+def _read(folder: Path, segments: Sequence[Segment], remarks: list[str]) -> Run:
+    if not (folder / ACCURACY).is_file() or not (folder / LOSS).is_file():
+        present = ", ".join(sorted(path.name for path in folder.glob("*.csv"))[:3])
+        raise _LeftOutError(f"no {ACCURACY} and {LOSS} in it, but {present}")
+    if (folder / RUN_FILE).is_file():
+        return _own(folder, remarks)
+    group, name = folder.resolve().parent.name, folder.name
+    if reason := NOT_COMPARABLE.get((group, name)) or EXPERIMENTS.get(group):
+        raise _LeftOutError(reason)
+    setting = published_setting(group, name)
+    if setting is None:
+        raise _LeftOutError(f"no {RUN_FILE} in it, and its name is not that of a published run")
+    accuracies, losses = read_rows(folder / ACCURACY), read_rows(folder / LOSS)
+    parts = segments_between(segments, losses[0].wall, losses[-1].wall)
+    last = max(losses[-1].step, accuracies[-1].step, parts[-1].steps if parts else 0)
+    try:
+        setting, remark = corrected(setting, SETUPS[group], last)
+    except ValueError as reason:
+        raise _LeftOutError(str(reason)) from None
+    if remark:
+        remarks.append(f"{folder}: {remark}")
+    gap = sum(later.started - earlier.ended for earlier, later in pairwise(parts)) if parts else None
+    span = losses[-1].wall - losses[0].wall
+    time, removed = _processed_time(folder, losses)
+    if time is None:
+        time = _time(losses, parts)
+        source = "the job log" if parts else "loss.csv alone, with the gap of any switch in it"
+        remarks.append(f"{folder}: no {LOSS_PROCESSED}; its time is from {source}")
+    elif len(setting.order) > 1 and removed is not None and removed < 1:
+        remarks.append(f"{folder}: the Time in its {LOSS_PROCESSED} still holds the gap of the switch")
+    if len(setting.order) == 1:
+        gap = 0.0
+    elif gap is None:
+        gap = removed
+    return _run(folder, SETUPS[group].title, setting, accuracies, losses, time, span, gap)
+
+
+def _own(folder: Path, remarks: list[str]) -> Run:
+    """A run of this project, whose run.json says what it was."""
+    try:
+        facts = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
+        order, share = str(facts["switch_order"]), _share(facts["bsp_share"])
+        done = None if facts.get("bsp_share_done") is None else _share(facts["bsp_share_done"])
+        title = f"{facts['dataset']}, {facts['network']}, {int(facts['workers'])} workers"
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise _LeftOutError(f"its {RUN_FILE} is not that of a run with --mode sync-switch") from None
+    if done is not None and abs(done - share) > SHARE_TOLERANCE:
+        remarks.append(f"{folder}: {share:.2%} of the samples were planned as BSP, {done:.2%} were trained so")
+    scenario = facts.get("stragglers") or ""
+    policy = str(facts.get("online_policy") or "none") if scenario else ""
+    accuracies, losses = read_rows(folder / ACCURACY), read_rows(folder / LOSS)
+    setting = Setting(order, round(share, 4), policy, str(scenario))
+    time = losses[-1].time if losses[-1].time is not None else losses[-1].wall - losses[0].wall
+    return _run(folder, title, setting, accuracies, losses, time, time, 0.0)
+
+
+def _share(value: object) -> float:
+    """A share; ValueError or TypeError where it is none."""
+    share = float(value)  # type: ignore[arg-type]
+    if not 0 <= share <= 1:
+        raise ValueError(f"{value!r} is no share")
+    return share
+
+
+def _run(
+    folder: Path,
+    setup: str,
+    setting: Setting,
+    accuracies: list[Row],
+    losses: list[Row],
+    time: float,
+    span: float,
+    gap: float | None,
+) -> Run:
+    for row in accuracies:
+        if math.isfinite(row.value) and not 0 <= row.value <= 1:
+            raise _LeftOutError(f"an accuracy of {row.value:g} in its {ACCURACY}, expected 0 to 1")
+    diverged = not all(math.isfinite(row.value) for row in (*losses, *accuracies))
+    last = 0.0 if diverged else accuracies[-1].value
+    best = max((row.value for row in accuracies if math.isfinite(row.value)), default=0.0)
+    return Run(folder, setup, setting, last, best, time, span, gap, diverged)
+
+
+def _processed_time(folder: Path, losses: list[Row]) -> tuple[float | None, float | None]:
+    """The last Time of loss_proc.csv, and how many seconds of gap were taken out of it; None where not known."""
+    path = folder / LOSS_PROCESSED
+    if not path.is_file():
+        return None, None
+    rows = read_rows(path)
+    if rows[-1].time is None:
+        return None, None
+    walls = {row.step: row.wall for row in losses}
+    known = [row for row in rows if row.step in walls and row.time is not None]
+    removed = walls[known[-1].step] - losses[0].wall - (known[-1].time or 0.0) if known else None
+    return rows[-1].time, None if removed is None else max(0.0, removed)
+
+
+def _time(losses: list[Row], parts: Sequence[Segment]) -> float:
+    """Seconds of training, worked out as the authors' own tool does: up to the last segment's end, without gaps."""
+    last = parts[-1].ended if parts else losses[-1].wall
+    time = last - losses[0].wall
+    for earlier, later in pairwise(parts):
+        resumed = next((row.wall for row in losses if row.wall >= later.started), later.started)
+        time -= resumed - earlier.ended
+    return time

@@ -1,0 +1,208 @@
+"""Nothing waits in silence, and nothing waits for ever.
+
+While MXNet waits in C++ no Python code of the main thread runs, not even a signal handler. A thread of its own
+therefore watches: after a few seconds it says what is waited for, after a limit it ends the wait, and after a signal it
+ends a process whose main thread does not come back to do so itself.
+"""
+
+import contextlib
+import logging
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+
+from .. import config
+from . import progress
+from .errors import ExpectedError
+
+log = logging.getLogger(__name__)
+
+#: Seconds that the main thread has to end by itself, before the process is ended for it.
+GRACE = 3.0
+TICK = 0.25
+#: Seconds that MPICH's mpiexec has to read what a process has printed last: it does not look any more after its end.
+READING = 0.3
+
+
+class WaitTimeoutError(ExpectedError):
+    """A wait has lasted longer than its limit; the message says for what, how long, and what to check."""
+
+
+class InterruptedBySignalError(BaseException):
+    """SIGINT or SIGTERM has arrived; like KeyboardInterrupt, it is not an Exception."""
+
+
+@dataclass(eq=False)
+class Wait:
+    """A wait under way.
+
+    Attributes:
+        what: for what and for whom, to follow the word "for".
+        limit: seconds after which it is given up.
+        hint: what to check when it takes long.
+    """
+
+    what: str
+    limit: float
+    hint: str = ""
+    since: float = field(default_factory=time.monotonic)
+    announced: float = 0.0
+
+    @property
+    def lasted(self) -> float:
+        """Seconds so far."""
+        return time.monotonic() - self.since
+
+    def due(self, every: float) -> bool:
+        """Tell whether it is time to speak of this wait: it is every so many seconds, and then counts as done."""
+        lasted = self.lasted
+        if lasted - self.announced < every:
+            return False
+        self.announced = lasted
+        return True
+
+    def check(self) -> None:
+        """For waits that poll in Python: raise WaitTimeoutError when the limit is over."""
+        if self.lasted > self.limit:
+            raise WaitTimeoutError(self.verdict())
+
+    def verdict(self) -> str:
+        """The sentence to end with."""
+        return f"gave up after {self.lasted:.0f} s of waiting for {self.what}{self._advice()}"
+
+    def announcement(self) -> str:
+        """The sentence to say meanwhile."""
+        return f"waiting for {self.what} since {self.lasted:.0f} s (until {self.limit:.0f} s){self._advice()}"
+
+    def _advice(self) -> str:
+        return f"; {self.hint}" if self.hint else ""
+
+
+class Watchdog:
+    """Watches the waits of one process.
+
+    Args:
+        announce_after: seconds before a wait is spoken of, and between one line and the next.
+    """
+
+    def __init__(self, announce_after: float = config.ANNOUNCE_AFTER) -> None:
+        self.announce_after = announce_after
+        self._waits: list[Wait] = []
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._wakeup: int | None = None
+        self._signalled: float | None = None
+        self._grace = GRACE
+
+    @contextmanager
+    def waiting(self, what: str, limit: float, hint: str = "") -> Iterator[Wait]:
+        """Watch over the body of a with statement.
+
+        Where the body waits in C++ beyond the limit, the process is ended with exit code 1. A body that polls calls
+        `check` on what it is given, which raises instead.
+        """
+        wait = self.begin(Wait(what, limit, hint))
+        try:
+            yield wait
+        finally:
+            self.over(wait)
+
+    def begin(self, wait: Wait) -> Wait:
+        """Watch a wait that does not end where it began; returns it."""
+        with self._lock:
+            self._waits.append(wait)
+        self._ensure_thread()
+        return wait
+
+    def over(self, wait: Wait) -> None:
+        """A wait is over."""
+        with self._lock:
+            if wait in self._waits:
+                self._waits.remove(wait)
+
+    def handle_signals(self, grace: float = GRACE) -> None:
+        """Turn SIGINT and SIGTERM into InterruptedBySignalError; main thread only.
+
+        Where the main thread is stuck in C++ and cannot raise it, the process ends after `grace` seconds.
+        """
+        self._grace = grace
+        read, write = os.pipe()
+        os.set_blocking(write, False)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, _raise)
+        self._wakeup = read
+        self._ensure_thread()
+
+    def _ensure_thread(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+            self._thread.start()
+
+    def _watch(self) -> None:
+        while True:
+            self._sleep()
+            with self._lock:
+                waits = list(self._waits)
+            for wait in waits:
+                if wait.due(self.announce_after):
+                    log.warning(wait.announcement())
+                if wait.lasted > wait.limit + GRACE:
+                    log.error(wait.verdict())
+                    progress.tell(progress.OVER, reason=wait.verdict())
+                    leave(1)
+            if self._signalled is not None and time.monotonic() - self._signalled >= self._grace:
+                log.error("ended by a signal%s", "".join(f" while waiting for {wait.what}" for wait in waits))
+                leave(1)
+
+    def _sleep(self) -> None:
+        if self._wakeup is None:
+            time.sleep(TICK)
+        elif select.select([self._wakeup], [], [], TICK)[0]:
+            numbers = os.read(self._wakeup, 64)
+            if self._signalled is None and (signal.SIGINT in numbers or signal.SIGTERM in numbers):
+                self._signalled = time.monotonic()
+
+
+@contextmanager
+def ending_on_interrupt() -> Iterator[None]:
+    """Let Ctrl-C end the process at once while the body of a with statement waits in C++.
+
+    Python would raise KeyboardInterrupt only after the wait. A program that handles SIGINT itself goes on doing so.
+    """
+    main_thread = threading.current_thread() is threading.main_thread()
+    if not main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _raise(number: int, frame: FrameType | None) -> None:
+    for other in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(other, signal.SIG_IGN)  # one is enough; the way out must not be interrupted again
+    raise InterruptedBySignalError(signal.Signals(number).name)
+
+
+def leave(code: int) -> None:
+    """End the process now, from any thread, with everything written out.
+
+    MXNet's own way out waits for processes that may be gone already.
+    """
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # whoever was reading is gone
+            stream.flush()
+    if "PMI_FD" in os.environ:
+        time.sleep(READING)
+    os._exit(code)

@@ -1,0 +1,86 @@
+"""The state server behind a production web server: `python -m esync.state_server --host 0.0.0.0 --port 10010`.
+
+It serves the jobs in one process. MXNet is not needed. It prints one line when it listens, and
+ends on SIGINT or SIGTERM with exit code 0. The token that callers must send is read from ESYNC_TOKEN.
+"""
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+from .. import config
+from ..runtime import lossy_output
+from ..runtime.errors import ExpectedError
+from ..runtime.files import expanded
+
+
+def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the command line; ends the process with code 2 where it makes no sense."""
+    parser = argparse.ArgumentParser(prog="python -m esync.state_server", description="The state server of ESync.")
+    parser.add_argument(
+        "--host",
+        default=config.STATE_SERVER_HOST,
+        help="address to listen on; 0.0.0.0 for all of this machine's (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--port",
+        type=_port,
+        default=int(config.STATE_SERVER_PORT),
+        help="port to listen on; 0 takes a free one and prints it (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--state-dir",
+        type=expanded,
+        default=os.environ.get("ESYNC_STATE_DIR") or None,
+        help="folder for what must outlive this process: journals of the jobs, and the history (default: "
+        "ESYNC_STATE_DIR, or ~/.local/state/esync/state-server-PORT; with --port 0 one that is removed at the end)",
+    )
+    parser.add_argument(
+        "--insecure",
+        action="store_true",
+        help="listen on other addresses than this machine's own without a token (ESYNC_TOKEN): everybody who reaches "
+        "the port can disturb the training; workers of the published code need this",
+    )
+    parser.add_argument("--certfile", type=expanded, help="certificate (PEM): speak TLS")
+    parser.add_argument("--keyfile", type=expanded, help="the certificate's key (PEM), if it is not in the same file")
+    arguments = parser.parse_args(argv)
+    if arguments.keyfile and not arguments.certfile:
+        parser.error("--keyfile needs --certfile")
+    return arguments
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port number between 0 and 65535")
+    return int(text)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until a signal comes. Returns the exit code."""
+    arguments = parse_arguments(argv)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    try:
+        _serve(arguments)
+    except ModuleNotFoundError as error:
+        print(f"the state server needs {error.name}, which is not installed: pip install esync again", file=sys.stderr)
+        return 1
+    except ExpectedError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _serve(arguments: argparse.Namespace) -> None:
+    from . import access
+
+    token = access.token(arguments.host, arguments.insecure)
+    from . import web  # takes a second: what is wrong is told before
+
+    web.serve(arguments.host, arguments.port, token, arguments.state_dir, arguments.certfile, arguments.keyfile)
+
+
+if __name__ == "__main__":
+    lossy_output.install()
+    sys.exit(main())

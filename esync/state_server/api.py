@@ -1,0 +1,175 @@
+"""The JSON API, /api/v1/…: what each call does. Which calls there are, `operations` lists."""
+
+import re
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from .. import config
+from ..coordination.errors import InvalidError
+from ..coordination.straggler_policies import Watching
+from . import responses, schema, snapshots
+from .jobs import Job
+from .request import JSON, Call
+from .responses import Answer, NotFoundError, UnavailableError
+from .service import Service
+
+Model = TypeVar("Model", bound=BaseModel)
+MOST_AFTER = 2**63 - 1  # what a database counts to
+RUN = re.compile(r"[0-9a-f]{32}")
+
+
+def begin(service: Service, call: Call) -> Answer:
+    """Begin a job."""
+    wanted = _body(schema.Begin, call)
+    watching = None if wanted.watching is None else Watching.of(wanted.watching.model_dump())
+    terms = wanted.num_workers, wanted.epsilon, wanted.slowest_iterations
+    job = service.jobs.begin(call.job, *terms, wanted.run, watching)
+    return responses.model(schema.JobSummary(**snapshots.summary(snapshots.Moment(job))))
+
+
+def query(service: Service, call: Call) -> Answer:
+    """Answer whether a worker shall exchange."""
+    asked = _body(schema.Query, call)
+    job = service.jobs.get(call.job)
+    decision = job.query(
+        asked.rank, asked.round, asked.iteration, asked.capability, job.clock.at(call.arrived), asked.round_trip
+    )
+    return responses.data({"ready": decision.ready, "lease": decision.lease})
+
+
+def steps(service: Service, call: Call) -> Answer:
+    """Take how long a worker's steps have taken; answer what the policy against stragglers wants."""
+    told = _body(schema.Steps, call)
+    job = service.jobs.get(call.job)
+    directive = job.tell(told.rank, told.since, told.steps, told.seconds, job.clock.at(call.arrived))
+    return responses.data({"apart": directive.apart, "asynchronous": directive.asynchronous})
+
+
+def reset(service: Service, call: Call) -> Answer:
+    """Take RESET."""
+    told = _body(schema.Reset, call)
+    job = service.jobs.get(call.job)
+    now = job.clock.at(call.arrived)
+    job.reset(told.rank, told.round, now, rejoin=told.rejoin, members=told.taking_part())
+    return responses.data({})
+
+
+def report(service: Service, call: Call) -> Answer:
+    """Take a worker's account of a finished round."""
+    told = _body(schema.Report, call)
+    job = service.jobs.get(call.job)
+    job.report(told, job.clock.at(call.arrived))
+    return responses.data({})
+
+
+def end(service: Service, call: Call) -> Answer:
+    """End a job."""
+    told = _body(schema.End, call)
+    job = _existing(service, call)
+    job.end(told.reason, job.clock.at(call.arrived))
+    return responses.data({})
+
+
+def jobs(service: Service, call: Call) -> Answer:
+    """List the jobs."""
+    return responses.model(
+        schema.JobList(jobs=snapshots.summaries(service.jobs.all()), history=service.history.ready.is_set())
+    )
+
+
+def job(service: Service, call: Call) -> Answer:
+    """Show one job with its workers."""
+    return responses.model(snapshots.view(_existing(service, call), service.history.dropped))
+
+
+# --- out of the database ---------------------------------------------------------------------------------------------
+
+
+def rounds(service: Service, call: Call) -> Answer:
+    """Page through the rounds of a run."""
+    after, limit = _page(call)
+    from . import history_reader
+
+    newest = call.option("newest", 0, 0, config.HISTORY_PAGE)
+    run = _run(service, call)
+    rows = history_reader.newest_rounds(run, newest) if newest else history_reader.rounds(run, after, limit)
+    return responses.data({"rounds": rows, "next": rows[-1]["id"] if rows else after})
+
+
+def curves(service: Service, call: Call) -> Answer:
+    """Show throughput, traffic and accuracy of a whole run over time."""
+    points = call.option("points", config.CURVE_POINTS, 2, config.HISTORY_PAGE)
+    from . import curves
+
+    return responses.data({**curves.curves(_run(service, call), points)})
+
+
+def events(service: Service, call: Call) -> Answer:
+    """Page through the events of a run."""
+    after, limit = _page(call)
+    from . import history_reader
+
+    rows = history_reader.events(_run(service, call), after, limit)
+    return responses.data({"events": rows, "next": rows[-1]["id"] if rows else after})
+
+
+def runs(service: Service, call: Call) -> Answer:
+    """List the runs of the history."""
+    limit = call.option("limit", 50, 1, config.HISTORY_PAGE)
+    job = call.text_option("job")
+    if job:
+        service.jobs.find(job)  # checks the name
+    from . import history_reader
+
+    _need_database(service)
+    return responses.data({"runs": history_reader.runs(job, limit)})
+
+
+def _page(call: Call) -> tuple[int, int]:
+    return call.option("after", 0, 0, MOST_AFTER), call.option("limit", config.HISTORY_PAGE, 1, config.HISTORY_PAGE)
+
+
+def _run(service: Service, call: Call) -> int:
+    """Return the primary key of the run that is meant: the one named, or the newest under the job's name."""
+    from . import history_reader
+
+    job = service.jobs.find(call.job)
+    _need_database(service)
+    named = call.text_option("run")
+    if named and not RUN.fullmatch(named):
+        raise InvalidError(f"run must be the id of a run, 32 hexadecimal digits, not {named[:40]!r}")
+    found = history_reader.find(call.job, named or (job.key if job else ""))
+    if found is None:
+        raise NotFoundError(f"the history has no {'such run' if named else 'run'} of job {call.job!r} yet")
+    return found
+
+
+def _need_database(service: Service) -> None:
+    if not service.history.ready.is_set():
+        raise UnavailableError("the database of the history cannot be reached yet")
+
+
+# --- helpers -----------------------------------------------------------------------------------------------------
+
+
+def _body(kind: type[Model], call: Call) -> Model:
+    """Return the request's body. Raises `InvalidError` naming what is wrong with it."""
+    if call.content_type != JSON:
+        raise InvalidError(f"send the body as JSON (Content-Type: {JSON}), not {call.content_type[:80]!r}")
+    try:
+        return kind.model_validate_json(call.body)
+    except ValidationError as error:
+        raise InvalidError("; ".join(_words(problem) for problem in error.errors()[:3])) from None
+
+
+def _words(problem: Any) -> str:
+    place = ".".join(str(part) for part in problem["loc"])[:80]
+    return f"{place}: {problem['msg']}" if place else str(problem["msg"])
+
+
+def _existing(service: Service, call: Call) -> Job:
+    found = service.jobs.find(call.job)
+    if found is None:
+        raise NotFoundError(f"there is no job {call.job!r}; GET /api/v1/jobs lists those that there are")
+    return found

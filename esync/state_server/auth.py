@@ -1,0 +1,106 @@
+"""Who may talk to this server: known host names, no foreign web pages, and the token where there is one."""
+
+import base64
+import binascii
+import hmac
+from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache
+from ipaddress import ip_address
+
+from . import responses
+from .responses import Answer
+
+_READING = ("GET", "HEAD", "OPTIONS")
+_CHALLENGE = 'Basic realm="ESync state server: any name, the token as password"'
+
+
+class Gate:
+    """Decides about each request before anything of it is looked at.
+
+    A web page can point a name of its own at 127.0.0.1 and have a browser talk to servers there (DNS rebinding). It
+    cannot do so with a bare address, so these are always welcome; names must be known. It can also have a browser send
+    forms to any address: browsers say where such a request comes from, and what comes from elsewhere is refused.
+
+    Args:
+        token: what callers have to send as `Authorization: Bearer TOKEN`; "" lets everybody in. A browser may send it
+            as the password of `Authorization: Basic` instead, but only to read: it sends that along by itself.
+        names: host names that this server answers to.
+    """
+
+    def __init__(self, token: str = "", names: Collection[str] = ()) -> None:
+        self._bearer = f"Bearer {token}".encode() if token else b""
+        self._token = token.encode()
+        self._names = {name.lower() for name in names}
+        self._is_known: Callable[[bytes], bool] = lru_cache(maxsize=256)(self._check_host)
+
+    def refuse(self, method: str, headers: Mapping[bytes, bytes], public: bool = False) -> Answer | None:
+        """Return why a request is not let in, or None if it is.
+
+        Args:
+            method: of HTTP.
+            headers: by lower-case names.
+            public: what it asks for needs no token.
+        """
+        host = headers.get(b"host", b"")
+        if not self._is_known(host):
+            return responses.error(
+                400,
+                f"this server does not answer to the name {_text(host)!r}: start it with ESYNC_ALLOWED_HOSTS set to "
+                "that name, or use its address",
+            )
+        if self._bearer and not public and not self._knows_token(method, headers.get(b"authorization", b"")):
+            return responses.error(
+                401,
+                "this state server wants its token: set ESYNC_TOKEN to what it was started with",
+                (
+                    "WWW-Authenticate",
+                    'Basic realm="ESync, any name, the token as password"' if method == "GET" else "Bearer",
+                ),
+            )
+        if method not in _READING and b"origin" in headers and not _same_origin(headers[b"origin"], host):
+            return responses.error(403, "requests from other web pages are refused")
+        return None
+
+    @property
+    def knows_callers(self) -> bool:
+        """Whether there is a token, so that whoever is let in belongs here."""
+        return bool(self._bearer)
+
+    def _knows_token(self, method: str, authorization: bytes) -> bool:
+        if hmac.compare_digest(authorization, self._bearer):
+            return True
+        kind, _, coded = authorization.partition(b" ")
+        if kind.lower() != b"basic" or method not in _READING:
+            return False
+        try:
+            password = base64.b64decode(coded, validate=True).partition(b":")[2]
+        except binascii.Error:
+            return False
+        return hmac.compare_digest(password, self._token)
+
+    def _check_host(self, host: bytes) -> bool:
+        if not host:
+            return True  # HTTP/1.0; no browser does that
+        name = _name(host)
+        try:
+            ip_address(name.strip("[]"))
+        except ValueError:
+            return name.rstrip(".") in self._names
+        return True
+
+
+def _name(host: bytes) -> str:
+    """The name in a Host header, without its port."""
+    text = host.decode("latin-1").lower()
+    if text.endswith("]"):
+        return text
+    name, colon, port = text.rpartition(":")
+    return name if colon and (port.isdecimal() or not port) else text
+
+
+def _same_origin(origin: bytes, host: bytes) -> bool:
+    return origin.partition(b"://")[2].lower() == host.lower()
+
+
+def _text(host: bytes) -> str:
+    return host.decode("latin-1")[:80]

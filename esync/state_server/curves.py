@@ -1,0 +1,95 @@
+"""Curves over a whole run, however long it is, in a limited number of points: the database adds the rounds up."""
+
+import math
+from collections import defaultdict
+from typing import Any
+
+from django.db.models import F, FloatField, Max, Min, Sum
+from django.db.models.functions import Cast, Floor
+
+from .. import config
+from .models import Round, Run
+
+_RATES = ("samples", "bytes_sent", "bytes_received")
+
+
+def curves(run: int, points: int) -> dict[str, Any]:
+    """Return throughput, traffic and accuracy over time, which is in seconds since the run began.
+
+    Args:
+        run: its primary key.
+        points: how many there may be of each curve.
+    """
+    began = Run.objects.values_list("started", flat=True).get(pk=run)
+    rounds = Round.objects.filter(run=run)
+    extent = rounds.aggregate(last=Max("finished"), longest=Max("seconds"), workers=Max("rank"))
+    if extent["last"] is None:
+        return {"started": began, "at": [], **{name: [] for name in _RATES}, "accuracy": []}
+    most = max(2, min(points, config.CURVE_CELLS // (extent["workers"] + 1)))
+    whole = extent["last"] - began
+    width = max(whole / most, min(extent["longest"] / 2, whole), 1e-3)
+    return {"started": began, **_rates(rounds, began, width), "accuracy": _accuracy(rounds, began, points)}
+
+
+def _rates(rounds: Any, began: float, width: float) -> dict[str, list[float]]:
+    """Samples and bytes per second of all workers together.
+
+    A worker's rate is known only on average over each of its rounds: in a stretch of time without an end of a round,
+    its rate is that of the round that ends next.
+    """
+    cells = (
+        rounds.annotate(bin=Floor(Cast((F("finished") - began) / width, FloatField())))
+        .values("rank", "bin")
+        .annotate(seconds_=Sum("seconds"), longest=Max("seconds"), **{f"{name}_": Sum(name) for name in _RATES})
+        .order_by("bin")
+    )
+    of_rank: dict[int, list[tuple[int, list[float]]]] = defaultdict(list)
+    longest: dict[int, float] = {}
+    for cell in cells:
+        seconds = max(cell["seconds_"], 1e-6)
+        of_rank[cell["rank"]].append((int(cell["bin"]), [cell[f"{name}_"] / seconds for name in _RATES]))
+        longest[cell["rank"]] = cell["longest"]
+    last = max(steps[-1][0] for steps in of_rank.values())
+    first = min(steps[0][0] for steps in of_rank.values())
+    sums = [[0.0] * len(_RATES) for _ in range(last + 1)]
+    for rank, steps in of_rank.items():
+        begin = first
+        # In the round under way, which it has not reported yet, it is taken to be as fast as in the last one.
+        steps.append((min(last, steps[-1][0] + math.ceil(longest[rank] / width)), steps[-1][1]))
+        for bin_, rates in steps:
+            for place in range(max(begin, 0), bin_ + 1):
+                for index, rate in enumerate(rates):
+                    sums[place][index] += rate
+            begin = bin_ + 1
+    shown = range(max(first, 0), last + 1)
+    return {
+        "at": [round((place + 1) * width, 3) for place in shown],
+        **{name: [round(sums[place][index], 3) for place in shown] for index, name in enumerate(_RATES)},
+    }
+
+
+def _accuracy(rounds: Any, began: float, points: int) -> list[dict[str, float]]:
+    """Each evaluation at the end of the round whose weights were evaluated, thinned out to so many."""
+    found = list(
+        rounds.exclude(accuracy=None)
+        .values("rank", "accuracy_round", "accuracy")
+        .annotate(told=Min("finished"))
+        .order_by("accuracy_round", "told")
+    )
+    newest = {row["accuracy_round"]: row for row in found}
+    rows = list(newest.values())
+    step = -(-len(rows) // points)
+    kept = rows[::-1][:: max(step, 1)][::-1]  # the last one stays
+    numbers = [row["accuracy_round"] for row in kept]
+    ends: dict[int, float] = {}
+    for start in range(0, len(numbers), 500):
+        part = rounds.filter(round__in=numbers[start : start + 500])
+        ends.update(part.values_list("round").annotate(end=Max("finished")))
+    return [
+        {
+            "round": row["accuracy_round"],
+            "at": round(ends.get(row["accuracy_round"], row["told"]) - began, 3),
+            "accuracy": row["accuracy"],
+        }
+        for row in kept
+    ]

@@ -1,0 +1,118 @@
+"""Brings what is worth keeping into the database, behind the answers: a bounded queue and one thread.
+
+Nobody who answers a worker ever waits for the database. Where it is slow or gone, the queue fills up, and what does not
+fit is dropped and counted. The thread also brings the database's tables up to date, when it first reaches it.
+"""
+
+import logging
+import time
+from collections import deque
+from threading import Event, Thread
+from typing import Any
+
+from .. import config
+from .history_entries import Item, RunInfo
+from .schema import Report
+
+logger = logging.getLogger("esync.state_server")
+
+
+class History:
+    """The queue and its thread.
+
+    Args:
+        limit: entries that may wait.
+        interval: seconds between two batches.
+
+    Attributes:
+        dropped: entries that did not get into the database.
+        ready: set when the database's tables are there.
+    """
+
+    def __init__(self, limit: int = config.HISTORY_QUEUE, interval: float = config.HISTORY_INTERVAL) -> None:
+        self.dropped = 0
+        self.ready = Event()
+        self._limit, self._interval = limit, interval
+        self._queue: deque[Item] = deque()
+        self._stop = Event()
+        self._deadline = float("inf")
+        self._thread: Thread | None = None
+
+    # --- never wait ----------------------------------------------------------------------------------------------
+
+    def report(self, info: RunInfo, report: Report, at: float) -> None:
+        """Keep a worker's round."""
+        self._put(Item("report", info, {"finished": at, **report.model_dump()}))
+
+    def end(self, info: RunInfo, at: float, reason: str) -> None:
+        """Keep the end of a run."""
+        self._put(Item("end", info, {"ended": at, "reason": reason}))
+
+    def event(self, info: RunInfo, at: float, kind: str, rank: int | None, round: int | None, text: str) -> None:
+        """Keep an event."""
+        self._put(Item("event", info, {"at": at, "kind": kind, "rank": rank, "round": round, "text": text[:300]}))
+
+    def _put(self, item: Item) -> None:
+        if len(self._queue) >= self._limit:
+            self.dropped += 1
+            return
+        self._queue.append(item)  # atomic
+
+    # --- the thread ----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread = Thread(target=self._run, name="history", daemon=True)
+        self._thread.start()
+
+    def stop(self, seconds: float = config.STATE_SERVER_FAREWELL) -> None:
+        """Write what waits, as far as that is done in `seconds`, and end the thread."""
+        self._deadline = time.monotonic() + seconds
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+    def _run(self) -> None:
+        from . import history_writer
+
+        self._until_done(history_writer.prepare)
+        self.ready.set()
+        while not self._stop.wait(self._interval):
+            self._write_all()
+        self._write_all()
+        history_writer.disconnect()
+
+    def _write_all(self) -> None:
+        from . import history_writer
+
+        while self._queue:
+            batch = [self._queue.popleft() for _ in range(min(len(self._queue), config.HISTORY_BATCH))]
+            written = self._until_done(lambda batch=batch: history_writer.write(batch))
+            self.dropped += len(batch) - (written or 0)
+
+    def _until_done(self, action: Any) -> int | None:
+        """Do it, again and again while the database is away; None if the server ended before that."""
+        from django.db import Error
+
+        from . import history_writer
+
+        pause, said = 0.1, False
+        while True:
+            try:
+                result: int = action()
+            except Error as error:
+                history_writer.disconnect()
+                if not said:
+                    logger.error("the database of the history is away, trying on: %s", str(error).strip())
+                    said = True
+            except Exception:  # a defect here must not end the history for good
+                logger.exception("an entry of the history could not be written")
+                return 0
+            else:
+                if said:
+                    logger.error("the database of the history is back")
+                return result
+            if time.monotonic() + pause > self._deadline:
+                return None
+            self._stop.wait(pause) if not self._stop.is_set() else time.sleep(pause)
+            pause = min(2 * pause, config.HISTORY_RETRY_MAX)

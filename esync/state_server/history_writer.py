@@ -1,0 +1,102 @@
+"""Writes batches of the history into the database. What comes twice (after a restart) is kept once."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from django.core.management import call_command
+from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
+
+from .. import config
+from .history_entries import Item, RunInfo
+from .models import Event, Round, Run, Worker
+
+logger = logging.getLogger("esync.state_server")
+
+
+def prepare() -> int:
+    """Bring the tables up to date."""
+    call_command("migrate", verbosity=0, interactive=False)
+    return 0
+
+
+def disconnect() -> None:
+    """Close this thread's connection; the next query opens a new one."""
+    connection.close()
+
+
+def write(items: Sequence[Item]) -> int:
+    """Write a batch in one transaction; return how many entries got in.
+
+    Raises:
+        OperationalError, InterfaceError: the database is away.
+    """
+    try:
+        with transaction.atomic():
+            _write(items)
+        return len(items)
+    except (OperationalError, InterfaceError):
+        raise
+    except DatabaseError as error:
+        if len(items) == 1:
+            logger.error("the database refuses an entry of the history: %s", str(error).strip())
+            return 0
+    return sum(write([item]) for item in items)  # all but the one that it refuses
+
+
+def _write(items: Sequence[Item]) -> None:
+    runs = _runs({item.info.key: item.info for item in items})
+    rounds: dict[tuple[int, int, int], Round] = {}
+    workers: dict[tuple[int, int], Worker] = {}
+    events: list[Event] = []
+    for item in items:
+        run = runs[item.info.key]
+        if item.kind == "report":
+            rounds[run, item.fields["rank"], item.fields["round"]] = Round(run_id=run, **item.fields)
+            workers[run, item.fields["rank"]] = _worker(run, item.fields)
+        elif item.kind == "event":
+            events.append(Event(run_id=run, **item.fields))
+        else:
+            Run.objects.filter(pk=run, ended=None).update(**item.fields)
+    Round.objects.bulk_create(
+        rounds.values(),
+        update_conflicts=True,  # a report that comes again may bring the accuracy, which takes longer
+        unique_fields=["run", "rank", "round"],
+        update_fields=["accuracy", "accuracy_round"],
+    )
+    Worker.objects.bulk_create(
+        workers.values(),
+        update_conflicts=True,
+        unique_fields=["run", "rank"],
+        update_fields=["device", "host", "last_seen", "last_round"],
+    )
+    Event.objects.bulk_create(events)
+
+
+def _worker(run: int, fields: dict[str, Any]) -> Worker:
+    return Worker(
+        run_id=run,
+        rank=fields["rank"],
+        device=fields["device"],
+        host=fields["host"],
+        last_seen=fields["finished"],
+        last_round=fields["round"],
+    )
+
+
+def _runs(infos: dict[str, RunInfo]) -> dict[str, int]:
+    """Return the primary keys of the runs, which are created where they are new."""
+    known = dict(Run.objects.filter(key__in=infos).values_list("key", "pk"))
+    new = [info for key, info in infos.items() if key not in known]
+    if new:
+        Run.objects.bulk_create([Run(**vars(info)) for info in new])
+        known = dict(Run.objects.filter(key__in=infos).values_list("key", "pk"))
+        _prune()
+    return known
+
+
+def _prune() -> None:
+    """Delete the oldest of too many finished runs."""
+    old = Run.objects.exclude(ended=None).order_by("-started").values_list("pk", flat=True)[config.HISTORY_RUNS :]
+    if pks := list(old):
+        Run.objects.filter(pk__in=pks).delete()

@@ -1,0 +1,348 @@
+"""One training that this server coordinates: what its workers told, and its journal.
+
+Like the coordinator, a job is given the time and can be tested without waiting: `now` is always the job's clock.
+"""
+
+import json
+import logging
+import time
+import uuid
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+from .. import config
+from ..coordination.coordinator import Coordinator
+from ..coordination.decision import Decision
+from ..coordination.errors import ConflictError, InvalidError, RefusedError
+from ..coordination.straggler_policies import Directive, Watch
+from . import journal, saved
+from .clock import Clock
+from .history import History
+from .history_entries import RunInfo
+from .lifecycle import Life
+from .schema import Report
+
+logger = logging.getLogger("esync.state_server")
+
+
+class Job:
+    """A training from its begin on. Safe to be called by several threads.
+
+    Args:
+        name: of the job.
+        coordinator: decides.
+        run: a text that only this training uses, "" if its client sends none.
+        history: gets what is worth keeping.
+        clock: of this job.
+        key: tells this run from others of the same name.
+        started: seconds since 1970.
+        watch: looks for stragglers; None where nobody wants that.
+
+    Attributes:
+        heard: per rank, when it was heard last; None before that.
+        reports: per rank, its newest report.
+        ended: when the job ended (seconds since 1970), None while it goes on.
+        reason: why it ended.
+        slowest: rank of the slowest worker when the present round began, None while it is not known.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        coordinator: Coordinator,
+        run: str = "",
+        *,
+        history: History | None = None,
+        clock: Clock | None = None,
+        key: str = "",
+        started: float | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        self.name, self.coordinator, self.run, self.watch = name, coordinator, run, watch
+        self.key = key or uuid.uuid4().hex
+        self.started = time.time() if started is None else started
+        self.clock = clock or Clock()
+        self.heard: list[float | None] = [None] * coordinator.num_workers
+        self.reports: dict[int, Report] = {}
+        self.ended: float | None = None
+        self.reason = ""
+        self.slowest: int | None = None
+        self._round = 1
+        self._life = Life()
+        self._history = history
+        self._journal: journal.Journal | None = None
+        self._replaying = False
+        self._lock = RLock()
+
+    # --- what workers tell ---------------------------------------------------------------------------------------
+
+    def apply(self, rank: int, iteration: int, capability: float, now: float, te: float, round: int | None) -> bool:
+        """Answer a published question; see `Coordinator.apply`."""
+        with self._lock:
+            ready = self.coordinator.apply(rank, iteration, capability, now, te, round)
+            self._took("a", rank, now, iteration, capability, te, round)
+            return ready
+
+    def query(
+        self, rank: int, round: int, iteration: int, capability: float, now: float, round_trip: float | None = None
+    ) -> Decision:
+        """Answer a question; see `Coordinator.query`."""
+        with self._lock:
+            decision = self.coordinator.query(rank, round, iteration, capability, now, round_trip)
+            self._took("q", rank, now, round, iteration, capability, round_trip)
+            return decision
+
+    def reset(
+        self,
+        rank: int,
+        round: int,
+        now: float,
+        te: float = 0.0,
+        rejoin: bool = False,
+        members: list[int] | None = None,
+    ) -> None:
+        """Take RESET; see `Coordinator.reset`."""
+        with self._lock:
+            before = self.coordinator.absent
+            self.coordinator.reset(rank, round, now, te, rejoin, members)
+            self._took("r", rank, now, round, te, rejoin, members)
+            if rejoin:
+                self._tell("rejoin", "a replacement takes its place", rank, round)
+            for lost in sorted(self.coordinator.absent - before):
+                self._tell("lost", "the others go on without it", lost, round)
+            if round > self._round:
+                self._round = round
+                self._name_slowest()
+
+    def tell(self, rank: int, since: int, steps: int, seconds: float, now: float) -> Directive:
+        """Take how long a worker's steps have taken; see `Watch.tell`.
+
+        Raises:
+            InvalidError: unknown rank.
+            ConflictError: this job looks for no stragglers.
+        """
+        with self._lock:
+            if self.watch is None:
+                raise ConflictError(f"job {self.name!r} was begun without looking for stragglers")
+            self._check_rank(rank)
+            before = self.watch.stragglers
+            directive = self.watch.tell(rank, since, steps, seconds)
+            self._life.steps(rank, since, steps, seconds, now)
+            self._took("s", rank, now, since, steps, seconds)
+            for slow in sorted(self.watch.stragglers - before):
+                self._tell("straggler", f"it is slow (policy {self.watch.watching.policy})", slow)
+            for well in sorted(before - self.watch.stragglers):
+                self._tell("recovered", "it is as fast as the others again", well)
+            return directive
+
+    def report(self, report: Report, now: float, at: float | None = None) -> None:
+        """Take a worker's account of a finished round. `at` is when it came, in seconds since 1970.
+
+        Raises:
+            InvalidError: unknown rank.
+        """
+        at = time.time() if at is None else at
+        with self._lock:
+            self._check_rank(report.rank)
+            self.reports[report.rank] = report
+            self._life.report(report, now)
+            self._took("p", report.rank, now, at, report.model_dump(exclude={"rank"}))
+            if self._history is not None:
+                self._history.report(self.info, report, at)
+
+    def end(self, reason: str, now: float, at: float | None = None) -> None:
+        """Take the end of the training; questions of stragglers are still answered. Repeating it changes nothing."""
+        with self._lock:
+            if self.ended is not None:
+                return
+            self.ended, self.reason = (time.time() if at is None else at), reason
+            self._took("e", None, now, reason, self.ended)
+            if self._history is not None:
+                self._history.end(self.info, self.ended, reason)
+            self._tell("end", reason)
+
+    # --- what others ask -----------------------------------------------------------------------------------------
+
+    @property
+    def info(self) -> RunInfo:
+        """What the history has to know about the run."""
+        job = self.coordinator
+        return RunInfo(
+            self.key, self.name, self.run, self.started, job.num_workers, job.epsilon, job.slowest_iterations
+        )
+
+    def last_heard(self) -> float | None:
+        """When any worker was heard last, by the job's clock."""
+        return max((moment for moment in self.heard if moment is not None), default=None)
+
+    def alive_for(self, now: float) -> float:
+        """Return for how many more seconds another run may not take this one's place.
+
+        Another one may if no worker has told something new for some time (see `Life.left`). Published clients do not
+        say who they are, so what counts is *new*: the first questions of a training whose /init/ is still on its way
+        (k = 0, 1, …) look like repetitions in the records of the training before it.
+        """
+        if self.ended is not None:
+            return 0.0
+        return self._life.left(now, self.coordinator.last_progress, self.coordinator.slowest_capability)
+
+    def idle(self, wall: float) -> float:
+        """Return the seconds without news, `wall` being the seconds since 1970."""
+        heard = self.last_heard()
+        return (wall - self.started) if heard is None else self.clock.now() - heard
+
+    # --- the journal ---------------------------------------------------------------------------------------------
+
+    def begin(self, path: Path | None) -> None:
+        """Begin: with an empty journal at `path`, if one is to be kept. Raises OSError where it cannot be written."""
+        with self._lock:
+            if self.run:  # only workers say which run they begin
+                self._life.sign(self.clock.now())
+            if path is not None:
+                self._journal = journal.Journal(path, self._head)
+                self._journal.begin()
+            self._tell("begin", f"{self.coordinator.num_workers} workers")
+
+    def take_over(self, present: "Job", path: Path | None) -> None:
+        """Begin in the place of `present`, whose journal at `path` this one's replaces.
+
+        From then on that one writes no more: its next line might begin its journal anew (it does so when it is long, or
+        was broken by a full disk) and put the old head over this job's.
+
+        Raises:
+            OSError: the journal cannot be written; `present` goes on.
+        """
+        with present._lock:
+            self.begin(path)
+            present.close()
+            present.end("another training has taken its place", present.clock.now())
+
+    @classmethod
+    def restore(cls, path: Path, history: History | None = None) -> "Job":
+        """Return the job whose journal this is, in the state in which the process that wrote it ended.
+
+        Raises:
+            DamagedJournalError: there is not even a head, or it is no job's.
+            Exception: messages that no job has taken.
+            OSError: the file cannot be read or written.
+        """
+        contents = journal.read(path)
+        head = saved.checked(contents.head, path.stem)
+        latest = max((entry[1] for entry in contents.entries), default=0.0)
+        clock = Clock.resumed(head["clock"], latest)
+        job = cls(
+            head["job"],
+            Coordinator.from_state(head["coordinator"]),
+            head["run"],
+            history=history,
+            clock=clock,
+            key=head["key"],
+            started=head["started"],
+        )
+        job.heard = head["heard"]
+        job.reports = {fields["rank"]: Report(**fields) for fields in head["reports"]}
+        job.ended, job.reason = head["ended"], head["reason"]
+        job.slowest, job._round = head["slowest"], head["round"]
+        if head.get("watch") is not None:  # journals of earlier versions have none
+            job.watch = Watch.from_state(head["watch"])
+        if head.get("life") is not None:
+            job._life = Life.from_state(head["life"])
+        job._replaying = True
+        for entry in contents.entries:
+            job._replay(entry)
+        job._replaying = False
+        saved.checked(json.loads(json.dumps(job._head())), job.name)
+        if contents.damage:
+            logger.error("the journal %s is damaged: %s and what follows are ignored", path, contents.damage)
+        job._journal = journal.Journal(path, job._head)
+        if contents.damage or clock.offset != head["clock"]["offset"]:
+            job._journal.begin()
+        else:
+            job._journal.resume(contents)
+        if job.ended is None:
+            if job.last_heard() is not None:
+                job._life.sign(clock.now())  # nobody could be heard while there was no server
+            job._tell("restart", f"the state server has been restarted; {len(contents.entries)} messages were read")
+        return job
+
+    def close(self, delete: bool = False) -> None:
+        """Stop keeping the journal, and delete it where the job is to be forgotten."""
+        with self._lock:
+            if self._journal is not None:
+                self._journal.close(delete)
+
+    def _head(self) -> dict[str, Any]:
+        return {
+            "format": 1,
+            "job": self.name,
+            "run": self.run,
+            "key": self.key,
+            "started": self.started,
+            "clock": self.clock.mark(),
+            "coordinator": self.coordinator.state(),
+            "heard": self.heard,
+            "reports": [report.model_dump() for report in self.reports.values()],
+            "ended": self.ended,
+            "reason": self.reason,
+            "slowest": self.slowest,
+            "round": self._round,
+            "watch": None if self.watch is None else self.watch.state(),
+            "life": self._life.state(),
+        }
+
+    def _check_rank(self, rank: int) -> None:
+        if rank >= self.coordinator.num_workers:
+            raise InvalidError(f"unknown rank {rank}: this job has the ranks 0 to {self.coordinator.num_workers - 1}")
+
+    def _took(self, kind: str, rank: int | None, now: float, *details: Any) -> None:
+        if rank is not None:
+            self.heard[rank] = now
+        if self._journal is not None:
+            self._journal.append([kind, now, rank, *details])
+
+    def _replay(self, entry: journal.Entry) -> None:
+        """Take a message of the journal as it was taken when it came."""
+        kind, now, rank, *details = entry
+        try:
+            if kind == "q":
+                round, iteration, capability, round_trip = details
+                self.query(rank, round, iteration, capability, now, round_trip)
+            elif kind == "a":
+                iteration, capability, te, said = details
+                self.apply(rank, iteration, capability, now, te, said)
+            elif kind == "r":
+                round, te, rejoin, members = details
+                self.reset(rank, round, now, te, rejoin, members)
+            elif kind == "s":
+                since, steps, seconds = details
+                self.tell(rank, since, steps, seconds, now)
+            elif kind == "p":
+                at, fields = details
+                self.report(Report(rank=rank, **fields), now, at)
+            elif kind == "e":
+                reason, at = details
+                self.end(reason, now, at)
+        except RefusedError as reason:  # only where this program decides otherwise than the one that wrote it
+            logger.error("the journal of job %s has a message that is refused now: %s", self.name, reason)
+
+    # --- for people ----------------------------------------------------------------------------------------------
+
+    def _name_slowest(self) -> None:
+        records = self.coordinator.snapshot()["records"]
+        rank, capability = max(((record[0], record[2]) for record in records), key=lambda pair: pair[1])
+        if capability > 0 and rank != self.slowest:
+            self.slowest = rank
+            self._tell("slowest", f"{capability:.3g} s an iteration", rank, self._round)
+
+    def _tell(self, kind: str, text: str, rank: int | None = None, round: int | None = None) -> None:
+        if self._history is not None and not self._replaying:
+            self._history.event(self.info, time.time(), kind, rank, round, text)
+
+
+def must_exist(job: Job | None, name: str) -> Job:
+    """Return the job. Raises `ConflictError` before it is begun: a worker may be earlier than rank 0."""
+    if job is None:
+        first = "call /init/ first" if name == config.JOB else "begin it"
+        raise ConflictError(f"no training has been begun as job {name!r}: rank 0 has to {first}", retry_after=1.0)
+    return job

@@ -1,0 +1,77 @@
+"""The published calls: GET /, POST /init/, /apply/ and /reset/ (fields and answers as the public ESync code has them).
+
+They mean the job `default`. Fields beyond the published ones are optional: `slowest_iterations` and `run` with /init/,
+the round `t` with /apply/, `rejoin` and `members` with /reset/.
+"""
+
+import re
+
+from .. import config
+from ..coordination.errors import InvalidError
+from . import responses
+from .fields import Fields
+from .request import Call
+from .responses import Answer
+from .service import Service
+
+_MEMBERS = re.compile(r"[0-9]{1,5}(,[0-9]{1,5})*")
+
+
+def home(service: Service, call: Call) -> Answer:
+    """Show the records of the job."""
+    job = service.jobs.find(config.JOB)
+    if job is not None:
+        return responses.data(job.coordinator.snapshot())
+    before = {"num_workers": 0, "t": 1, "epsilon": config.EPSILON_PUBLISHED, "slowest_iterations": 1, "records": []}
+    return responses.data(before)
+
+
+def init(service: Service, call: Call) -> Answer:
+    """Begin a new training."""
+    fields = Fields(call)
+    service.jobs.begin(
+        config.JOB,
+        num_workers=fields.whole("num_workers"),
+        epsilon=fields.number("epsilon", config.EPSILON_PUBLISHED),
+        slowest_iterations=fields.whole("slowest_iterations", config.SLOWEST_ITERATIONS),
+        run=fields.text("run", ""),
+    )
+    return responses.EMPTY
+
+
+def apply(service: Service, call: Call) -> Answer:
+    """Answer whether the worker shall exchange (1) or train on (0)."""
+    fields = Fields(call)
+    job = service.jobs.get(config.JOB)
+    ready = job.apply(
+        rank=fields.whole("r"),
+        iteration=fields.whole("k"),
+        capability=fields.number("c"),
+        now=job.clock.at(call.arrived),
+        te=fields.number("te"),
+        round=fields.whole_if_given("t"),
+    )
+    return responses.data({"ready": int(ready)})
+
+
+def reset(service: Service, call: Call) -> Answer:
+    """Take the report that a worker has begun a round."""
+    fields = Fields(call)
+    job = service.jobs.get(config.JOB)
+    job.reset(
+        rank=fields.whole("r"),
+        round=fields.whole("t"),
+        now=job.clock.at(call.arrived),
+        te=fields.number("te"),
+        rejoin=bool(fields.whole("rejoin", 0)),
+        members=_members(fields.text("members", "", config.STATE_SERVER_MAX_BODY)),
+    )
+    return responses.EMPTY
+
+
+def _members(text: str) -> list[int] | None:
+    if not text:
+        return None
+    if not _MEMBERS.fullmatch(text):
+        raise InvalidError(f"members must be ranks separated by commas, as in 0,1,3, not {text[:40]!r}")
+    return [int(rank) for rank in text.split(",")]

@@ -1,0 +1,165 @@
+"""The jobs of this state server, by name; they survive its end in the journals of its state folder."""
+
+import logging
+import re
+import time
+from pathlib import Path
+from threading import RLock
+
+from .. import config
+from ..coordination.coordinator import Coordinator
+from ..coordination.errors import ConflictError, InvalidError
+from ..coordination.straggler_policies import Watch, Watching
+from ..runtime.printable import printable
+from .history import History
+from .jobs import Job, must_exist
+from .responses import UnavailableError
+
+logger = logging.getLogger("esync.state_server")
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+SUFFIX = ".journal"
+
+
+def check_name(name: str) -> str:
+    """Return a job's name, which is a file's name, too. Raises `InvalidError`."""
+    if not NAME.fullmatch(name):
+        raise InvalidError(
+            f"{name[:80]!r} is no name of a job: up to 64 letters, digits, dots, hyphens and underscores, the first "
+            "one a letter or digit"
+        )
+    return name
+
+
+class Jobs:
+    """All jobs. Safe to be called by several threads.
+
+    Args:
+        folder: of the journals; None keeps none (tests).
+        history: gets what is worth keeping; None keeps nothing.
+    """
+
+    def __init__(self, folder: Path | None = None, history: History | None = None) -> None:
+        self._folder, self._history = folder, history
+        self._jobs: dict[str, Job] = {}
+        self._lock = RLock()
+
+    def restore(self) -> None:
+        """Take up the jobs whose journals are in the folder. Raises OSError where it cannot be read or written."""
+        if self._folder is None:
+            return
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path in sorted(self._folder.glob(f"*{SUFFIX}")):
+            try:
+                job = Job.restore(path, self._history)
+            except OSError:
+                raise
+            except Exception as error:  # whatever an odd journal leads to, the other jobs go on
+                aside = path.with_suffix(".damaged")
+                path.rename(aside)
+                logger.error(
+                    "job %s is lost, its journal cannot be used (now %s): %s: %s",
+                    path.stem, aside, type(error).__name__, printable(str(error)),
+                )  # fmt: skip
+                continue
+            self._jobs[job.name] = job
+        self.sweep()
+
+    def begin(
+        self,
+        name: str,
+        num_workers: int,
+        epsilon: float | None,
+        slowest_iterations: int,
+        run: str = "",
+        watching: Watching | None = None,
+    ) -> Job:
+        """Begin a training under this name, unless another one is going on there; see `Coordinator` for the arguments.
+
+        `watching`: look for stragglers.
+        A repeated call of the same run (its answer may have been lost) changes nothing.
+
+        Raises:
+            InvalidError: an argument is out of range.
+            ConflictError: another training is going on under that name, or there are too many jobs.
+            UnavailableError: its journal cannot be written, as on a full disk.
+        """
+        check_name(name)
+        coordinator = Coordinator(num_workers, epsilon, slowest_iterations)
+        with self._lock:
+            present = self._jobs.get(name)
+            if present is not None:
+                if run and run == present.run and present.ended is None:
+                    return present
+                if left := present.alive_for(present.clock.now()):
+                    raise ConflictError(
+                        f"another training is running as job {name!r}, and counts as going on for {left:.1f} s without "
+                        f"news of its workers: wait, choose another name (--job), or end it (POST /api/v1/jobs/{name}/"
+                        "end)",
+                        retry_after=left,
+                    )
+            else:
+                self._make_room()
+            watch = None if watching is None else Watch(num_workers, watching)
+            job = Job(name, coordinator, run, history=self._history, watch=watch)
+            path = self._folder / f"{name}{SUFFIX}" if self._folder else None
+            try:
+                if present is None:
+                    job.begin(path)
+                else:
+                    job.take_over(present, path)
+            except OSError as error:
+                raise UnavailableError(
+                    f"job {name!r} cannot be begun, its journal {path} cannot be written: {error.strerror}"
+                ) from None
+            self._jobs[name] = job
+            return job
+
+    def find(self, name: str) -> Job | None:
+        """Return a job, or None. Raises `InvalidError` where that can be no job's name."""
+        job = self._jobs.get(name)
+        if job is None:
+            check_name(name)
+        return job
+
+    def get(self, name: str) -> Job:
+        """Return a job. Raises `ConflictError`, with a time to try again, before it is begun."""
+        return self._jobs.get(name) or must_exist(self.find(name), name)
+
+    def all(self) -> list[Job]:
+        """Return the jobs, the newest first."""
+        self.sweep()
+        with self._lock:
+            return sorted(self._jobs.values(), key=lambda job: job.started, reverse=True)
+
+    def sweep(self) -> None:
+        """Forget the jobs that have had no news for config.JOB_FORGOTTEN seconds."""
+        with self._lock:
+            for job in list(self._jobs.values()):
+                if job.idle(time.time()) > config.JOB_FORGOTTEN:
+                    self._forget(job)
+
+    def close(self) -> None:
+        """Let go of the journals."""
+        with self._lock:
+            for job in self._jobs.values():
+                job.close()
+
+    def _make_room(self) -> None:
+        """Have room for one more job, at the cost of the one that ended first."""
+        self.sweep()
+        if len(self._jobs) < config.MAX_JOBS:
+            return
+        ended = [job for job in self._jobs.values() if job.ended is not None]
+        if not ended:
+            raise ConflictError(
+                f"there are {config.MAX_JOBS} jobs on this state server already; end one, or wait until one is "
+                f"forgotten ({config.JOB_FORGOTTEN / 3600:.0f} hours after its last news)",
+                retry_after=60.0,
+            )
+        self._forget(min(ended, key=lambda job: job.ended or 0.0))
+
+    def _forget(self, job: Job) -> None:
+        job.end("no news for too long", job.clock.now())
+        job.close(delete=True)
+        del self._jobs[job.name]

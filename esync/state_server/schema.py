@@ -1,0 +1,299 @@
+"""The bodies of the JSON API, checked on arrival; the OpenAPI description is made from these classes, too.
+
+Durations are seconds; moments are seconds since 1970 by the state server's clock.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from .. import config
+from ..coordination.ranks import from_text
+
+
+def _whole(value: Any) -> Any:
+    """JSON knows one kind of number: 3.0 is the whole number 3."""
+    return int(value) if type(value) is float and value.is_integer() else value
+
+
+_WHOLE = BeforeValidator(_whole)
+Rank = Annotated[int, Field(ge=0, lt=config.MAX_WORKERS), _WHOLE]
+Workers = Annotated[int, Field(ge=1, le=config.MAX_WORKERS), _WHOLE]
+Count = Annotated[int, Field(ge=0, lt=10**9), _WHOLE]
+Positive = Annotated[int, Field(ge=1, lt=10**9), _WHOLE]
+Large = Annotated[int, Field(ge=0, le=10**15), _WHOLE]  # few enough to be added up in every database
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Duration = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]  # seconds, few enough to be added up
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+#: What commands a terminal, ends a line or turns the direction of reading has no place in a name.
+_PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*$"
+Text = Annotated[str, Field(max_length=200, pattern=_PRINTABLE)]
+State = Literal["waiting for workers", "running", "silent", "ended"]
+WorkerState = Literal["not seen", "computing", "waiting", "exchanging", "dropped", "silent", "done"]
+
+
+class Body(BaseModel):
+    """What a caller sends: nothing but the fields named, and of their types."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Watching(Body):
+    """A policy against stragglers, and when a worker is one (mode sync-switch)."""
+
+    policy: Literal["elastic", "greedy"]
+    window: Positive = Field(
+        config.STRAGGLER_WINDOW, le=config.STRAGGLER_WINDOW_MOST, description="steps whose throughput is looked at"
+    )
+    stride: Positive = Field(config.STRAGGLER_STRIDE, description="steps from one look to the next")
+    raise_after: Positive = Field(config.STRAGGLER_RAISE_AFTER, description="slow looks in a row that make a straggler")
+    clear_after: Positive = Field(config.STRAGGLER_CLEAR_AFTER, description="looks in a row after which it is none")
+    sigmas: Seconds = Field(config.STRAGGLER_SIGMAS, description="standard deviations below the mean throughput")
+    floor: Share = Field(config.STRAGGLER_FLOOR, gt=0, description="share of the mean throughput")
+
+
+class Begin(Body):
+    """Begins a job, or, with the same `run`, finds it begun already."""
+
+    num_workers: Workers
+    epsilon: Seconds | None = Field(None, description="seconds that guard READY; null: chosen from what is measured")
+    slowest_iterations: Positive = config.SLOWEST_ITERATIONS
+    run: str = Field("", max_length=64, pattern=r"^[ -~]*$", description="a text that only this training uses")
+    watching: Watching | None = Field(None, description="look for stragglers; null: nobody tells steps")
+
+
+class Steps(Body):
+    """How long a worker's newest steps have taken, without waiting for the others."""
+
+    rank: Rank
+    since: Count = Field(description="steps that this process had told before; 0 in the first message of a process")
+    steps: Positive = Field(description="told with this message")
+    seconds: Duration = Field(description="of these steps together")
+
+
+class Directive(BaseModel):
+    """What the policy wants now, while the schedule says synchronous."""
+
+    apart: list[int] = Field(description="ranks that the rounds are not to wait for")
+    asynchronous: bool = Field(description="train asynchronously meanwhile")
+
+
+class Query(Body):
+    """A worker asks before a local iteration whether to exchange instead."""
+
+    rank: Rank
+    round: Count
+    iteration: Count = Field(description="local iterations done in this round; 0 never gets READY")
+    capability: Seconds = Field(description="seconds of the newest iteration, not smoothed; 0 for unknown")
+    round_trip: Seconds | None = Field(None, description="seconds that the last query took, as the worker saw it")
+
+
+class Decision(BaseModel):
+    """READY or not."""
+
+    ready: bool
+    lease: float = Field(description="seconds for which the caller need not ask again")
+
+
+class Reset(Body):
+    """A worker holds the model of `round` and begins it."""
+
+    rank: Rank
+    round: Count
+    rejoin: bool = Field(False, description="this worker takes the place of one that died")
+    members: Annotated[list[Rank], Field(max_length=config.MAX_WORKERS)] | None = Field(
+        None, description="ranks that take part from now on; null: no news"
+    )
+    present: Annotated[str, Field(pattern=r"^[0-9a-f]+$", max_length=config.MAX_WORKERS // 4)] | None = Field(
+        None, description="the same as a hexadecimal number whose bit r is set where rank r takes part, for large jobs"
+    )
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> "Reset":
+        if self.members is not None and self.present is not None:
+            raise ValueError("members and present say the same thing: give one of them")
+        return self
+
+    def taking_part(self) -> list[int] | None:
+        """The ranks that take part from now on; None: no news."""
+        return self.members if self.present is None else from_text(self.present)
+
+
+class Report(Body):
+    """What one worker did in one finished round; for people, never for decisions."""
+
+    rank: Rank
+    round: Count
+    device: Text
+    host: Text
+    local_iterations: Count
+    samples: Large
+    seconds: Duration = Field(description="of the whole round")
+    compute: Duration
+    wait: Duration
+    exchange: Duration
+    bytes_sent: Large
+    bytes_received: Large
+    accuracy: Share | None = None
+    accuracy_round: Count | None = Field(None, description="the round whose weights have that accuracy")
+
+
+class End(Body):
+    """Ends a job: another one may begin under its name at once."""
+
+    reason: Text = "done"
+
+
+class Nothing(BaseModel):
+    """The call has nothing to tell."""
+
+
+class Problem(BaseModel):
+    """Why a request was refused."""
+
+    error: str
+
+
+class JobSummary(BaseModel):
+    """One job in a list."""
+
+    name: str
+    id: str = Field(description="of this run; another run under the same name has another one")
+    run: str
+    state: State
+    started: float
+    heard: float | None = Field(description="when a worker last told something new")
+    ended: float | None
+    reason: str
+    num_workers: int
+    round: int
+    epsilon: float = Field(
+        description="seconds that guard READY; where it is chosen from what is measured, the largest"
+    )
+    slowest_iterations: int
+    slowest: int | None = Field(description="rank of the slowest worker")
+
+
+class JobList(BaseModel):
+    """The jobs that this server coordinates, the newest first; whether the database of the history is open yet."""
+
+    jobs: list[JobSummary]
+    history: bool
+
+
+class WorkerView(BaseModel):
+    """A worker as it is now."""
+
+    rank: int
+    state: WorkerState
+    round: int
+    local_iterations: int = Field(description="done in this round")
+    ready: bool
+    capability: float = Field(description="seconds of an iteration, smoothed; 0 while unknown")
+    epsilon: float = Field(description="seconds that guard READY for this worker")
+    heard: float | None
+    seconds_per_iteration: float = Field(description="as the queries tell or, without any, the reports; 0: unknown")
+    speed: float = Field(description="samples per second while it computes; 0 while unknown")
+    last_report: Report | None
+
+
+class Totals(BaseModel):
+    """All workers together, each in the last round that it has reported; speeds in samples per second."""
+
+    workers: int = Field(description="that have reported")
+    speed_limit: float = Field(description="sum of their speeds: what they would reach if nobody ever waited")
+    throughput: float = Field(description="what they reach")
+    efficiency: float | None = Field(description="throughput ÷ speed_limit")
+    lost_waiting: float = Field(description="what waiting for the slowest costs")
+    lost_exchanging: float
+    accuracy: float | None = Field(description="the newest")
+    accuracy_round: int | None
+
+
+class JobView(JobSummary):
+    """A job with its workers."""
+
+    now: float
+    totals: Totals | None
+    workers: list[WorkerView]
+    history_dropped: int = Field(description="entries of all jobs that did not get into the database")
+
+
+class RoundRow(Report):
+    """One worker's round in the history."""
+
+    id: int
+    finished: float
+
+
+class Rounds(BaseModel):
+    """A page of rounds in the order of their arrival; `next` is the `after` of the next page."""
+
+    rounds: list[RoundRow]
+    next: int
+
+
+class CurvePoint(BaseModel):
+    """An evaluation; `at` is in seconds since the run began, as in `Curves`."""
+
+    round: int
+    at: float
+    accuracy: float
+
+
+class Curves(BaseModel):
+    """A whole run over time: lists of the same length, values per second of all workers together."""
+
+    started: float
+    at: list[float]
+    samples: list[float]
+    bytes_sent: list[float]
+    bytes_received: list[float]
+    accuracy: list[CurvePoint]
+
+
+class EventRow(BaseModel):
+    """Something worth telling about a job."""
+
+    id: int
+    at: float
+    kind: str
+    rank: int | None
+    round: int | None
+    text: str
+
+
+class Events(BaseModel):
+    """A page of events in the order of their arrival; `next` is the `after` of the next page."""
+
+    events: list[EventRow]
+    next: int
+
+
+class RunRow(BaseModel):
+    """One run in the history, with its totals."""
+
+    id: str
+    job: str
+    run: str
+    started: float
+    ended: float | None
+    reason: str
+    num_workers: int
+    epsilon: float | None
+    slowest_iterations: int
+    rounds: int
+    seconds: float = Field(description="from the start to the last report")
+    samples: int
+    bytes_sent: int
+    bytes_received: int
+    compute: float = Field(description="of all workers")
+    wait: float
+    exchange: float
+    best_accuracy: float | None
+
+
+class Runs(BaseModel):
+    """Runs, the newest first."""
+
+    runs: list[RunRow]

@@ -1,0 +1,83 @@
+"""What one running state server consists of: its jobs, its history, and who may talk to it."""
+
+import os
+from pathlib import Path
+
+from ..runtime.errors import ExpectedError
+from .auth import Gate
+from .history import History
+from .registry import Jobs
+from .state_folder import StateFolder, StateFolderError
+
+
+class Service:
+    """The parts of a state server; what answers a call gets it.
+
+    Args:
+        jobs: the jobs.
+        history: the history.
+        gate: who may talk to it.
+        folder: the state folder, if there is one.
+    """
+
+    def __init__(self, jobs: Jobs, history: History, gate: Gate, folder: StateFolder | None = None) -> None:
+        self.jobs, self.history, self.gate, self.folder = jobs, history, gate, folder
+
+    def close(self) -> None:
+        """Write what the history still holds, and let go of the files."""
+        self.jobs.close()
+        self.history.stop()
+        if self.folder is not None:
+            self.folder.close()
+
+
+#: The history's SQLite file in the state folder.
+HISTORY_FILE = "history.sqlite3"
+
+
+def start(state_dir: Path, token: str) -> Service:
+    """Take up the jobs in the state folder and start the history.
+
+    Args:
+        state_dir: see `state_folder`.
+        token: see `Gate`.
+
+    Raises:
+        ExpectedError: the folder cannot be used, or the database's settings make no sense.
+    """
+    os.environ["DJANGO_SETTINGS_MODULE"] = "esync.state_server.settings"
+    import django
+    from django.conf import settings
+
+    folder = StateFolder(state_dir)
+    try:
+        django.setup()
+        _choose_database(folder.path)
+        history = History()
+        jobs = Jobs(folder.jobs, history)
+        try:
+            jobs.restore()
+        except OSError as error:
+            raise StateFolderError(f"the jobs in {folder.jobs} cannot be read: {error}") from None
+        history.start()
+        return Service(jobs, history, Gate(token, settings.ALLOWED_HOSTS), folder)
+    except BaseException:
+        folder.close()
+        raise
+
+
+def _choose_database(folder: Path) -> None:
+    """Put the history into the state folder, unless DATABASE_URL names another place; load the driver."""
+    from django.core.exceptions import ImproperlyConfigured
+    from django.db import connections
+
+    if not os.environ.get("DATABASE_URL"):
+        connections.close_all()
+        connections.settings["default"]["NAME"] = folder / HISTORY_FILE
+    try:
+        connections["default"]  # connects to nothing yet
+    except ImproperlyConfigured as error:
+        raise ExpectedError(
+            f"the database of DATABASE_URL needs further packages: pip install 'esync[postgres]' "
+            f"({str(error).splitlines()[0]})"
+        ) from None

@@ -1,0 +1,63 @@
+"""The folder in which a state server keeps what must outlive it: journals, and the history where that is SQLite.
+
+STATE/jobs/NAME.journal     one per job
+STATE/history.sqlite3       the history, unless DATABASE_URL names another database
+STATE/lock                  held by the server that uses the folder
+"""
+
+import fcntl
+import os
+from pathlib import Path
+
+from ..runtime.errors import ExpectedError
+
+VARIABLE = "ESYNC_STATE_DIR"
+
+
+class StateFolderError(ExpectedError):
+    """The folder cannot be used; the message says why and what to do."""
+
+
+def default(port: int) -> Path:
+    """Return this user's folder for the server on that port."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    try:
+        root = Path(base) if base else Path.home() / ".local" / "state"
+    except RuntimeError:
+        raise StateFolderError("this user has no home folder: say with --state-dir where to keep the jobs") from None
+    return root / "esync" / f"state-server-{port}"
+
+
+class StateFolder:
+    """A state folder that this process alone uses, until it is closed.
+
+    Raises:
+        StateFolderError: it cannot be made or written, or another server uses it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self.jobs = self.path / "jobs"
+        try:
+            self.jobs.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = open(self.path / "lock", "a+")  # noqa: SIM115 - stays open as long as the server
+            probe = self.jobs / ".probe"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise StateFolderError(
+                f"the state folder {self.path} cannot be written: {error.strerror or error}; choose another one with "
+                f"--state-dir or {VARIABLE}"
+            ) from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise StateFolderError(
+                f"another state server uses the state folder {self.path}: end it, or give this one a folder of its own "
+                f"with --state-dir or {VARIABLE}"
+            ) from None
+
+    def close(self) -> None:
+        """Let another server have it."""
+        self._lock.close()

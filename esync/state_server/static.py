@@ -1,0 +1,86 @@
+"""The dashboard's files, served from memory: they hold no data, so everybody may have them, without a token.
+
+What they show, they ask the JSON API for, with the token. Nothing is loaded from elsewhere, which the
+Content-Security-Policy also forbids.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from .request import Call
+from .responses import Answer
+from .service import Service
+
+HOME = "/dashboard/"
+_ASSETS = HOME + "assets/"
+_KINDS = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+_SECURITY = (
+    (
+        "Content-Security-Policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+)
+
+
+@dataclass(frozen=True)
+class Asset:
+    """A file of the dashboard."""
+
+    body: bytes
+    headers: tuple[tuple[str, str], ...]
+    tag: str
+
+
+@cache
+def assets() -> dict[str, Asset]:
+    """Return the files by path; they are read once."""
+    folder = files(__package__) / "dashboard"
+    found = {}
+    for place in (folder, folder / "uplot"):
+        for file in place.iterdir():
+            kind = _KINDS.get(file.name.rpartition(".")[2])
+            if kind is None or not file.is_file():
+                continue
+            path = HOME if file.name == "index.html" else _ASSETS + file.name
+            found[path] = _asset(file.read_bytes(), kind)
+    return found
+
+
+def _asset(body: bytes, kind: str) -> Asset:
+    tag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
+    headers = (("Content-Type", kind), ("Cache-Control", "no-cache"), ("ETag", tag), *_SECURITY)
+    return Asset(body, headers, tag)
+
+
+def show(path: str) -> Callable[[Service, Call], Answer]:
+    """Return what answers a request for that file."""
+
+    def handler(service: Service, call: Call) -> Answer:
+        asset = assets()[path]
+        unchanged = asset.tag in call.header(b"if-none-match")
+        return Answer(304 if unchanged else 200, b"" if unchanged else asset.body, common=asset.headers)
+
+    return handler
+
+
+def redirect(service: Service, call: Call) -> Answer:
+    """Send a browser to the dashboard."""
+    return Answer(303, headers=(("Location", HOME), ("Vary", "Accept")))
+
+
+def wants_page(headers_accept: bytes) -> bool:
+    """Tell whether somebody who accepts this is a browser that opens a page: programs say */* or nothing."""
+    return b"text/html" in headers_accept

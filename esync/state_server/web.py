@@ -1,0 +1,224 @@
+"""The production web server: uvicorn, in this process and nobody else's, because the jobs live in its memory."""
+
+import asyncio
+import contextlib
+import resource
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from .. import config
+from ..membership.connections import raise_file_limit
+from ..runtime.errors import ExpectedError
+from . import responses, service, state_folder
+from .asgi import WELCOME, Application, Front
+from .connection_limits import Door, Guest
+from .connections import Connections
+
+
+class Protocol(HttpToolsProtocol):
+    """uvicorn's HTTP with a limit on the headers, which it would collect without end.
+
+    Args:
+        guest: the connection; the application calls its `welcome` for every request that is let in.
+        named: what uvicorn's own has.
+    """
+
+    _header_bytes = 0
+
+    def __init__(self, guest: Guest, **named: Any) -> None:
+        super().__init__(**named)
+        self._guest = guest
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin."""
+        super().connection_made(transport)
+        self._guest.transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        self._guest.left()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        self._header_bytes = 0
+        super().on_message_begin()
+        self.scope["state"][WELCOME] = self._guest.welcome
+
+    def on_url(self, url: bytes) -> None:
+        """Take a piece of the path."""
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header."""
+        self._count(len(name) + len(value))
+        super().on_header(name, value)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP, in JSON like everything else; uvicorn's own answer is plain text."""
+        answer = responses.error(400, f"the request could not be read: {msg}")
+        length = ("Content-Length", str(len(answer.body)))
+        headers = (*answer.common, length, ("Connection", "close"))
+        lines = ["HTTP/1.1 400 Bad Request", *(f"{name}: {value}" for name, value in headers), "", ""]
+        self.transport.write("\r\n".join(lines).encode() + answer.body)
+        self.transport.close()
+
+    def _count(self, size: int) -> None:
+        self._header_bytes += size
+        if self._header_bytes > config.STATE_SERVER_MAX_HEADERS:
+            raise ValueError("too many headers")  # ends the request as one that cannot be read
+
+
+class WebServer(uvicorn.Server):
+    """Serves on sockets that listen already, until `should_exit` is set or a signal comes."""
+
+    def __init__(self, application: Application, sockets: list[socket.socket], **tls: Any) -> None:
+        super().__init__(
+            uvicorn.Config(
+                application,
+                http=Protocol,
+                ws="none",
+                lifespan="off",
+                interface="asgi3",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                date_header=False,
+                proxy_headers=False,
+                timeout_keep_alive=config.STATE_SERVER_KEEP_ALIVE,
+                timeout_graceful_shutdown=config.STATE_SERVER_FAREWELL,
+                **tls,
+            )
+        )
+        self.sockets = sockets
+        self.connections = Connections(*places(), config.STATE_SERVER_STRANGER_PATIENCE)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept: at doors of ours, where uvicorn's would take in whoever comes."""
+        await self.lifespan.startup()
+        doors: list[Any] = [  # to uvicorn they are asyncio's servers
+            Door(one, self.connections, self._protocol, self.config.ssl, config.STATE_SERVER_STRANGER_PATIENCE)
+            for one in sockets or []
+        ]
+        self.servers = doors
+        self.started = True
+
+    def _protocol(self, guest: Guest) -> Protocol:
+        return Protocol(guest, config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+
+    def run(self) -> None:  # type: ignore[override]
+        """Serve."""
+        super().run(sockets=self.sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """End on a signal without raising it again: it was meant, and has been obeyed."""
+        with super().capture_signals():
+            yield
+            self._captured_signals.clear()
+
+
+def places() -> tuple[int, int]:
+    """Return how many callers and how many strangers this process has files for at the same time."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return config.STATE_SERVER_CONNECTIONS, config.STATE_SERVER_STRANGERS
+    free = max(2, files - config.STATE_SERVER_OTHER_FILES)
+    strangers = min(config.STATE_SERVER_STRANGERS, max(1, free // 4))
+    return min(config.STATE_SERVER_CONNECTIONS, free - strangers), strangers
+
+
+def listen(host: str, port: int) -> list[socket.socket]:
+    """Return sockets that listen on all addresses of that name; port 0 takes a free one. Raises OSError."""
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    sockets: list[socket.socket] = []
+    try:
+        for family, address in dict.fromkeys((entry[0], entry[4]) for entry in found):
+            place = (address[0], sockets[0].getsockname()[1] if sockets else port, *address[2:])
+            sockets.append(_listen(family, place))
+    except BaseException:
+        for one in sockets:
+            one.close()
+        raise
+    return sockets
+
+
+def _listen(family: int, address: tuple[Any, ...]) -> socket.socket:
+    one = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        one.bind(address)
+        one.listen(4096)
+    except BaseException:
+        one.close()
+        raise
+    return one
+
+
+def create(
+    running: service.Service, sockets: list[socket.socket], cert: Path | None = None, key: Path | None = None
+) -> WebServer:
+    """Return the web server.
+
+    Raises:
+        ExpectedError: certificate and key cannot be used.
+    """
+    tls = {} if cert is None else {"ssl_certfile": str(cert), "ssl_keyfile": str(key) if key else None}
+    server = WebServer(Front(running), sockets, **tls)
+    try:
+        server.config.load()
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise ExpectedError(f"the certificate {cert} and its key {key or cert} cannot be used: {error}") from None
+    return server
+
+
+def serve(
+    host: str,
+    port: int,
+    token: str,
+    state_dir: Path | None = None,
+    cert: Path | None = None,
+    key: Path | None = None,
+) -> None:
+    """Listen, say so in a line on standard output, and answer until a signal comes.
+
+    Args:
+        host: address to listen on.
+        port: port to listen on; 0 takes a free one.
+        token: what callers have to send; see `gate.Gate`.
+        state_dir: state folder; None takes the one of this port, with port 0 one that is removed at the end.
+        cert: certificate (PEM); None speaks plain HTTP.
+        key: its key (PEM), where that is not in the same file.
+
+    Raises:
+        ExpectedError: address, folder, certificate or database cannot be used.
+    """
+    sys.setswitchinterval(config.STATE_SERVER_SWITCH_INTERVAL)
+    raise_file_limit()
+    with contextlib.ExitStack() as stack:
+        try:
+            sockets = listen(host, port)
+        except OSError as error:
+            raise ExpectedError(f"the state server cannot listen on {host}:{port}: {error.strerror or error}") from None
+        for one in sockets:
+            stack.enter_context(one)
+        if state_dir is None and port == 0:
+            temporary = tempfile.TemporaryDirectory(prefix="esync-state-server-", ignore_cleanup_errors=True)
+            state_dir = Path(stack.enter_context(temporary))
+        running = stack.enter_context(contextlib.closing(service.start(state_dir or state_folder.default(port), token)))
+        server = create(running, sockets, cert, key)
+        for one in sockets:
+            name, number = one.getsockname()[:2]
+            place = f"[{name}]:{number}" if ":" in name else f"{name}:{number}"
+            print(f"listening on {'https' if cert else 'http'}://{place}", flush=True)
+        server.run()

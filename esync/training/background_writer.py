@@ -1,0 +1,162 @@
+"""Writing files in a thread, so that training does not wait for a slow disk; what waits in memory is bounded."""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from .. import config
+from ..runtime.files import write_whole
+from ..runtime.lossy_output import DISK_FULL
+
+log = logging.getLogger(__name__)
+
+#: A path, and what to write there: the content, or a function that makes it from what the file contains.
+_File = tuple[Path, bytes | Callable[[bytes], bytes]]
+
+
+class BackgroundWriter:
+    """Writes files in a thread, in the order in which they are given; each is there as a whole or not at all.
+
+    What waits for the disk is kept in memory, up to `config.LOG_BACKLOG` bytes. A call that gives more waits until the
+    disk has caught up, and a warning says so. To be used from one thread.
+
+    Args:
+        what: the files, in words, for messages.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._changed = threading.Condition()
+        self._waiting: deque[_File] = deque()  # the first one is being written
+        self._bytes = 0  # that those take in memory
+        self._late = False  # whether a warning has said that the disk does not keep up, or is full
+        self._closing = False
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name=f"writer of {what}", daemon=True)
+        self._thread.start()
+
+    def write(self, path: Path, content: bytes) -> None:
+        """Write `content` to a file.
+
+        Raises:
+            OSError: a file given earlier could not be written, and no later one will be.
+        """
+        self._put((path, content))
+
+    def update(self, path: Path, change: Callable[[bytes], bytes]) -> None:
+        """Replace the content of a file by what `change` makes of it; does nothing where there is no such file.
+
+        Raises:
+            OSError: see `write`.
+        """
+        self._put((path, change))
+
+    def flush(self) -> None:
+        """Wait until everything given so far has been written.
+
+        Raises:
+            OSError: a file could not be written.
+        """
+        with self._changed:
+            self._wait_until(lambda: not self._waiting)
+
+    def close(self) -> None:
+        """Wait until everything has been written, and accept no more.
+
+        Raises:
+            OSError: a file could not be written.
+        """
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.join()
+        self._check()
+
+    def _put(self, file: _File) -> None:
+        with self._changed:
+            self._check()
+            if self._closing:
+                raise ValueError(f"{self._what} are closed")
+            if self._waiting and self._bytes + _size(file) > config.LOG_BACKLOG:
+                if not self._late:
+                    self._late = True
+                    log.warning(
+                        "the disk does not keep up with %s: training waits for it, with %d files in memory",
+                        self._what,
+                        len(self._waiting),
+                    )
+                self._wait_until(lambda: not self._waiting or self._bytes + _size(file) <= config.LOG_BACKLOG)
+            self._waiting.append(file)
+            self._bytes += _size(file)
+            self._changed.notify_all()
+
+    def _wait_until(self, condition: Callable[[], bool]) -> None:
+        self._changed.wait_for(lambda: self._failure is not None or condition())
+        self._check()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    # --- the thread ------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while (file := self._next()) is not None:
+                self._write(*file)
+                self._written(file)
+        except Exception as error:  # raised in the thread that gives the files
+            with self._changed:
+                self._failure = error
+                self._changed.notify_all()
+
+    def _next(self) -> _File | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closing)
+            return self._waiting[0] if self._waiting else None
+
+    def _written(self, file: _File) -> None:
+        with self._changed:
+            self._waiting.popleft()
+            self._bytes -= _size(file)
+            if self._late and not self._waiting:
+                self._late = False
+                log.warning("the disk has caught up: %s are complete", self._what)
+            self._changed.notify_all()
+
+    def _write(self, path: Path, content: bytes | Callable[[bytes], bytes]) -> None:
+        """Write a file; while the disk is full, wait and try again."""
+        if callable(content):
+            try:
+                content = content(path.read_bytes())
+            except FileNotFoundError:
+                return
+        began, full = time.monotonic(), False
+        while True:
+            try:
+                write_whole(path, content)
+                break
+            except OSError as error:
+                if error.errno not in DISK_FULL or time.monotonic() - began > config.LOG_DISK_FULL:
+                    raise
+                if not full:
+                    log.warning(
+                        "cannot write %s: %s; training goes on as long as the logs fit into memory, and they are "
+                        "written when there is space again (given up after %.0f s)",
+                        path,
+                        error.strerror,
+                        config.LOG_DISK_FULL,
+                    )
+                full = True
+            time.sleep(config.LOG_DISK_RETRY)
+        if full:
+            self._late = True
+            log.warning("there is space again for %s", self._what)
+
+
+def _size(file: _File) -> int:
+    """Return about how many bytes a file takes in memory while it waits: its content, its path, its place."""
+    return 500 + (0 if callable(file[1]) else len(file[1]))

@@ -1,0 +1,73 @@
+"""acc.csv and loss.csv beside the round files of rank 0: how a run went, step by step, for Sync-Switch's reports.
+
+`Step` counts the changes of the common model (one per round of synchronous training, one per commit used at once),
+`Time` is in seconds since the run began, `Samples` are those of all workers.
+"""
+
+import math
+from typing import Protocol
+
+from .. import config
+from ..exchange import Result
+
+HEADING = "Wall time,Time,Step,Samples,Value"
+ACCURACY_FILE, LOSS_FILE = "acc.csv", "loss.csv"
+FILES = (ACCURACY_FILE, LOSS_FILE)
+
+
+class Files(Protocol):
+    """Where they are kept; see `roundlog.RoundLog`."""
+
+    def text(self, name: str) -> str:
+        """What a file holds; "" where it is not there."""
+
+    def write(self, name: str, text: str) -> None:
+        """Write a whole file."""
+
+
+class Curves:
+    """Both curves of one run.
+
+    Args:
+        files: where they are kept.
+        started: wall clock when the run began, seconds since 1970; 0 in virtual time.
+        step: the last one that is known already: what earlier files say about later ones is left out.
+    """
+
+    def __init__(self, files: Files, started: float, step: int = 0) -> None:
+        self._files, self._started = files, started
+        self._lines = {name: _kept(files.text(name), step) for name in FILES}
+        self._rounds = 0
+        self._last = (0.0, 0, 0)  # time, step, samples
+
+    def round(self, time: float, result: Result, loss: float) -> None:
+        """A round of rank 0 is over, `time` seconds after the beginning; `loss` is of its last batch."""
+        self._last = (time, result.step, result.samples)
+        self._rounds += 1
+        if self._rounds == 1 or self._rounds % config.LOSS_EVERY == 0 or result.finished:
+            self._add(LOSS_FILE, *self._last, loss)
+
+    def accuracy(self, time: float, step: int, samples: int, accuracy: float) -> None:
+        """The weights of that moment have been evaluated."""
+        self._add(ACCURACY_FILE, time, step, samples, accuracy)
+
+    def diverged(self) -> None:
+        """The loss is no number any more, here or at another worker."""
+        self._add(LOSS_FILE, *self._last, math.nan)
+
+    def write(self) -> None:
+        """Bring the files up to date."""
+        for name, lines in self._lines.items():
+            self._files.write(name, "\n".join([HEADING, *lines, ""]))
+
+    def _add(self, name: str, time: float, step: int, samples: int, value: float) -> None:
+        self._lines[name].append(f"{self._started + time:.6f},{time:.6f},{step},{samples},{value:.8g}")
+
+
+def _kept(text: str, step: int) -> list[str]:
+    """The rows of an earlier file of this run up to a step."""
+    heading, *rows = text.splitlines() or [""]
+    if heading != HEADING:
+        return []
+    whole = [row for row in rows if row.count(",") == HEADING.count(",")]
+    return [row for row in whole if int(row.split(",")[2]) <= step]

@@ -1,0 +1,237 @@
+"""What becomes of a finished round: callbacks are told, and on rank 0 an evaluation begins in the background."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..membership.connections import TrafficMeter
+from ..runtime.futures import Handle
+from .callbacks import Callback, Evaluated, Round
+
+if TYPE_CHECKING:
+    from ..trainer import Trainer
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two calls of `Callback.save` while the run goes on.
+FACTS_EVERY = 10.0
+
+
+class Examiner(Protocol):
+    """The seam of the evaluation; see `evaluate.EvaluationProcess`."""
+
+    def start(self, weights: Any, statistics: Any, every_image: bool = False) -> Handle[float] | None:
+        """Start evaluating these values (flat arrays, opened); None while an evaluation is under way.
+
+        On as many test images as it is set to, or on every one of them.
+        """
+
+    def close(self) -> None:
+        """No more evaluations."""
+
+
+class Traffic(Protocol):
+    """Counts bytes; see `liveness.connections.TrafficMeter`."""
+
+    def take(self) -> tuple[int, int]:
+        """Bytes sent and received since the last call."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The clock of a worker's logs.
+
+    Attributes:
+        now: seconds, from whatever moment on.
+        round: the last round that is over, where this worker comes into a running job.
+        elapsed: seconds that the job has lasted by now.
+    """
+
+    now: Callable[[], float] = time.perf_counter
+    round: int = 0
+    elapsed: float = 0.0
+
+
+class Evaluations:
+    """Evaluates the common weights of some rounds, one evaluation at a time.
+
+    Args:
+        examiner: evaluates.
+        every: rounds between two evaluations, where the algorithm does not say how many steps.
+        target: test accuracy that ends the run; None for none.
+
+    Attributes:
+        newest: the newest one that has ended; None before the first.
+    """
+
+    def __init__(self, examiner: Examiner, every: int = 1, target: float | None = None) -> None:
+        self._examiner, self._every, self._target = examiner, every, target
+        self._pending: tuple[Evaluated, Handle[float]] | None = None
+        self._begun = Evaluated(0, 0.0, 0.0, 0, 0)  # the last one that was begun, but for the accuracy
+        self._stopping = False  # the target is reached: what matters now is the final model
+        self.newest: Evaluated | None = None
+
+    @property
+    def under_way(self) -> bool:
+        """Whether an accuracy is still to come."""
+        return self._pending is not None
+
+    def begin(self, trainer: "Trainer", round: int, elapsed: Callable[[], float]) -> None:
+        """Start an evaluation where it is the round's turn; the final weights always are, in the end."""
+        if self._begun.round == round:
+            return
+        result = trainer.algorithm.result
+        step, samples = (result.step, result.samples) if result is not None else (round, 0)
+        every = trainer.algorithm.evaluate_every
+        due = round % self._every == 0 if every is None else step // every > self._begun.step // every
+        if not ((due and not self._stopping) or trainer.finished):
+            return
+        if self._pending is not None:
+            log.debug("round %d is not evaluated: an earlier evaluation is still under way", round)
+            return
+        replica = trainer.replica
+        replica.open()
+        evaluation = self._examiner.start(*replica.common, trainer.finished)
+        replica.close()
+        if evaluation is not None:
+            self._begun = Evaluated(round, 0.0, elapsed(), step, samples)
+            self._pending = self._begun, evaluation
+
+    def arrived(self) -> Evaluated | None:
+        """Return the evaluation that has ended since the last call, without waiting; None where there is none."""
+        if self._pending is None or not self._pending[1].done():
+            return None
+        (begun, evaluation), self._pending = self._pending, None
+        self.newest = Evaluated(begun.round, evaluation.result(), begun.elapsed, begun.step, begun.samples)
+        return self.newest
+
+    def wait(self) -> None:
+        """Wait for the evaluation under way."""
+        if self._pending is not None:
+            self._pending[1].wait()
+
+    def reach_target(self, trainer: "Trainer", evaluated: Evaluated) -> str:
+        """End the run where that accuracy reaches the target; return what there is to say about it, or ""."""
+        if self._target is None or evaluated.accuracy < self._target or trainer.finished:
+            return ""
+        trainer.stop()
+        self._stopping = True
+        return (
+            f"accuracy {evaluated.accuracy:.3f} of round {evaluated.round} reaches the target {self._target}: stopping"
+        )
+
+    def close(self) -> None:
+        """No more evaluations."""
+        self._examiner.close()
+
+
+class RoundKeeper:
+    """Keeps the rounds of one worker; the clock of the logs starts when it is made.
+
+    Args:
+        callbacks: are told, in this order.
+        facts: what is true of the whole run, for run.json.
+        clock: of the logs.
+        evaluations: of the common weights; None on workers that do not evaluate.
+        traffic: counts the bytes of this worker; None: all TCP connections of this process.
+    """
+
+    def __init__(
+        self,
+        callbacks: Sequence[Callback],
+        facts: dict[str, Any],
+        clock: Clock | None = None,
+        evaluations: Evaluations | None = None,
+        traffic: Traffic | None = None,
+    ) -> None:
+        clock = clock or Clock()
+        self._callbacks, self._facts = callbacks, facts
+        self._evaluations, self._meter = evaluations, traffic or TrafficMeter()
+        self._round = clock.round  # the last one that callbacks were told of
+        self._now = clock.now
+        self._ended = self._saved = self._now()
+        self._began = self._ended - clock.elapsed
+        for each in callbacks:
+            each.save({**facts, "rounds": clock.round, "finished": False})
+
+    def done(self, trainer: "Trainer") -> None:
+        """Tell of the round that the last step has ended, and evaluate where it is its turn."""
+        self.poll(trainer)
+        now = self._now()
+        lasted, self._ended = now - self._ended, now
+        result, recorder = trainer.algorithm.result, trainer.world.recorder
+        sent, received = self._meter.take()
+        entry = {
+            "num_iters": trainer.round,
+            **recorder.take(),
+            "total_time": now - self._began,
+            "bytes_sent": sent,
+            "bytes_received": received,
+            "wait": result.wait if result else 0.0,
+            "transfer": result.transfer if result else 0.0,
+        }
+        self._round = trainer.round
+        evaluated = self._evaluations.newest if self._evaluations is not None else None
+        ended = Round(self._round, entry, lasted, trainer.local_iterations, result, recorder.loss, evaluated)
+        for each in self._callbacks:
+            each.round(ended)
+        self._evaluate(trainer)
+        if now - self._saved > FACTS_EVERY:
+            self._save(trainer)
+
+    def flush(self) -> None:
+        """What is logged by now is on the disk when this returns."""
+        for each in self._callbacks:
+            each.flush()
+
+    def poll(self, trainer: "Trainer") -> None:
+        """Tell of an accuracy that has arrived."""
+        evaluated = self._evaluations.arrived() if self._evaluations is not None else None
+        if self._evaluations is None or evaluated is None:
+            return
+        for each in self._callbacks:
+            each.accuracy(evaluated)
+        if text := self._evaluations.reach_target(trainer, evaluated):
+            for each in self._callbacks:
+                each.say(text)
+
+    def end(self, trainer: "Trainer") -> None:
+        """Wait for the accuracy of the final weights, and have everything written down."""
+        self._evaluate(trainer)
+        while self._evaluations is not None and self._evaluations.under_way:
+            self._evaluations.wait()
+            self.poll(trainer)
+            self._evaluate(trainer)
+        self._save(trainer, finished=True)
+
+    def diverged(self) -> None:
+        """The run has ended because the loss of some worker is no number any more."""
+        for each in self._callbacks:
+            each.diverged()
+
+    def close(self) -> None:
+        """However the run has ended: let the evaluation go, and let what was logged reach the disk."""
+        for each in self._callbacks:
+            each.close()
+        if self._evaluations is not None:
+            self._evaluations.close()
+
+    def _evaluate(self, trainer: "Trainer") -> None:
+        if self._evaluations is not None:
+            self._evaluations.begin(trainer, self._round, lambda: self._now() - self._began)
+
+    def _save(self, trainer: "Trainer", finished: bool = False) -> None:
+        device = trainer.world.device
+        self._saved = self._now()
+        facts = {
+            **trainer.algorithm.facts,  # first: what is the same for all algorithms keeps its meaning
+            **self._facts,
+            "iterations": getattr(device, "iterations", None),
+            "overruns": getattr(device, "overruns", None),
+            "rounds": trainer.round,
+            "finished": finished,
+        }
+        for each in self._callbacks:
+            each.save(facts)

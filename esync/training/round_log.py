@@ -1,0 +1,177 @@
+"""The log files of one worker: `{log_dir}/{device}/iter-N.txt`, one per round, and `run.json` beside them.
+
+A thread writes them; every file is complete as soon as it has its name.
+"""
+
+import fcntl
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from ..runtime.errors import ExpectedError
+from .background_writer import BackgroundWriter
+
+RUN_FILE = "run.json"
+MODEL_FOLDER = "model"  # the final model of rank 0
+LOCK_FILE = ".lock"
+
+
+class LogDirectoryError(ExpectedError):
+    """The log directory cannot be used; the message names it and says why."""
+
+
+def claim(log_dir: Path, device: str, overwrite: bool, rounds: int = 0, rank: int = -1) -> tuple[Path, TextIO]:
+    """A folder for this process's logs, and the lock that keeps it for this process while it is open.
+
+    `device` is the name of the folder, "-1", "-2" … behind it where another process of this host has taken it. Logs of
+    an earlier run are moved into a folder `earlier-TIME` inside, or deleted where `overwrite` is true. Where this
+    process goes on with a run after so many `rounds`, their logs stay; it looks for the folder of its `rank`.
+
+    Raises:
+        LogDirectoryError: the folder cannot be made or written.
+    """
+    try:
+        number = 0
+        while True:
+            folder = log_dir / (device if number == 0 else f"{device}-{number}")
+            if rounds and _rank_of(folder) not in (rank, None):
+                number += 1
+                continue
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = open(folder / LOCK_FILE, "w")  # noqa: SIM115 - stays open as long as the process
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                lock.close()
+                number += 1
+        for unfinished in [*folder.glob(".iter-*.txt.*"), *folder.glob(f".{RUN_FILE}.*")]:
+            unfinished.unlink()  # of a process that was killed
+        if rounds:
+            for later in [path for path in folder.glob("iter-*.txt") if _number(path) > rounds]:
+                later.unlink()
+            return folder, lock
+        earlier = [*folder.glob("iter-*.txt"), *folder.glob("*.csv"), *folder.glob(RUN_FILE)]
+        earlier += folder.glob(MODEL_FOLDER)
+        if earlier and not overwrite:
+            aside = folder / time.strftime("earlier-%Y%m%dT%H%M%S")
+            while aside.exists():
+                aside = aside.with_name(aside.name + "+")
+            aside.mkdir()
+        for path in earlier:
+            if overwrite and path.is_dir():
+                shutil.rmtree(path)
+            elif overwrite:
+                path.unlink()
+            else:
+                path.rename(aside / path.name)
+    except OSError as error:
+        raise LogDirectoryError(f"cannot write logs to {log_dir}: {error.strerror or error}") from None
+    return folder, lock
+
+
+def _rank_of(folder: Path) -> int | None:
+    """Whose logs are in a folder; None where that is not known."""
+    try:
+        return int(json.loads((folder / RUN_FILE).read_text())["rank"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _number(path: Path) -> int:
+    digits = path.stem.removeprefix("iter-")
+    return int(digits) if digits.isdecimal() else 0
+
+
+class RoundLog:
+    """Writes the rounds of one worker.
+
+    Args:
+        log_dir: base folder.
+        device: cpu, gpu0, gpu1 …
+        overwrite: delete an earlier run's logs instead of moving them aside.
+        rounds: of this run that have been logged already, by a process that has died; 0 where it begins.
+        rank: of this worker, to find its folder again.
+
+    Attributes:
+        folder: where the files are.
+    """
+
+    def __init__(
+        self, log_dir: str | Path, device: str, overwrite: bool = False, rounds: int = 0, rank: int = -1
+    ) -> None:
+        self.folder, self._lock = claim(Path(log_dir), device, overwrite, rounds, rank)
+        self._writer = BackgroundWriter(f"the logs in {self.folder}")
+
+    def run(self, facts: dict[str, Any]) -> None:
+        """Write what is true of the whole run (run.json); may be called again to bring it up to date."""
+        self._write(RUN_FILE, _encoded(facts))
+
+    def round(self, number: int, entry: dict[str, Any]) -> None:
+        """Write a round."""
+        self._write(f"iter-{number}.txt", _encoded(entry))
+
+    def accuracy(self, number: int, accuracy: float) -> None:
+        """The accuracy of the weights that round `number` has ended with has arrived: write that round again.
+
+        A round that this process has not logged, nor a process before it, is left out.
+        """
+
+        def with_accuracy(content: bytes) -> bytes:
+            try:
+                entry = json.loads(content)
+                return _encoded({**entry, "accuracy": accuracy})
+            except (ValueError, TypeError):  # not of this program
+                return content
+
+        with self._failures_named():
+            self._writer.update(self.folder / f"iter-{number}.txt", with_accuracy)
+
+    def text(self, name: str) -> str:
+        """What a file beside the rounds holds; "" where it is not there."""
+        try:
+            return (self.folder / name).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            return ""
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file beside the rounds."""
+        self._write(name, text.encode())
+
+    def flush(self) -> None:
+        """Wait until everything so far is written; raises LogDirectoryError if something could not be."""
+        with self._failures_named():
+            self._writer.flush()
+
+    def close(self) -> None:
+        """Wait until everything is written; raises LogDirectoryError if something could not be."""
+        with self._failures_named(), self._lock:
+            self._writer.close()
+
+    def _write(self, name: str, content: bytes) -> None:
+        with self._failures_named():
+            self._writer.write(self.folder / name, content)
+
+    @contextmanager
+    def _failures_named(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise LogDirectoryError(f"cannot write logs to {self.folder}: {error.strerror or error}") from None
+
+
+def _encoded(content: dict[str, Any]) -> bytes:
+    return json.dumps(content, default=_plain).encode()
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers and arrays as JSON can hold them; TypeError for anything else."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"{value!r} cannot be written to a log file: it should be what JSON can hold, or NumPy's")

@@ -1,0 +1,266 @@
+"""One worker's ESync, waiting for answers or not; other workers and the state server are scripted."""
+
+import pytest
+
+from esync import config
+from esync.algorithms import ESync
+
+from ..support.scripted_world import ScriptedExchange, Sent, World
+
+
+def test_local_iterations_until_ready():
+    """Three iterations in the first round, one in the second, two in the third, as the state server wants it."""
+    ready = [False, False, True, True, False, True]
+    world = World(ready=ready, answers=[([0, 0], False, True), ([0, 0], False, True), ([0, 0], True, True)])
+    algorithm = ESync()
+    world.start(algorithm)
+    seen = []
+    while not algorithm.finished:
+        world.step(algorithm, [1, 1])
+        seen.append((algorithm.round, algorithm.local_iterations, algorithm.exchanged))
+    assert seen == [(0, 1, False), (0, 2, False), (1, 3, True), (2, 1, True), (2, 1, False), (3, 2, True)]
+    assert world.replica.steps == [4] * 6
+
+
+def test_the_calls_of_a_training_in_their_order():
+    """ESync paper, Algorithm 1; the last round is not followed by a RESET, for nobody begins another one."""
+    world = World(ready=[False, True, True], answers=[([0, 0], False, True), ([0, 0], True, True)])
+    algorithm = ESync(epsilon=0.125)
+    world.start(algorithm)
+    while not algorithm.finished:
+        world.step(algorithm, [1, 1])
+    assert world.made.log[1:] == [
+        ("init", 3, 0.125, 1),
+        ("begin", [0.0, 0.0], [5.0]),
+        ("ask", 1, 0, 0.25),  # tells what the trial has measured
+        ("ask", 1, 1, 2.0),
+        ("ask", 1, 2, 2.0),
+        "exchange",
+        ("reset", 2),
+        ("ask", 2, 1, 2.0),
+        "exchange",
+    ]
+
+
+def test_init_comes_before_anybody_can_begin_and_from_rank_0_only():
+    for rank, replacement, expected in ((0, False, 1), (1, False, 0), (0, True, 0), (2, True, 0)):
+        world = World(rank=rank, prepare=lambda exchange, value=replacement: setattr(exchange, "replacement", value))
+        world.start(ESync())
+        names = [entry[0] for entry in world.made.log]
+        assert names.count("init") == expected
+        if expected:
+            assert names.index("init") < names.index("begin")
+
+
+def test_a_replacement_asks_in_the_round_of_its_slot():
+    world = World(
+        prepare=lambda exchange: setattr(exchange, "exchanges", 4), ready=[True], answers=[([0, 0], False, True)]
+    )
+    algorithm = ESync()
+    world.start(algorithm)
+    world.step(algorithm, [1, 1])
+    assert [entry for entry in world.made.log if entry[0] in ("ask", "reset")] == [
+        ("ask", 5, 0, 0.25),
+        ("ask", 5, 1, 2.0),
+        ("reset", 6),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"), [({"epsilon": "some"}, "epsilon is 'some'"), ({"query_mode": "push"}, "query_mode is 'push'")]
+)
+def test_options_that_make_no_sense(options, named):
+    with pytest.raises(ValueError, match=named):
+        ESync(**options)
+
+
+def test_options_for_the_state_server_are_passed_on():
+    world = World(rank=2)
+    world.start(ESync(state_server="here:1", query_mode="delayed-ack", job="mine"))
+    assert world.addresses == [("here:1", 2, "mine", True)]
+    world = World()
+    world.start(ESync(epsilon=0.5, slowest_iterations=4))
+    assert ("init", 3, 0.5, 4) in world.made.log
+
+
+def test_a_lease_is_not_interrupted_by_questions():
+    """An iteration takes about 2 s: a lease of 5.5 s, counted from the question at 2 s, is over after the fourth."""
+    world = World(ready=[5.5, True], answers=[([0, 0], True, True)])
+    algorithm = ESync()
+    world.start(algorithm)
+    for seconds in (2.0, 2.0, 3.0, 1.0):
+        world.device.seconds = seconds
+        world.step(algorithm, [1, 1])
+    assert [entry for entry in world.made.log if entry[0] == "ask"] == [
+        ("ask", 1, 0, 0.25),
+        ("ask", 1, 1, 2.0),
+        ("ask", 1, 4, 2.0),  # the mean of 2, 3 and 1
+    ]
+    assert (algorithm.round, algorithm.local_iterations) == (1, 4)
+
+
+def delayed(round_trip: float, ready: list, rounds: int = 1, **options) -> tuple[World, ESync]:
+    """A world whose answers take some time, and the algorithm in it."""
+    answers = [([0, 0], number == rounds, True) for number in range(1, rounds + 1)]
+    world, algorithm = World(ready=ready, answers=answers), ESync(query_mode="delayed-ack", **options)
+    world.start(algorithm)
+    world.state_server.round_trip = round_trip
+    return world, algorithm
+
+
+def test_training_goes_on_until_ready_arrives_and_the_iteration_in_flight_is_given_up():
+    """The paper's 1 … k + δ − 1: READY for k = 1 is 5 s on its way, an iteration takes 2 s, so δ is 3."""
+    world, algorithm = delayed(5.0, [True])
+    for _ in range(3):
+        world.step(algorithm, [1, 2])
+        assert not algorithm.exchanged
+        assert not algorithm.abandoned
+    world.device.time += 1.0  # READY arrives while the fourth computes
+    world.step(algorithm, [1000, 1000], batch_size=77)
+    assert (algorithm.exchanged, algorithm.abandoned, algorithm.local_iterations) == (True, True, 3)
+    assert world.made.sent == [Sent([3.0, 6.0], [5.0], 12, 1.0, 0.0, 0.0)]
+    assert [entry[:3] for entry in world.made.log if entry[0] == "ask"] == [("ask", 1, 0), ("ask", 1, 1)]
+
+
+def test_ready_that_arrives_between_iterations_costs_none():
+    world, algorithm = delayed(1.5, [True])
+    world.step(algorithm, [1, 2])
+    assert not algorithm.exchanged
+    world.step(algorithm, [1, 2])  # was on its way when the second began, there when it ended
+    assert (algorithm.exchanged, algorithm.abandoned, algorithm.local_iterations) == (True, False, 2)
+
+
+def test_one_question_at_a_time_and_capability_covers_all_iterations():
+    world, algorithm = delayed(5.0, [False, False, True])
+    for seconds in (2.0, 1.0, 3.0, 2.0, 2.0, 2.0):
+        world.device.seconds = seconds
+        world.step(algorithm, [1, 1])
+    assert [entry for entry in world.made.log if entry[0] == "ask"][1:] == [
+        ("ask", 1, 1, 2.0),
+        ("ask", 1, 4, 2.0),  # the mean of 1, 3 and 2
+    ]
+
+
+def test_a_slow_device_waits_for_the_ready_that_it_expects():
+    """To begin an iteration of 2 s, when READY is to come in 0.5 s, would make everybody wait."""
+    world, algorithm = delayed(0.5, [True, True, False, True], rounds=3)
+    seen = []
+    while not algorithm.finished:
+        world.step(algorithm, [1, 1])
+        seen.append((algorithm.round, algorithm.local_iterations, algorithm.exchanged, algorithm.abandoned))
+    assert seen == [
+        (0, 1, False, False),  # nothing is known in the first round
+        (1, 2, True, False),
+        (2, 1, True, False),  # asked after 1, and waited
+        (2, 1, False, False),  # the same, but it was NOT-READY
+        (3, 2, True, False),
+    ]
+    assert world.device.time == 2 * 5 + 3 * 0.5
+
+
+def test_a_fast_device_never_waits_for_answers():
+    world, algorithm = delayed(5.0, [True, True], rounds=2)
+    while not algorithm.finished:
+        world.step(algorithm, [1, 1])
+    assert world.device.time == 2 * world.replica.steps.count(4)
+
+
+def test_blocking_mode_gives_nothing_up():
+    world = World(ready=[False, True], answers=[([0, 0], True, True)])
+    algorithm = ESync()
+    world.start(algorithm)
+    while not algorithm.finished:
+        world.step(algorithm, [1, 1])
+        assert not algorithm.abandoned
+
+
+def test_a_replacement_tells_the_state_server_and_never_starts_it():
+    def replaced(exchange: ScriptedExchange) -> None:
+        exchange.replacement, exchange.exchanges = True, 4
+
+    world = World(prepare=replaced, ready=[True], answers=[([0, 0], False, True)])
+    algorithm = ESync()
+    world.start(algorithm)
+    assert [entry for entry in world.made.log if entry[0] in ("init", "ask", "reset")] == [
+        ("reset", 5, True, None),
+        ("ask", 5, 0, 0.25),
+    ]
+
+
+def test_the_state_server_hears_of_members_while_some_are_missing():
+    world = World(ready=[True] * 4, answers=[([0, 0], False, True)] * 4)
+    algorithm = ESync()
+    world.start(algorithm)
+    for members in ((0, 1, 2), (0, 2), (0, 1, 2), (0, 1, 2)):
+        world.made.members = members
+        world.step(algorithm, [1, 1])
+    assert [entry for entry in world.made.log if entry[0] == "reset"] == [
+        ("reset", 2),
+        ("reset", 3, False, (0, 2)),
+        ("reset", 4, False, (0, 1, 2)),
+        ("reset", 5),
+    ]
+
+
+def test_what_is_sent_is_the_update_since_the_last_exchange():
+    world = World(ready=[False, True, False, True], answers=[([10, 20], False, True), ([0, 0], False, True)])
+    algorithm = ESync(global_lr=0.75)
+    world.start(algorithm)
+    world.step(algorithm, [1, -1], batch_size=4)
+    world.step(algorithm, [2, 0], batch_size=6)
+    assert world.replica.weights.values.tolist() == [10, 20]
+    world.step(algorithm, [1, 1], batch_size=4)
+    world.step(algorithm, [1, 1], batch_size=4)
+    assert world.made.sent == [
+        Sent([3.0, -1.0], [5.0], 10, 0.75, 0.0, 0.0),
+        Sent([2.0, 2.0], [5.0], 8, 0.75, 0.0, 0.0),
+    ]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_fixed_number_of_local_iterations_asks_nobody(count):
+    world = World(answers=[([0, 0], False, True)] * 2)
+    algorithm = ESync(local_iterations=count)
+    world.start(algorithm)
+    seen = []
+    for _ in range(2 * count):
+        world.step(algorithm, [1, 1])
+        seen.append((algorithm.local_iterations, algorithm.exchanged))
+    assert seen == [(k, k == count) for k in range(1, count + 1)] * 2
+    assert algorithm.round == 2
+    assert world.addresses == []
+    assert [entry for entry in world.made.log if entry != "exchange"][2:] == []
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_a_fixed_number_is_1_or_more(count):
+    with pytest.raises(ValueError, match=f"local_iterations is {count}"):
+        ESync(local_iterations=count)
+
+
+@pytest.mark.parametrize("address", ["10.1.1.34:10010", None])
+def test_the_state_servers_address_is_passed_on(address):
+    world = World()
+    world.start(ESync(state_server=address))
+    assert world.addresses == [(address, 0, config.JOB, False)]
+
+
+def test_defaults_of_esync_come_from_the_configuration():
+    world = World(ready=[True], answers=[([0, 0], False, True)])
+    algorithm = ESync()
+    world.start(algorithm)
+    world.step(algorithm, [1, 1])
+    assert ("init", 3, None, config.SLOWEST_ITERATIONS) in world.made.log  # epsilon is chosen from what is measured
+    assert world.made.sent[0].learning_rate == config.LEARNING_RATE_GLOBAL
+
+
+def test_the_phases_of_a_round_of_local_iterations():
+    world, algorithm = World(ready=[False, True], answers=[([0, 0], False, True)]), ESync()
+    world.start(algorithm)
+    for _ in range(2):
+        world.step(algorithm, [1, 1])
+    assert world.recorder.take()["time"] == {
+        "0": {"local update": 0.0, "forward and backward": 2.0},
+        "1": {"check ready": 0.0, "local update": 0.0, "forward and backward": 2.0},
+        "2": {"check ready": 0.0, "global update": 0.0},
+    }

@@ -1,0 +1,135 @@
+"""FedProx against formulas, on a real network in a scripted world; on clusters in tests/cluster/test_fedprox.py."""
+
+import numpy as np
+import pytest
+
+import esync
+from esync import config
+from esync.algorithms import FedProx, LocalSGD
+from esync.arguments import read
+from esync.runtime.mxnet_import import mx
+
+from ..support.scripted_world import World
+from ..support.small_net import BATCH, OPTIMIZERS, backward, flat, make_net, values
+from ..trainer.test_trainer_gradients import scaled
+from .test_hooks import amp_backward, make_trainer
+
+RATE, MU = 0.25, 0.5
+ANSWERS = ([3.0, -1.0], [0.0, 2.0])
+
+
+class Line:
+    """A linear regression, y ≈ w·x with two weights, on a batch of four samples."""
+
+    data = np.float32([[1, 2], [0, 1], [-1, 1], [2, 0]])
+    targets = np.float32([1, -1, 0, 2])
+
+    def __init__(self) -> None:
+        self.weight = mx.gluon.Parameter("weight", shape=(2,), init="ones")
+        self.weight.initialize()
+
+    def backward(self) -> None:
+        with mx.autograd.record():
+            loss = (mx.nd.dot(mx.nd.array(self.data), self.weight.data()) - mx.nd.array(self.targets)).square() / 2
+        loss.backward()
+
+    def gradient(self, weights: np.ndarray) -> np.ndarray:
+        """Of the mean loss."""
+        return (self.data @ weights - self.targets) @ self.data / len(self.targets)
+
+
+@pytest.mark.parametrize("scale", [1.0, 4.0])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_three_local_iterations_and_their_update_twice(scale, momentum):
+    """Algorithm 2's local problem by SGD: g + μ·(w − w₀), where w₀ is what the last exchange has brought."""
+    line = Line()
+    world = World(
+        answers=[(answer, False, True) for answer in ANSWERS],
+        prepare=lambda exchange: setattr(exchange, "beginning", [1.0, 1.0]),
+    )
+    algorithm = FedProx(local_iterations=3, prox_mu=MU)
+    settings = {"learning_rate": RATE / scale, "momentum": momentum}
+    trainer = esync.Trainer([line.weight], "sgd", settings, algorithm=algorithm, world=world, gradient_scale=scale)
+    trainer.start()
+    common, velocity, expected = np.ones(2), np.zeros(2), []
+    for answer in ANSWERS:
+        weights = common.copy()
+        for _ in range(3):
+            velocity = momentum * velocity - RATE * (line.gradient(weights) + MU * (weights - common))
+            weights = weights + velocity
+            line.backward()
+            trainer.step(4)
+        expected.append(weights - common)
+        common = np.array(answer)
+    np.testing.assert_allclose([sent.values for sent in world.made.sent], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("optimizer", "settings"), OPTIMIZERS)
+def test_without_the_proximal_term_it_is_local_sgd_to_the_last_bit(optimizer, settings):
+    nets = make_net(), make_net(), make_net()
+    for net, algorithm in zip(nets, (LocalSGD(4), FedProx(4, prox_mu=0), FedProx(4, prox_mu=0.5)), strict=True):
+        begin = flat(net)
+        world = World(
+            answers=[(begin, False, True)] * 2,
+            prepare=lambda exchange, begin=begin: setattr(exchange, "beginning", begin),
+        )
+        trainer = esync.Trainer(net.collect_params(), optimizer, dict(settings), algorithm=algorithm, world=world)
+        trainer.start()
+        for number in range(7):
+            backward(net, number)
+            trainer.step(BATCH)
+        assert trainer.round == 1
+    assert values(nets[1]) == values(nets[0])
+    assert values(nets[2]) != values(nets[0])
+
+
+def test_a_scaled_loss_makes_no_difference():
+    """Nor do gradients that have overflowed: the step is left out."""
+    nets = make_net(), make_net()
+    for net, amp in zip(nets, (False, True), strict=True):
+        trainer = make_trainer(net, FedProx(9, prox_mu=1.0))
+        if amp:
+            scaled(trainer)
+        for number in range(4):
+            if amp:
+                amp_backward(net, trainer, number)
+            else:
+                backward(net, number)
+            trainer.step(BATCH)
+    np.testing.assert_allclose(flat(nets[1]), flat(nets[0]), rtol=1e-4, atol=1e-6)
+    before = flat(nets[1])
+    amp_backward(nets[1], trainer, 4, 1e38)
+    trainer.step(BATCH)
+    assert flat(nets[1]) == before
+
+
+# --- the command line -----------------------------------------------------------------------------------------------
+
+
+def test_its_flags():
+    chosen = read("worker", "", ["-m", "fedprox"])
+    assert (chosen.prox_mu, chosen.local_iterations) == (config.FEDPROX_MU, config.LOCAL_ITERATIONS)
+    assert read("worker", "", ["-m", "fedprox", "--prox-mu", "0", "--overlap"]).prox_mu == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-m", "fedprox", "--prox-mu", "-1"], "'-1' should be a number of 0 or more"),
+        (["-m", "fedprox", "--prox-mu", "nan"], "'nan' should be a number of 0 or more"),
+        (["-m", "local-sgd", "--prox-mu", "1"], "--prox-mu makes no sense with --mode local-sgd"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(capsys, words, said):
+    with pytest.raises(SystemExit) as error:
+        read("worker", "", words)
+    assert error.value.code == 2
+    assert said in capsys.readouterr().err
+    if "fedprox" in words:
+        with pytest.raises(ValueError, match=r"prox_mu is .*, but should be a number of 0 or more"):
+            FedProx(prox_mu=float(words[-1]))
+
+
+def test_its_strength_is_agreed_on_and_in_checkpoints():
+    assert FedProx(prox_mu=0.1).terms["--prox-mu"] == 0.1
+    assert FedProx(prox_mu=0.1).options.fixed == {"--prox-mu": 0.1}

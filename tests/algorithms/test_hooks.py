@@ -1,0 +1,643 @@
+"""Hooks of an algorithm around a real network: what they see, what becomes of what they change, and when."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import esync
+from esync.algorithms import (
+    ASGD,
+    DCASGD,
+    DGS,
+    SSGD,
+    SSP,
+    DGCAsync,
+    DyLU,
+    ESync,
+    GDAsync,
+    Local,
+    LocalSGD,
+    SyncSwitch,
+    model_view,
+)
+from esync.exchange.protocol.round_state import Limits
+from esync.gluon.flat_arrays import FlatArrays
+from esync.gluon.replica import Replica
+from esync.runtime.errors import AlgorithmResultError
+from esync.runtime.mxnet_import import mx
+from esync.simulate.timing import TimedReplica
+
+from ..support.scripted_world import World
+from ..support.small_net import BATCH, backward, batch, flat, make_net, values
+from ..trainer.test_overlap import SlowExchange
+from ..trainer.test_trainer_gradients import scaled
+
+RATE = 0.125
+SENDS_GRADIENTS = [SSGD, ASGD, SSP, DCASGD, SyncSwitch]
+SPARSE = [GDAsync, DGCAsync, DGS]
+
+
+def hooked(kind, before=None, after=None):
+    """A subclass with these hooks."""
+    hooks = {"before_local_step": before, "after_exchange": after}
+    return type("Hooked", (kind,), {name: _method(hook) for name, hook in hooks.items() if hook})
+
+
+def _method(hook):
+    return lambda algorithm, model: hook(model)
+
+
+def make_trainer(net, algorithm, answers=(), settings=None, **more):
+    """A trainer in a world that begins with the network's own weights; an answer is added to those."""
+    begin = np.float32(flat(net))
+    world = more.pop("world", None) or World(
+        answers=[((begin + each).tolist(), False, True) for each in answers],
+        prepare=lambda exchange: setattr(exchange, "beginning", begin.tolist()),
+    )
+    settings = {"learning_rate": RATE, **(settings or {})}
+    limits = Limits(samples=1000)
+    trainer = esync.Trainer(
+        net.collect_params(), "sgd", settings, algorithm=algorithm, world=world, limits=limits, **more
+    )
+    trainer.start()
+    return trainer
+
+
+def local_sgd(before=None, after=None, iterations=100, **options):
+    return hooked(LocalSGD, before, after)(local_iterations=iterations, **options)
+
+
+def mean_gradient(net, number) -> np.ndarray:
+    """Of batch `number`, as Gluon computes it of the mean loss; the network's own gradients are lost."""
+    data, label = batch(number)
+    with mx.autograd.record():
+        loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()(net(data), label).mean()
+    loss.backward()
+    chosen = sorted((name, p) for name, p in net.collect_params().items() if p.grad_req != "null")
+    return np.concatenate([p.grad().asnumpy().reshape(-1) for _, p in chosen])
+
+
+def amp_backward(net, trainer, number, factor=1.0) -> None:
+    """As `small_net.backward` with automatic mixed precision."""
+    from mxnet.contrib import amp
+
+    data, label = batch(number)
+    with mx.autograd.record():
+        loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()(net(data), label) * factor
+        with amp.scale_loss(loss, trainer) as larger:
+            larger.backward()
+
+
+# --- what a hook sees -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", [Local, LocalSGD, DyLU, *SENDS_GRADIENTS, *SPARSE])
+@pytest.mark.parametrize("scale", [1.0, 3.0])
+@pytest.mark.parametrize("amp", [False, True])
+def test_the_gradient_is_the_mean_of_the_batch(algorithm, scale, amp):
+    net, seen = make_net(), []
+    kind = hooked(algorithm, before=lambda model: seen.append((model.gradient, model.batch_size)))
+    expected = mean_gradient(make_net(), 0)
+    trainer = make_trainer(net, kind(), answers=[0.0], gradient_scale=scale)
+    if amp:
+        scaled(trainer)
+        amp_backward(net, trainer, 0)
+    else:
+        backward(net, 0)
+    trainer.step(BATCH)
+    ((gradient, batch_size),) = seen
+    assert gradient.dtype == np.float32
+    assert batch_size == BATCH
+    np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-7)
+
+
+def test_a_rescaling_of_the_optimizer_is_part_of_the_gradient_as_weight_decay_has_it():
+    net, seen = make_net(), []
+    trainer = make_trainer(net, local_sgd(lambda model: seen.append(model.gradient)), settings={"rescale_grad": 0.5})
+    expected = 0.5 * mean_gradient(make_net(), 0)
+    backward(net, 0)
+    trainer.step(BATCH)
+    np.testing.assert_allclose(seen[0], expected, rtol=1e-4, atol=1e-7)
+
+
+def test_weights_anchor_and_statistics():
+    net, seen = make_net(), []
+    trainer = make_trainer(
+        net, local_sgd(lambda model: seen.append((model.weights, model.anchor, model.statistics)), iterations=2), [1.0]
+    )
+    begin = np.float32(flat(net))
+    running = sorted((name, p) for name, p in net.collect_params().items() if p.grad_req == "null")
+    for number in range(3):
+        before = np.float32(flat(net))
+        backward(net, number)
+        statistics = np.concatenate([p.data().asnumpy() for _, p in running])
+        trainer.step(BATCH)
+        weights, anchor, seen_statistics = seen[-1]
+        assert np.array_equal(weights, before)
+        assert np.array_equal(anchor, begin + (number == 2))
+        assert np.array_equal(seen_statistics, statistics)
+    assert np.array_equal(seen[0][1], begin)  # what was kept of a view is not another exchange's now
+
+
+@pytest.mark.parametrize("algorithm", [Local, SSGD, DGS])
+def test_where_no_updates_are_sent_there_is_no_anchor(algorithm):
+    net = make_net()
+    trainer = make_trainer(net, hooked(algorithm, before=lambda model: model.anchor)(), answers=[0.0])
+    backward(net, 0)
+    with pytest.raises(RuntimeError, match=r"there is no model\.anchor: .* derive it from one that sends updates"):
+        trainer.step(BATCH)
+
+
+def test_there_is_no_gradient_after_an_exchange():
+    for use in (lambda model: model.gradient, lambda model: setattr(model, "gradient", np.zeros(3))):
+        net = make_net()
+        trainer = make_trainer(net, local_sgd(after=use, iterations=1), [0.0])
+        backward(net, 0)
+        with pytest.raises(RuntimeError, match=r"no model\.gradient after an exchange.*take it in before_local_step"):
+            trainer.step(BATCH)
+
+
+# --- what becomes of changes ----------------------------------------------------------------------------------------
+
+
+def in_place(name, change):
+    def hook(model):
+        values = getattr(model, name)
+        values += change
+
+    return hook
+
+
+def augmented(name, change):
+    def hook(model):
+        setattr(model, name, getattr(model, name).__iadd__(change))  # what `model.gradient += change` does
+
+    return hook
+
+
+def assigned(name, change):
+    def hook(model):
+        setattr(model, name, getattr(model, name) + np.float64(change))
+
+    return hook
+
+
+@pytest.mark.parametrize("way", [in_place, augmented, assigned])
+@pytest.mark.parametrize("scale", [1.0, 3.0])
+@pytest.mark.parametrize("amp", [False, True])
+def test_a_changed_gradient_is_used(way, scale, amp):
+    """Scaled as the one it takes the place of: a change of 1 moves a weight by learning rate times gradient scale."""
+    moved = []
+    for change in (0.0, 1.0):
+        net = make_net()
+        trainer = make_trainer(net, local_sgd(way("gradient", change)), gradient_scale=scale)
+        if amp:
+            scaled(trainer)
+            amp_backward(net, trainer, 0)
+        else:
+            backward(net, 0)
+        trainer.step(BATCH)
+        moved.append(np.float32(flat(net)))
+    np.testing.assert_allclose(moved[0] - moved[1], RATE * scale, rtol=1e-4)
+
+
+@pytest.mark.parametrize("algorithm", SENDS_GRADIENTS)
+def test_a_changed_gradient_is_sent(algorithm):
+    def hook(model):
+        model.gradient = np.arange(model.gradient.size)
+
+    net = make_net()
+    trainer = make_trainer(net, hooked(algorithm, before=hook)(), answers=[0.0], gradient_scale=3.0)
+    backward(net, 0)
+    trainer.step(BATCH)
+    (sent,) = trainer.world.made.sent
+    np.testing.assert_allclose(sent.values, 3.0 * np.arange(len(sent.values)), rtol=1e-6)
+
+
+def test_a_changed_gradient_is_sent_sparsely():
+    def hook(model):
+        model.gradient = np.arange(model.gradient.size)
+
+    net = make_net()
+    trainer = make_trainer(net, hooked(GDAsync, before=hook)(ratio=1.0), answers=[0.0], gradient_scale=3.0)
+    backward(net, 0)
+    trainer.step(BATCH)
+    (sent,) = trainer.world.made.sent
+    np.testing.assert_allclose(np.abs(sent.values), 3.0 * RATE * np.arange(len(sent.values)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("way", [in_place, augmented, assigned])
+@pytest.mark.parametrize("name", ["weights", "statistics"])
+def test_changed_weights_and_statistics_are_taken_over(way, name):
+    plain, net = make_net(), make_net()
+    for each, algorithm in ((plain, local_sgd()), (net, local_sgd(way(name, 2.0)))):
+        trainer = make_trainer(each, algorithm)
+        backward(each, 0)
+        trainer.step(BATCH)
+    for one, other in zip(plain.collect_params().values(), net.collect_params().values(), strict=True):
+        changed = (one.grad_req == "null") == (name == "statistics")
+        np.testing.assert_allclose(other.data().asnumpy() - one.data().asnumpy(), 2.0 * changed, atol=1e-6)
+
+
+def test_what_is_left_alone_keeps_every_bit():
+    """Scaled by 7/8/3 and back, a gradient would not be the same; nor would one that is changed elsewhere."""
+
+    def touch(model):
+        for each in (model.weights, model.statistics, model.gradient):
+            each *= 1
+        model.weights = model.weights.copy()
+
+    def touch_one(model):
+        model.gradient[0] += 1
+
+    plain, touched, other = make_net(), make_net(), make_net()
+    for net, hook in ((plain, None), (touched, touch), (other, touch_one)):
+        trainer = make_trainer(net, local_sgd(hook), settings={"rescale_grad": 7.0}, gradient_scale=3.0)
+        for number in range(3):
+            backward(net, number)
+            trainer.step(BATCH)
+            if number == 0:
+                first = np.float32(flat(net))
+                if net is plain:
+                    expected = first
+                assert np.array_equal(first[1:], expected[1:])
+    assert values(touched) == values(plain)
+    assert values(other) != values(plain)
+
+
+def test_an_assigned_array_stays_the_hooks_own():
+    kept = []
+
+    def hook(model):
+        kept.append(np.ones(model.weights.size, np.float32))
+        model.gradient = kept[-1]
+        model.gradient *= 2
+
+    net = make_net()
+    trainer = make_trainer(net, local_sgd(hook))
+    backward(net, 0)
+    trainer.step(BATCH)
+    assert set(kept[0].tolist()) == {1}
+
+
+@pytest.mark.parametrize("name", ["weights", "gradient", "statistics"])
+def test_an_array_of_another_shape_is_refused(name):
+    net = make_net()
+    trainer = make_trainer(net, local_sgd(lambda model: setattr(model, name, np.ones((2, 2)))))
+    backward(net, 0)
+    with pytest.raises(ValueError, match=rf"model\.{name} is a flat array of \d+ values, .* of shape \(2, 2\)"):
+        trainer.step(BATCH)
+
+
+def test_the_anchor_is_read_only():
+    def hook(model):
+        model.anchor[0] = 1
+
+    net = make_net()
+    trainer = make_trainer(net, local_sgd(hook))
+    backward(net, 0)
+    with pytest.raises(ValueError, match="read-only"):
+        trainer.step(BATCH)
+
+
+@pytest.mark.parametrize("algorithm", SPARSE)
+def test_sparse_exchanges_reckon_with_the_weights(algorithm):
+    for hook, error in (
+        (in_place("weights", 1), ValueError),
+        (lambda model: setattr(model, "weights", model.gradient), RuntimeError),
+    ):
+        net = make_net()
+        trainer = make_trainer(net, hooked(algorithm, before=hook)(), answers=[0.0])
+        backward(net, 0)
+        with pytest.raises(error, match=r"read-only|servers reckon with what this worker has"):
+            trainer.step(BATCH)
+
+
+def test_a_hook_that_fails_changes_nothing():
+    def hook(model):
+        model.gradient += 1
+        model.weights += 1
+        raise ArithmeticError("no")
+
+    net = make_net()
+    trainer = make_trainer(net, local_sgd(hook))
+    before = flat(net)
+    backward(net, 0)
+    with pytest.raises(ArithmeticError, match="no"):
+        trainer.step(BATCH)
+    assert flat(net) == before
+
+
+# --- block by block -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def blocks_of_seven(monkeypatch):
+    monkeypatch.setattr(model_view, "BLOCK", 7)
+
+
+@pytest.mark.parametrize("scale", [1.0, 3.0])
+def test_blocks_are_the_whole_model(blocks_of_seven, scale):
+    seen = []
+
+    def whole(model):
+        model.gradient += 0.5 * (model.weights - 2 * model.anchor)
+        model.weights *= 0.5
+
+    def in_blocks(model):
+        sizes = []
+        for block in model.blocks():
+            sizes.append(block.weights.size)
+            assert block.gradient.size == block.anchor.size == sizes[-1]
+            block.gradient += 0.5 * (block.weights - 2 * block.anchor)
+            block.weights = 0.5 * block.weights
+        seen.append(sizes)
+
+    nets = make_net(), make_net()
+    for net, hook in zip(nets, (whole, in_blocks), strict=True):
+        trainer = make_trainer(net, local_sgd(hook), gradient_scale=scale)
+        for number in range(3):
+            backward(net, number)
+            trainer.step(BATCH)
+    assert values(nets[1]) == values(nets[0])
+    assert seen == [[7] * 9 + [6]] * 3
+
+
+def test_whole_arrays_before_and_after_the_blocks(blocks_of_seven):
+    """A norm first; and what was changed in a whole array is not lost, nor brought back."""
+    seen = []
+
+    def hook(model):
+        before = model.gradient
+        before /= np.linalg.norm(before)
+        for block in model.blocks():
+            block.gradient *= 2
+        seen.append((before, model.gradient))
+        model.gradient += 0
+
+    net = make_net()
+    trainer = make_trainer(net, local_sgd(hook), gradient_scale=3.0)
+    begin = np.float32(flat(net))
+    backward(net, 0)
+    trainer.step(BATCH)
+    ((before, after),) = seen
+    np.testing.assert_allclose(after, 2 * before, rtol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm((begin - flat(net)) / (3 * RATE)), 2.0, rtol=1e-5)
+
+
+def test_a_loop_that_is_left_early_has_changed_the_blocks_so_far(blocks_of_seven):
+    def hook(model):
+        for number, block in enumerate(model.blocks()):
+            block.weights += 1
+            if number == 1:
+                break
+
+    net = make_net()
+    trainer = make_trainer(net, local_sgd(hook))
+    trainer.set_learning_rate(0.0)
+    begin = np.float32(flat(net))
+    backward(net, 0)
+    trainer.step(BATCH)
+    np.testing.assert_allclose(flat(net) - begin, [1.0] * 14 + [0.0] * (begin.size - 14), atol=1e-6)
+
+
+def test_within_the_loop_there_are_only_blocks(blocks_of_seven):
+    def whole(model):
+        for _ in model.blocks():
+            model.weights += 1
+
+    def kept(model):
+        blocks = model.blocks()
+        first = next(blocks)
+        next(blocks)
+        first.weights += 1
+
+    for hook in (whole, kept):
+        net = make_net()
+        trainer = make_trainer(net, local_sgd(hook))
+        backward(net, 0)
+        with pytest.raises(RuntimeError, match="only the arrays of its block can be used"):
+            trainer.step(BATCH)
+
+
+# --- other formats of numbers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("multi_precision", [False, True])
+def test_float16(multi_precision):
+    """With multi_precision the weights are the optimizer's float32 copies: they keep what float16 cannot."""
+    seen, small = [], 2.0**-14
+
+    def hook(model):
+        seen.append((model.weights.copy(), model.gradient.copy()))
+        model.gradient += 0.5
+        model.weights += small
+
+    weight = mx.gluon.Parameter("weight", shape=(2,), dtype="float16", init="ones")
+    weight.initialize()
+    world = World(prepare=lambda exchange: setattr(exchange, "beginning", [1.0, 1.0]))
+    settings = {"learning_rate": RATE, "multi_precision": multi_precision}
+    trainer = esync.Trainer([weight], "sgd", settings, algorithm=local_sgd(hook), world=world)
+    trainer.start()
+    for _ in range(2):
+        with mx.autograd.record():
+            loss = BATCH * (weight.data() * mx.nd.array([1, 2], dtype="float16")).sum()
+        loss.backward()
+        trainer.step(BATCH)
+    assert all(array.dtype == np.float32 for arrays in seen for array in arrays)
+    assert all(gradient.tolist() == [1, 2] for _, gradient in seen)
+    step = RATE * np.array([1.5, 2.5])
+    small = small if multi_precision else 0  # rounded away
+    assert [weights.tolist() for weights, _ in seen] == [[1, 1], (1 - step + small).tolist()]
+    assert weight.data().asnumpy().tolist() == (1 - 2 * step + 2 * small).astype(np.float16).tolist()
+
+
+def test_gradients_that_have_overflowed_stay_so_and_the_step_is_left_out():
+    net = make_net()
+    trainer = make_trainer(net, local_sgd(in_place("gradient", 1.0)))
+    scaled(trainer)
+    before = flat(net)
+    for number in range(2):
+        amp_backward(net, trainer, number, 1e38)
+        trainer.step(BATCH)
+    assert flat(net) == before
+    assert trainer._amp_loss_scaler.loss_scale == 2.0**15
+
+
+# --- when -----------------------------------------------------------------------------------------------------------
+
+
+def test_before_each_local_step_and_after_each_exchange():
+    log = []
+    algorithm = local_sgd(
+        lambda model: log.append(("before", flat(net))), lambda model: log.append(("after", model.weights[0])), 2
+    )
+    net = make_net()
+    trainer = make_trainer(net, algorithm, [10.0, 20.0])
+    assert log == []  # the beginning is not the end of an exchange
+    log = trainer.world.made.log
+    del log[:]
+    first = flat(net)[0]
+    for number in range(4):
+        log.append(("weights", flat(net)))
+        backward(net, number)
+        trainer.step(BATCH)
+    assert [each if isinstance(each, str) else each[0] for each in log] == [
+        *("weights", "before", "weights", "before", "exchange", "after"),
+        *("weights", "before", "weights", "before", "exchange", "after"),
+    ]
+    for weights, before in pairwise(log):
+        if weights[0] == "weights":
+            assert before == ("before", weights[1])
+    np.testing.assert_allclose([each[1] for each in log if each[0] == "after"], [first + 10, first + 20])
+
+
+@pytest.mark.parametrize("algorithm", [*SENDS_GRADIENTS, *SPARSE])
+def test_before_gradients_are_sent_and_after_the_answer(algorithm):
+    log = []
+    kind = hooked(algorithm, lambda model: log.append("before"), lambda model: log.append("after"))
+    net = make_net()
+    trainer = make_trainer(net, kind(), [0.0])
+    log = trainer.world.made.log
+    del log[:]
+    backward(net, 0)
+    trainer.step(BATCH)
+    assert log == ["before", "exchange", "after"]
+    phases = trainer.world.recorder.take()["time"]["0"]
+    assert set(phases) == {"local update", "forward and backward", "global aggregate"}
+
+
+def test_what_is_changed_after_an_exchange_is_part_of_the_next_update():
+    net = make_net()
+    trainer = make_trainer(net, local_sgd(after=in_place("weights", 0.5), iterations=1), [0.0, 0.0])
+    trainer.set_learning_rate(0.0)
+    for number in range(2):
+        backward(net, number)
+        trainer.step(BATCH)
+    np.testing.assert_allclose([sent.values[0] for sent in trainer.world.made.sent], [0.0, 0.5], atol=1e-6)
+
+
+def test_with_overlap_after_the_landing():
+    """Pushed after the second step, there after the third, whose progress is on top of the model that has come."""
+    net, seen = make_net(), []
+    begin = np.float32(flat(net))
+    world = World()
+
+    def exchange(specification):
+        answers = [((begin + each).tolist(), False, True) for each in (10.0, 20.0)]
+        world.made = SlowExchange(specification, answers, [0, 0])
+        world.made.beginning = begin.tolist()
+        return world.made
+
+    world.exchange = exchange
+
+    def constant(model):
+        seen.append(("before", model.anchor[0] - begin[0]))
+        model.gradient = np.full(model.gradient.size, -1 / RATE)  # a step adds 1
+
+    def after(model):
+        seen.append(("after", model.anchor[0] - begin[0], model.weights[0] - begin[0]))
+
+    algorithm = hooked(ESync, constant, after)(local_iterations=2, run_ahead=10)
+    trainer = make_trainer(net, algorithm, world=world)
+    for number in range(3):
+        backward(net, number)
+        trainer.step(BATCH)
+    assert [each[0] for each in seen] == ["before", "before", "before", "after"]
+    np.testing.assert_allclose([each[1] for each in seen], [0, 0, 0, 10], atol=1e-5)
+    np.testing.assert_allclose(seen[-1][2], 11, atol=1e-5)
+
+
+def test_a_trial_calls_no_hook():
+    calls = []
+    net = make_net()
+    trainer = make_trainer(net, local_sgd(calls.append))
+    with trainer.trial():
+        backward(net, 0)
+        trainer.step(BATCH)
+    assert calls == []
+
+
+def test_a_simulation_without_numerics_calls_no_hook():
+    calls = []
+    TimedReplica().call_hook(calls.append, BATCH)
+    assert calls == []
+
+
+# --- what cannot be used --------------------------------------------------------------------------------------------
+
+
+def test_what_a_hook_returns_is_refused_instead_of_lost():
+    net = make_net()
+    trainer = make_trainer(net, local_sgd(lambda model: model.gradient / 2))
+    backward(net, 0)
+    with pytest.raises(
+        AlgorithmResultError, match=r"has returned ndarray, but should return nothing: .*model\.gradient = …"
+    ):
+        trainer.step(BATCH)
+
+
+@pytest.mark.parametrize("planned", [0, -1, 2.5, None, "3", math.nan])
+def test_planned_iterations_that_are_no_number_of_iterations_are_refused(planned):
+    net = make_net()
+    kind = type("Odd", (LocalSGD,), {"planned_iterations": planned})
+    trainer = make_trainer(net, kind())
+    backward(net, 0)
+    with pytest.raises(
+        AlgorithmResultError, match=r"planned_iterations of Odd is .* in round 1, but should be a whole"
+    ):
+        trainer.step(BATCH)
+    with pytest.raises(AlgorithmResultError, match="planned_iterations of Odd"):
+        _ = trainer.algorithm.iterations_left
+
+
+# --- what it costs --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """What is copied for hooks: (size of the vector, first value, last value), and how many hooks are called."""
+    seen, lent = [], []
+    times, call_hook = FlatArrays.times, Replica.call_hook
+
+    def counted(self, factor, start, stop):
+        seen.append((self.size, start, stop))
+        return times(self, factor, start, stop)
+
+    def watched(self, *arguments, **more):
+        lent.append(1)
+        return call_hook(self, *arguments, **more)
+
+    monkeypatch.setattr(FlatArrays, "times", counted)
+    monkeypatch.setattr(Replica, "call_hook", watched)
+    return seen, lent
+
+
+@pytest.mark.parametrize("algorithm", [LocalSGD, DyLU, SSGD, DGS])
+def test_an_algorithm_without_hooks_pays_nothing(reads, algorithm):
+    net = make_net()
+    options = {"local_iterations": 1} if algorithm in (LocalSGD, DyLU) else {}
+    trainer = make_trainer(net, algorithm(**options), [0.0])
+    backward(net, 0)
+    trainer.step(BATCH)
+    assert trainer.exchanged
+    assert reads == ([], [])
+
+
+def test_only_what_is_touched_is_copied_and_once(reads):
+    net = make_net()
+    size = len(flat(net))
+    statistics = sum(p.data().size for p in net.collect_params().values()) - size
+
+    def before(model):
+        model.gradient += model.gradient
+
+    def after(model):
+        model.statistics *= 1
+
+    trainer = make_trainer(net, hooked(DyLU, before, after)(), [0.0])
+    backward(net, 0)
+    trainer.step(BATCH)
+    assert reads == ([(size, 0, size), (statistics, 0, statistics)], [1, 1])

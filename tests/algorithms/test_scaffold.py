@@ -1,0 +1,367 @@
+"""SCAFFOLD against its paper's Algorithm 1 in NumPy, on real exchanges in virtual time; see tests/cluster as well."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import esync
+from esync.algorithms import SCAFFOLD, Algorithm, LocalSGD, ModelView, find
+from esync.algorithms.scaffold import CONTROL
+from esync.arguments import read
+from esync.exchange import Exchange, Specification
+from esync.exchange.protocol.client import ParameterServerExchange
+from esync.exchange.protocol.round_state import Limits
+from esync.rules import Step, add_participants_share
+from esync.runtime.mxnet_import import mx
+from esync.runtime.phase_timer import Recorder
+from esync.runtime.straggler_injection import Straggler
+from esync.simulate.cluster_state import ServerSide
+from esync.simulate.collective import CollectiveSide, SimulatedCollective
+from esync.simulate.engine import Engine
+from esync.simulate.network import Link, Network
+from esync.simulate.servers import ServerModel, ServerNode
+from esync.simulate.store import VirtualStore
+
+from ..support.scripted_world import Device
+from ..support.small_net import BATCH, backward, make_net
+from ..trainer.test_trainer_gradients import scaled
+from .test_hooks import amp_backward, make_trainer
+
+SIZE = 5
+RNG = np.random.default_rng(3)
+#: Worker i minimizes Σ a·(w − t)²/2; curvatures and optima differ.
+CURVATURES = RNG.uniform(0.2, 2.0, (3, SIZE)).astype(np.float32)
+OPTIMA = RNG.normal(0.0, 3.0, (3, SIZE)).astype(np.float32)
+COMMON_OPTIMUM = (CURVATURES * OPTIMA).sum(0) / CURVATURES.sum(0)
+TOLERANCE: dict[str, Any] = {"rtol": 2e-4, "atol": 2e-5}
+
+
+def gradient(rank: int, weights: np.ndarray, weight_decay: float = 0.0) -> np.ndarray:
+    result: np.ndarray = CURVATURES[rank] * (weights - OPTIMA[rank]) + weight_decay * weights
+    return result
+
+
+@dataclass
+class World:
+    """A worker's way to the others, in virtual time."""
+
+    cluster: "Cluster"
+    rank: int
+
+    def __post_init__(self) -> None:
+        self.device = Device()
+        self.recorder = Recorder(self.device.now)
+
+    def exchange(self, specification: Specification) -> Exchange:
+        return self.cluster.exchange(specification, self.rank)
+
+
+@dataclass
+class Cluster:
+    """Three workers that minimize their own losses, and what they had at the end of each of their rounds."""
+
+    way: str = "ps"
+    settings: dict[str, Any] = field(default_factory=lambda: {"learning_rate": 0.1})
+    scale: float = 1.0
+    workers: int = 3
+
+    def __post_init__(self) -> None:
+        self.engine = Engine()
+        hosts = [f"host-{rank}" for rank in range(self.workers)]
+        self.network = Network(self.engine, lambda host: Link(1e8, 1e-4), ["server", *hosts])
+        nodes = [ServerNode(self.engine, ServerModel("server"), shard) for shard in range(2)]
+        self.servers = ServerSide(self.engine, self.network, nodes, self.workers, bucket_elements=2)
+        if self.way != "ps":
+            self.collective = CollectiveSide(self.engine, self.network, hosts, self.way)
+        #: rank → for each round the weights, c, c_i (of algorithms that have them), and the members.
+        self.rounds: dict[int, list[tuple[np.ndarray, ...]]] = {rank: [] for rank in range(self.workers)}
+        self.members: dict[int, list[int]] = {rank: [] for rank in range(self.workers)}
+        self.replacements: list[tuple[np.ndarray, np.ndarray]] = []  # c_i and c that each has begun with
+
+    def exchange(self, specification: Specification, rank: int) -> Exchange:
+        if self.way != "ps":
+            return SimulatedCollective(specification, self.collective, rank, Straggler((), lambda: self.engine.now))
+        return ParameterServerExchange(specification, VirtualStore(self.servers, f"host-{rank}", rank, object()))
+
+    def live(self, rank: int, algorithm: Algorithm, rounds: int, mine: int) -> Any:
+        """Train until the run is over, or this worker is through with its own rounds."""
+        weight = mx.gluon.Parameter("weight", shape=(SIZE,), init="ones")
+        weight.initialize()
+        settings = {name: make() if callable(make) else make for name, make in self.settings.items()}
+        trainer = esync.Trainer(
+            [weight], "sgd", settings, algorithm=algorithm, limits=Limits(rounds=rounds),
+            world=World(self, rank), gradient_scale=self.scale,  # type: ignore[arg-type]
+        )  # fmt: skip
+        trainer.start()
+        assert trainer.algorithm.result is not None
+        if trainer.replacement and isinstance(algorithm, SCAFFOLD):
+            common = trainer.replica.further[CONTROL].values
+            self.replacements.append((algorithm.control.copy(), common.copy()))
+        while not trainer.finished and len(self.rounds[rank]) < mine:
+            with mx.autograd.record():
+                distance = weight.data() - mx.nd.array(OPTIMA[rank])
+                loss = (mx.nd.array(CURVATURES[rank]) * distance.square()).sum() / 2 * 4
+            loss.backward()
+            trainer.step(4)
+            self.engine.pass_time(0.01)
+            if trainer.exchanged:
+                own = getattr(algorithm, "control", np.zeros(0))
+                common = trainer.replica.further[CONTROL].values if CONTROL in trainer.replica.further else own
+                self.rounds[rank].append((weight.data().asnumpy(), common.copy(), own.copy()))
+                self.members[rank].append(len(trainer.algorithm.result.members))
+        return trainer
+
+    def train(self, algorithms: Sequence[Algorithm], rounds: int, mine: dict[int, int] | None = None) -> None:
+        """`mine`: rank → rounds after which it says goodbye, before the end of the run."""
+
+        def live(rank: int) -> None:
+            self.live(rank, algorithms[rank], rounds, (mine or {}).get(rank, rounds)).close()
+
+        for rank in range(self.workers):
+            self.engine.spawn(f"worker {rank}", lambda rank=rank: live(rank))
+        self.engine.run()
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The common ones, at the end."""
+        return self.rounds[0][-1][0]
+
+
+class Reference:
+    """Algorithm 1, option II."""
+
+    def __init__(self, global_rate: float = 1.0, weight_decay: float = 0.0) -> None:
+        self.global_rate, self.weight_decay = global_rate, weight_decay
+        self.x, self.c = np.ones(SIZE), np.zeros(SIZE)
+        self.own = np.zeros((3, SIZE))
+
+    def round(self, rates: dict[int, Sequence[float]], believed_complete: bool = False) -> None:
+        """`rates`: of each participant → of its local steps; `believed_complete`: they take all for there."""
+        updates, changes = [], []
+        for rank, own in rates.items():
+            y = self.x.copy()
+            for rate in own:
+                y -= rate * (gradient(rank, y, self.weight_decay) - self.own[rank] + self.c)
+            fresh = self.own[rank] - self.c + (self.x - y) / sum(own)
+            updates.append(y - self.x)
+            changes.append(fresh - (self.c if believed_complete else self.own[rank]))
+            self.own[rank] = fresh
+        self.x = self.x + self.global_rate * np.mean(updates, 0)
+        self.c = self.c + len(rates) / 3 * np.mean(changes, 0)
+
+    def check(self, cluster: Cluster, number: int, ranks: Sequence[int] = range(3)) -> None:
+        """Compare everything at the end of a round."""
+        for rank in ranks:
+            weights, common, own = cluster.rounds[rank][number]
+            np.testing.assert_allclose(weights, self.x, **TOLERANCE)
+            np.testing.assert_allclose(common, self.c, **TOLERANCE)
+            np.testing.assert_allclose(own, self.own[rank], **TOLERANCE)
+
+
+# --- Algorithm 1 ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["ps", "ring"])
+@pytest.mark.parametrize(("scale", "weight_decay"), [(1.0, 0.0), (4.0, 0.0), (4.0, 0.3)])
+def test_every_round_is_that_of_algorithm_1(way: str, scale: float, weight_decay: float) -> None:
+    """With as many local iterations on every worker as it likes, whatever the learning rate multiplies."""
+    cluster = Cluster(way, {"learning_rate": 0.1 / scale, "wd": weight_decay}, scale)
+    counts = {0: 3, 1: 1, 2: 5}
+    cluster.train([SCAFFOLD(count, global_lr=0.8) for count in counts.values()], 4)
+    reference = Reference(0.8, weight_decay)
+    for number in range(4):
+        reference.round({rank: [0.1] * count for rank, count in counts.items()})
+        reference.check(cluster, number)
+        np.testing.assert_allclose(reference.c, reference.own.mean(0), rtol=1e-9)
+
+
+def test_with_a_schedule_the_rates_that_were_used_count() -> None:
+    cluster = Cluster(settings={"lr_scheduler": lambda: mx.lr_scheduler.FactorScheduler(2, 0.5), "learning_rate": 0.2})
+    cluster.train([SCAFFOLD(3) for _ in range(3)], 2)
+    reference = Reference()
+    rates = [0.2, 0.2, 0.1, 0.1, 0.05, 0.05]
+    for number in range(2):
+        reference.round(dict.fromkeys(range(3), rates[3 * number : 3 * number + 3]))
+        reference.check(cluster, number)
+
+
+def test_it_converges_to_the_common_optimum_from_which_local_sgd_drifts() -> None:
+    ends = {}
+    for kind in (SCAFFOLD, LocalSGD):
+        cluster = Cluster(settings={"learning_rate": 0.3})
+        cluster.train([kind(10) for _ in range(3)], 80)
+        ends[kind] = float(np.abs(cluster.weights - COMMON_OPTIMUM).max())
+    assert ends[SCAFFOLD] < 1e-3
+    assert ends[LocalSGD] > 0.1
+
+
+def test_with_one_local_iteration_it_is_synchronous_sgd() -> None:
+    """With the learning rate ε·η; each control variate is its worker's last gradient, and c their mean."""
+    scaffold, sync = Cluster(settings={"learning_rate": 0.2}), Cluster(settings={"learning_rate": 0.1})
+    scaffold.train([SCAFFOLD(1, global_lr=0.5) for _ in range(3)], 5)
+    sync.train([find("sync")() for _ in range(3)], 5)
+    before = np.ones(SIZE)
+    for ours, theirs in zip(scaffold.rounds[0], sync.rounds[0], strict=True):
+        np.testing.assert_allclose(ours[0], theirs[0], **TOLERANCE)
+    for number in range(5):
+        last = [gradient(rank, before) for rank in range(3)]
+        for rank in range(3):
+            np.testing.assert_allclose(scaffold.rounds[rank][number][2], last[rank], **TOLERANCE)
+        np.testing.assert_allclose(scaffold.rounds[0][number][1], np.mean(last, 0), **TOLERANCE)
+        before = scaffold.rounds[0][number][0]
+
+
+# --- who is missing, and who comes anew -----------------------------------------------------------------------------
+
+
+def test_absent_members_count_with_a_change_of_nothing() -> None:
+    vector, change = np.array([1.0, 2.0]), np.array([3.0, 6.0])
+    changed, state = add_participants_share(vector, change, None, Step(0.01, count=2, workers=3))
+    np.testing.assert_allclose(changed, [3.0, 6.0])
+    assert state is None
+
+
+def test_a_worker_that_has_left_keeps_its_share_of_the_control_variate() -> None:
+    cluster = Cluster()
+    cluster.train([SCAFFOLD(2) for _ in range(3)], 6, {2: 2})
+    reference = Reference()
+    for _ in range(2):
+        reference.round(dict.fromkeys(range(3), (0.1, 0.1)))
+    reference.check(cluster, 1)
+    # The others have learnt of the end of round 2 before the goodbye came, and take everyone for there once more: the
+    # one that is missing counts as if its control variate had been c.
+    assert cluster.members[0] == cluster.members[1] == [3, 3, 2, 2, 2, 2]
+    for number in range(2, 6):
+        reference.round(dict.fromkeys(range(2), (0.1, 0.1)), believed_complete=number == 2)
+        reference.check(cluster, number, range(2))
+    assert len(cluster.rounds[2]) == 2
+
+
+def test_a_replacements_first_round_makes_the_mean_of_the_control_variates_right_again() -> None:
+    cluster = Cluster()
+
+    def live(rank: int) -> None:
+        cluster.live(rank, SCAFFOLD(3), 5, 2 if rank == 2 else 5)  # worker 2 dies without a goodbye
+        if rank == 2:
+            cluster.live(rank, SCAFFOLD(3), 5, 5)
+
+    for rank in range(3):
+        cluster.engine.spawn(f"worker {rank}", lambda rank=rank: live(rank))
+    cluster.engine.run()
+    ((control, common),) = cluster.replacements
+    assert np.abs(common).max() > 0.1
+    np.testing.assert_array_equal(control, common)
+    assert np.abs(cluster.rounds[2][1][2] - common).max() > 0.1  # the dead worker's was another one
+    for number in (0, 1, 2, 3, 4):
+        own = [cluster.rounds[rank][number][2] for rank in range(3)]
+        np.testing.assert_allclose(cluster.rounds[0][number][1], np.mean(own, 0), **TOLERANCE)
+
+
+# --- on a real network ----------------------------------------------------------------------------------------------
+
+
+def test_steps_that_were_left_out_after_an_overflow_do_not_count() -> None:
+    net = make_net()
+    trainer = make_trainer(net, SCAFFOLD(9))
+    scaled(trainer)
+    rates = []
+    for loss in (1.0, 1e38, 1.0):
+        amp_backward(net, trainer, 1, loss)
+        trainer.step(BATCH)
+        rates.append(trainer.algorithm.learning_rates)
+    rate = trainer.learning_rate
+    assert rates == pytest.approx([rate, rate, 2 * rate])
+
+
+# --- what is refused ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "settings", "said"),
+    [
+        ("adam", {}, r"'scaffold' takes plain SGD steps on the workers, but the optimizer is 'Adam': use 'sgd', or"),
+        ("nag", {"momentum": 0.9}, "has no momentum"),
+        ("sgd", {"momentum": 0.9}, "'scaffold' has no momentum"),
+        ("sgd", {"clip_gradient": 1.0}, "leave clip_gradient out, or use 'local-sgd'"),
+    ],
+)
+def test_other_optimizers_are_refused(optimizer: str, settings: dict[str, float], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        esync.Trainer(make_net().collect_params(), optimizer, settings, algorithm="scaffold")
+
+
+def test_so_are_learning_rates_of_single_parameters() -> None:
+    net = make_net()
+    parameter = next(iter(net.collect_params().values()))
+    parameter.lr_mult = 0.5
+    with pytest.raises(ValueError, match=rf"one learning rate for all parameters, but {parameter.name} has lr_mult"):
+        esync.Trainer(net.collect_params(), "sgd", {}, algorithm="scaffold")
+
+
+def test_so_is_leaving_parameters_out() -> None:
+    net = make_net()
+    trainer = make_trainer(net, SCAFFOLD(2))
+    backward(net, 1)
+    with pytest.raises(ValueError, match="moves parameters without a gradient"):
+        trainer.step(BATCH, ignore_stale_grad=True)
+
+
+@pytest.mark.parametrize("flag", ["--weighting=samples", "--overlap", "--run-ahead=2", "--momentum=0.9"])
+def test_flags_that_do_not_fit_are_refused(capsys: pytest.CaptureFixture[str], flag: str) -> None:
+    with pytest.raises(SystemExit):
+        read("worker", "", ["-m", "scaffold", flag])
+    assert f"{flag.partition('=')[0]} makes no sense with --mode scaffold" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [{"weighting": "samples"}, {"overlap": True}, {"run_ahead": 2}])
+def test_so_are_options(option: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"weighting is 'samples'.*uniform|overlap is True.*False"):
+        SCAFFOLD(**option)
+
+
+# --- further vectors, for any algorithm -----------------------------------------------------------------------------
+
+
+def test_vectors_are_checked_and_named() -> None:
+    class Wrong(LocalSGD):
+        vectors: ClassVar = {"weights": "add_mean_update"}
+
+    with pytest.raises(ValueError, match="vectors has 'weights'"):
+        esync.algorithms.register("wrong-vectors")(Wrong)
+    Wrong.vectors = ["control"]  # type: ignore[assignment]
+    with pytest.raises(TypeError, match=r"vectors is \['control'\], but should be a dict"):
+        esync.algorithms.register("wrong-vectors")(Wrong)
+
+    class Asking(LocalSGD):
+        def before_local_step(self, model: ModelView) -> None:
+            model.common("control")
+
+    net = make_net()
+    trainer = make_trainer(net, Asking(2))
+    backward(net, 1)
+    with pytest.raises(RuntimeError, match=r"there is no vector 'control'.*this one has none"):
+        trainer.step(BATCH)
+
+
+@pytest.mark.parametrize("way", ["ps", "ring"])
+def test_any_algorithm_can_have_them(way: str) -> None:
+    """Also one that sends gradients; what is common is read-only, and what is contributed stays."""
+
+    class Counting(find("sync")):  # type: ignore[misc]
+        name, vectors = "counting", {"count": "add_mean_update", CONTROL: "mean"}
+
+        def before_exchange(self, model: ModelView) -> None:
+            model.contribution("count")[:] = 2.0
+            for block in model.blocks():
+                block.contribution(CONTROL)[:] = block.common("count") + 1
+            with pytest.raises(ValueError, match="read-only"):
+                model.common("count")[0] = 1
+
+    cluster = Cluster(way)
+    cluster.train([Counting() for _ in range(3)], 3)
+    for number in range(3):
+        # A learning rate of 0.1 multiplies the mean contribution; the mean is replaced.
+        np.testing.assert_allclose(cluster.rounds[1][number][1], 1 + 0.2 * number, rtol=1e-6)

@@ -1,0 +1,302 @@
+"""esync.Checkpoints around a trainer of one device; several workers are in tests/cluster/test_resume.py."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import esync
+from esync.arguments import read
+from esync.checkpoints.contents import save_model
+from esync.checkpoints.errors import CheckpointError
+from esync.checkpoints.store import Store, _sealed
+from esync.exchange import ExchangeError, Specification
+from esync.exchange.protocol.resume_negotiation import Books
+from esync.exchange.protocol.round_state import Limits
+from esync.runtime.mxnet_import import mx
+from esync.training.worker_setup import make_trainer
+from esync.world import RealWorld
+
+from ..support.disks import fill
+from ..support.scripted_world import World
+from ..support.small_net import backward, make_net, values
+
+
+class Place:
+    """Something tracked."""
+
+    def __init__(self) -> None:
+        self.at = 0
+
+    def state(self) -> dict:
+        return {"at": self.at}
+
+    def restore(self, state: dict) -> None:
+        if state["at"] < 0:
+            raise ValueError("there is no such place")
+        self.at = state["at"]
+
+
+class Run:
+    """A run of algorithm local: two samples a step, of the batches with the numbers that `place` says."""
+
+    def __init__(self, directory: Path, prefix: str = "net_", rounds: float = 100, agreement=None, **options) -> None:
+        self.net = make_net(prefix)
+        self.checkpoints = esync.Checkpoints(directory, every=3, keep=2, **options)
+        self.trainer = esync.Trainer(
+            self.net.collect_params(),
+            "adam",
+            {"learning_rate": 0.01},
+            algorithm="local",
+            limits=Limits(rounds=rounds),
+            agreement={"network": "small", **(agreement or {})},
+            checkpoints=self.checkpoints,
+        )
+        self.trainer.start()
+        self.place = Place()
+        self.checkpoints.track("place", self.place)
+
+    def go(self, rounds: int) -> "Run":
+        for _ in range(rounds):
+            self.place.at += 1
+            backward(self.net, self.place.at)
+            self.trainer.step(2)
+            self.checkpoints.save_if_due()
+        return self
+
+
+def folders(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir() if not path.name.startswith(".")}
+
+
+def test_a_run_goes_on_as_if_nothing_had_been(tmp_path):
+    whole = Run(tmp_path / "a").go(10)
+    Run(tmp_path / "b").go(8)
+    resumed = Run(tmp_path / "b", resume=True)
+    assert (resumed.checkpoints.resumed, resumed.trainer.round, resumed.place.at) == (6, 6, 6)
+    resumed.go(4)
+    assert values(resumed.net) == values(whole.net)
+    assert resumed.trainer.algorithm.result.books.samples == 20
+
+
+def test_one_that_would_miss_an_exchange_under_way_is_refused(tmp_path, monkeypatch):
+    run = Run(tmp_path).go(1)
+    monkeypatch.setattr(type(run.trainer.algorithm), "in_flight", True)
+    with pytest.raises(CheckpointError, match=r"round 1: an exchange is under way.*call save_if_due after every step"):
+        run.checkpoints.save()
+    assert not folders(tmp_path)
+
+
+def test_two_are_kept_once_the_newest_is_safe(tmp_path):
+    run = Run(tmp_path).go(9)
+    assert folders(tmp_path) == {"round-3", "round-6", "round-9"}
+    run.go(1)
+    assert folders(tmp_path) == {"round-6", "round-9"}
+
+
+def test_limits_are_those_of_the_whole_run(tmp_path):
+    Run(tmp_path).go(6)
+    run = Run(tmp_path, resume=True, rounds=8).go(1)
+    assert not run.trainer.finished
+    assert run.go(1).trainer.finished
+    assert Run(tmp_path, resume=True, rounds=6).trainer.finished
+
+
+def test_without_a_checkpoint_it_begins_from_the_beginning(tmp_path):
+    Run(tmp_path).go(2)
+    run = Run(tmp_path, resume=True)
+    assert (run.checkpoints.resumed, run.trainer.round) == (None, 0)
+
+
+def test_one_that_is_being_written_when_everything_ends_is_passed_over(tmp_path):
+    Run(tmp_path).go(6)
+    (tmp_path / "round-6" / "worker-0.json").unlink()
+    (tmp_path / "round-6" / ".worker-0.json.77").write_text("half")
+    run = Run(tmp_path, resume=True)
+    assert run.trainer.round == 3
+    assert folders(tmp_path) == {"round-3"}  # a later one would be another run's, once this one comes there
+
+
+def test_an_earlier_run_is_not_forgotten_by_mistake(tmp_path):
+    Run(tmp_path).go(6)
+    with pytest.raises(ExchangeError, match=r"holds checkpoints of an earlier run \(round 6\): go on with --resume"):
+        Run(tmp_path)
+    assert folders(tmp_path) == {"round-3", "round-6"}
+    Run(tmp_path, overwrite=True)
+    assert folders(tmp_path) == set()
+
+
+def test_what_does_not_fit_is_named(tmp_path):
+    Run(tmp_path, agreement={"seed": 0}).go(3)
+    with pytest.raises(ExchangeError, match=r"network small instead of big; seed 0 instead of 1; begin anew"):
+        Run(tmp_path, agreement={"network": "big", "seed": 1}, resume=True)
+    assert folders(tmp_path) == {"round-3"}
+
+
+def test_another_optimizer_algorithm_or_number_of_workers_does_not_fit(tmp_path):
+    run = Run(tmp_path).go(3)
+    run.checkpoints._agreement |= {"optimizer": "sgd", "algorithm": "sync", "workers": 2}
+    run.go(3)
+    said = "algorithm sync instead of local; optimizer sgd instead of adam; workers 2 instead of 1"
+    with pytest.raises(ExchangeError, match=said):
+        Run(tmp_path, resume=True)
+
+
+def test_what_is_tracked_may_refuse(tmp_path):
+    run = Run(tmp_path).go(2)
+    run.place.state = lambda: {"at": -1}
+    run.go(1)
+    with pytest.raises(CheckpointError, match="the checkpoint of round 3 does not fit: there is no such place"):
+        Run(tmp_path, resume=True)
+
+
+def test_the_same_network_under_another_prefix_fits(tmp_path):
+    first = Run(tmp_path).go(3)
+    assert values(Run(tmp_path, prefix="other_", resume=True).net) == values(first.net)
+
+
+def test_the_model_is_one_that_gluon_loads(tmp_path):
+    run = Run(tmp_path).go(3)
+    net = make_net()
+    net.initialize(mx.init.Zero(), force_reinit=True)
+    net.collect_params().load(str(tmp_path / "round-3" / "model.params"))
+    assert values(net) == values(run.net)
+
+
+def test_saving_without_a_step_is_a_mistake(tmp_path):
+    with pytest.raises(RuntimeError, match="has not been started"):
+        Run(tmp_path).checkpoints.save()
+
+
+@pytest.mark.parametrize("option", [{"every": 0}, {"keep": 0}])
+def test_numbers_that_make_no_sense(tmp_path, option):
+    with pytest.raises(ValueError, match="both should be 1 or more"):
+        esync.Checkpoints(tmp_path, **option)
+
+
+# --- with servers -------------------------------------------------------------------------------------------------
+
+
+def second_worker(directory: Path, job: int, resume: bool = True, workers: int = 2) -> tuple[Run, list]:
+    """Worker 1 in a job of two, without the job; with what it would say that it holds."""
+    run = Run(directory / "unused")
+    checkpoints = esync.Checkpoints(directory, every=3, resume=resume)
+    checkpoints.bind(run.trainer, {"network": "small"})
+    offers = checkpoints.offers(1, workers)
+    checkpoints._job = job
+    run.checkpoints = checkpoints
+    return run, [(part.round, part.job) for part in offers.parts]
+
+
+def test_a_replacement_takes_the_dead_workers_part_of_this_job(tmp_path):
+    dead, offers = second_worker(tmp_path, job=5)
+    assert offers == []
+    dead.trainer.algorithm.exchange = World(rank=1).exchange(Specification("add_mean_update", True))
+    dead.checkpoints.track("place", dead.place)
+    dead.go(4)
+    for job, found in ((5, True), (6, False)):
+        replacement, _ = second_worker(tmp_path, job, resume=False)  # as the dead one was started
+        before = values(replacement.net)
+        assert replacement.checkpoints.settle(1, job, resume_at=-1, replacement=True) is None
+        place = Place()
+        replacement.checkpoints.track("place", place)
+        assert place.at == (3 if found else 0)
+        states = replacement.trainer._updaters[0].states
+        assert bool(states) == found
+        assert values(replacement.net) == before  # the model is the running job's
+
+
+def test_a_worker_without_a_part_of_an_asynchronous_run_begins_its_batches_anew(tmp_path, caplog):
+    late, _ = second_worker(tmp_path, job=5)
+    progress = late.checkpoints.settle(1, 5, resume_at=40, replacement=False)
+    assert (progress.exchanges, progress.books) == (40, None)  # about as many as everybody's
+    assert "no part of the checkpoint of round 40" in caplog.text
+
+
+def test_only_rank_0_brings_the_books_back(tmp_path):
+    run = Run(tmp_path).go(3)
+    again = esync.Checkpoints(tmp_path, resume=True)
+    again.bind(run.trainer, {"algorithm": "local", **run.trainer._agreement})
+    again._agreement = {**run.checkpoints._agreement}
+    assert [part.round for part in again.offers(0, 1).parts] == [3]
+    progress = again.settle(0, 1, 3, replacement=False)
+    assert progress.exchanges == 3
+    assert isinstance(progress.books, Books)
+    assert (progress.books.round, progress.books.version, progress.books.samples) == (3, 3, 6)
+
+
+# --- checkpoints of versions in which the sum over the batch reached more than the learning rate --------------------
+
+
+def by_flags(directory: Path, optimizer: str, *words: str) -> esync.Trainer:
+    """What the worker program makes of its flags, in mode local and after an iteration; a checkpoint every round."""
+    net = make_net()
+    options = read("worker", "", ["-m", "local", "-b", "8", "--optimizer", optimizer, *words])
+    checkpoints = esync.Checkpoints(directory, every=1, resume=options.resume)
+    trainer = make_trainer(net, options, RealWorld(), 100, checkpoints)
+    trainer.start()
+    backward(net, 1)
+    trainer.step(8)
+    checkpoints.save()
+    return trainer
+
+
+def as_formerly(folder: Path) -> None:
+    """Make of a checkpoint what an earlier version would have written with batches of 8."""
+    path = folder / "worker-0.json"
+    facts = json.loads(path.read_text())
+    del facts["gradient_scale"], facts["sha256"]
+    facts["optimizer"]["initial"]["optimizer"]["rescale_grad"] = 8
+    path.write_text(json.dumps(_sealed(facts)))
+
+
+@pytest.mark.parametrize(("decay", "said"), [("0", False), ("0.01", True)])
+def test_a_former_versions_weight_decay_is_mentioned(tmp_path, caplog, decay, said):
+    words = "sgd", "--momentum", "0.9", "--weight-decay", decay
+    by_flags(tmp_path, *words)
+    as_formerly(tmp_path / "round-1")
+    assert by_flags(tmp_path, *words, "--resume", "--checkpoint-dir", "x").round == 2
+    assert ("acts 8 times as strongly now; --weight-decay divided by 8" in caplog.text) == said
+    caplog.clear()
+    (tmp_path / "round-1" / "worker-0.json").unlink()
+    by_flags(tmp_path, *words, "--resume", "--checkpoint-dir", "x")
+    assert not caplog.text
+
+
+def test_a_former_versions_delay_compensation_goes_on_as_it_was_or_not_at_all(tmp_path):
+    def offered(*words: str) -> str:
+        """What is wrong with the checkpoint for a worker with these flags; none: one is written."""
+        options = read("worker", "", ["-m", "async", "-dcasgd", "1", "-b", "8", *words])
+        checkpoints = esync.Checkpoints(tmp_path, resume=bool(words))
+        trainer = make_trainer(make_net(), options, World(), 100, checkpoints)
+        checkpoints.bind(trainer, trainer._agreement)
+        if not words:
+            facts = {
+                "agreement": {**checkpoints._agreement, "workers": 3},
+                "optimizer": checkpoints._optimizer.save({}),
+            }
+            del facts["agreement"]["--dcasgd-lambda-on"]
+            Store(tmp_path, 0).write(5, {}, {**facts, "job": 1, "ordinal": 1, "workers": 3, "exchanges": 5})
+        return checkpoints.offers(0, 3).problem
+
+    offered()
+    assert "--dcasgd-lambda-on nothing instead of mean" in offered("--resume", "--checkpoint-dir", "x")
+    assert not offered("--resume", "--checkpoint-dir", "x", "--dcasgd-lambda-on", "sum")
+
+
+def test_a_former_versions_state_of_an_optimizer_that_normalizes_the_gradient_is_refused(tmp_path):
+    by_flags(tmp_path, "adam")
+    by_flags(tmp_path, "adam", "--resume", "--checkpoint-dir", "x")
+    for folder in tmp_path.glob("round-*"):
+        as_formerly(folder)
+    with pytest.raises(
+        ExchangeError, match=r"gave adam the gradient summed over the batch.*begin anew with --overwrite"
+    ):
+        by_flags(tmp_path, "adam", "--resume", "--checkpoint-dir", "x")
+
+
+def test_a_model_without_its_last_page_does_not_pass_for_whole(small_disk):
+    run = Run(small_disk / "kept")
+    fill(small_disk)
+    with pytest.raises(OSError, match="No space left on device"):
+        save_model(small_disk / "model.params", run.trainer)

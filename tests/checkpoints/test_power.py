@@ -1,0 +1,124 @@
+"""What is on the disk when the power fails: a checkpoint that was said to be there is there."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from esync.checkpoints.store import Store
+
+from ..support.volatile_disk import Choose, VolatileDisk
+
+NAMES = ("model.params", "worker-0.npz")
+ROUNDS = 4
+#: What an unflushed name or file has become: lost, there, or one or the other.
+CHANCES: dict[str, Callable[[], Choose]] = {
+    "lost": lambda: lambda possibilities: 0,
+    "there": lambda: lambda possibilities: 1,
+    **{f"some, {seed}": lambda seed=seed: random.Random(seed).randrange for seed in range(5)},  # type: ignore[misc]
+}
+
+
+class PowerLostError(BaseException):
+    """The power is gone; raised in whoever goes on to change the disk. Like KeyboardInterrupt it is no Exception."""
+
+
+def lasts(steps: int) -> Callable[[], None]:
+    """Return what lets so many steps pass, and raises PowerLostError at every later one."""
+    left = iter(range(steps))
+
+    def step() -> None:
+        if next(left, None) is None:
+            raise PowerLostError
+
+    return step
+
+
+def content(round_: int, name: str) -> bytes:
+    return f"{name} of round {round_} ".encode() * 100
+
+
+def write(store: Store, round_: int) -> None:
+    writers = {name: lambda path, name=name: path.write_bytes(content(round_, name)) for name in NAMES}
+    store.write(round_, writers, {"job": 1})
+
+
+def job(directory: Path, done: list[int]) -> None:
+    """Writes checkpoints and keeps one; `done` are the rounds of those that others have been told of."""
+    store = Store(directory, 0)
+    store.prepare()
+    for round_ in range(1, ROUNDS + 1):
+        write(store, round_)
+        done.append(round_)
+        store.keep(1, round_)
+
+
+def after_a_cut(tmp_path: Path, steps: int, chance: str) -> tuple[list[int], Store, bool]:
+    """The rounds that were said to be there, what is left, and whether the power has failed at all."""
+    done, failed = list[int](), False
+    with VolatileDisk(tmp_path, lasts(steps)) as disk:
+        try:
+            with disk.attached():
+                job(tmp_path / "runs" / "kept", done)
+        except PowerLostError:
+            failed = True
+        disk.lose_power(CHANCES[chance]())
+    return done, Store(tmp_path / "runs" / "kept", 0), failed
+
+
+@pytest.mark.parametrize("chance", CHANCES)
+def test_a_checkpoint_that_others_were_told_of_outlives_the_power_at_every_step(tmp_path, chance, caplog):
+    failed, steps = True, 0
+    while failed:
+        (tmp_path / str(steps)).mkdir()
+        done, store, failed = after_a_cut(tmp_path / str(steps), steps, chance)
+        store.prepare()
+        parts = store.parts()
+        newest = max((part.round for part in parts), default=0)
+        assert newest in (max(done, default=0), max(done, default=0) + 1), steps
+        for part in parts:
+            for name in NAMES:
+                assert part.file(name).read_bytes() == content(part.round, name)
+        steps += 1
+    assert steps > 40
+    assert "damaged" not in caplog.text
+
+
+@pytest.mark.parametrize("chance", CHANCES)
+def test_a_part_that_is_written_again_is_at_no_step_a_mixture(tmp_path, chance, caplog):
+    failed, steps = True, 0
+    while failed:
+        root = tmp_path / str(steps)
+        root.mkdir()
+        store = Store(root, 0)
+        write(store, 1)
+        failed = False
+        with VolatileDisk(root, lasts(steps)) as disk:
+            try:
+                with disk.attached():
+                    store.write(1, {name: lambda path: path.write_bytes(b"again") for name in NAMES}, {"job": 2})
+            except PowerLostError:
+                failed = True
+            disk.lose_power(CHANCES[chance]())
+        for part in store.parts():
+            expected = {name: b"again" if part.facts["job"] == 2 else content(1, name) for name in NAMES}
+            assert {name: part.file(name).read_bytes() for name in NAMES} == expected
+        steps += 1
+    assert part.facts["job"] == 2
+    assert "damaged" not in caplog.text
+
+
+@pytest.mark.parametrize("chance", CHANCES)
+def test_what_was_deleted_to_begin_anew_does_not_come_back(tmp_path, chance):
+    """--overwrite: else a later --resume would go on with the old run."""
+    mine, others = Store(tmp_path, 0), Store(tmp_path, 1)
+    for round_ in (10, 20):
+        write(mine, round_)
+        others.write(round_, {}, {"job": 1})
+    with VolatileDisk(tmp_path) as disk:
+        with disk.attached():
+            mine.remove(lambda round_: True)
+        disk.lose_power(CHANCES[chance]())
+    assert mine.parts() == []
+    assert [part.round for part in others.parts()] == [20, 10]

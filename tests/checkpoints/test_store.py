@@ -1,0 +1,155 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from esync.checkpoints.errors import CheckpointError
+from esync.checkpoints.store import Store
+
+from ..support import child
+
+
+def made(directory: Path, rank: int) -> Store:
+    store = Store(directory, rank)
+    store.prepare()
+    return store
+
+
+def write(store: Store, round_: int, **files: str) -> None:
+    store.write(round_, {name: lambda path, text=text: path.write_text(text) for name, text in files.items()}, {})
+
+
+def rounds(store: Store) -> list[int]:
+    return [part.round for part in store.parts()]
+
+
+def names(directory: Path) -> set[str]:
+    return {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
+
+
+def test_a_part_is_found_as_it_was_written(tmp_path):
+    store = made(tmp_path / "new", 3)
+    store.write(7, {"worker-3.npz": lambda path: path.write_text("arrays")}, {"job": 2**62, "state": [1.5, None]})
+    (part,) = Store(tmp_path / "new", 3).parts()
+    assert (part.round, part.facts["job"], part.facts["state"]) == (7, 2**62, [1.5, None])
+    assert part.file("worker-3.npz").read_text() == "arrays"
+    assert part.file("server.npz") is None
+
+
+def test_the_newest_comes_first(tmp_path):
+    store = made(tmp_path, 0)
+    for round_ in (9, 100, 10):
+        write(store, round_)
+    assert rounds(store) == [100, 10, 9]
+
+
+@pytest.mark.parametrize(
+    ("whole", "kept"), [(5, [5, 4]), (4, [5, 4, 3]), (3, [5, 4, 3, 2]), (1, [5, 4, 3, 2, 1]), (0, [5, 4, 3, 2, 1])]
+)
+def test_only_what_is_older_than_a_whole_checkpoint_is_deleted(tmp_path, whole, kept):
+    store = made(tmp_path, 0)
+    for round_ in range(1, 6):
+        write(store, round_, **{"model.params": "m", "server.npz": "s"})
+    store.keep(2, whole)
+    assert rounds(store) == kept
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"round-{round_}" for round_ in reversed(kept)]
+
+
+def test_what_a_dead_worker_has_left_half_written_goes_with_the_old_parts(tmp_path):
+    store = made(tmp_path, 0)
+    for round_ in range(1, 5):
+        write(store, round_, **{"model.params": "m"})
+    for round_ in (2, 4):
+        (tmp_path / f"round-{round_}" / "worker-0.json").unlink()
+    store.keep(1, 3)
+    assert names(tmp_path) == {"round-3/model.params", "round-3/worker-0.json", "round-4/model.params"}
+
+
+def test_workers_leave_each_others_parts_alone(tmp_path):
+    stores = [made(tmp_path, rank) for rank in (0, 1, 10)]
+    for store in stores:
+        for round_ in (1, 2):
+            write(store, round_, **{f"worker-{store.rank}.npz": "x"})
+    stores[1].keep(1, 2)
+    stores[1].prepare()
+    stores[0].remove(lambda round_: round_ == 2)
+    assert [rounds(store) for store in stores] == [[1], [2], [2, 1]]
+    assert names(tmp_path) == {
+        *("round-1/worker-0.json", "round-1/worker-0.npz", "round-2/worker-1.json", "round-2/worker-1.npz"),
+        *(f"round-{round_}/worker-10.{kind}" for round_ in (1, 2) for kind in ("json", "npz")),
+    }
+
+
+def test_a_folder_that_another_worker_deletes_because_it_is_still_empty_is_made_again(tmp_path, monkeypatch):
+    """The arrival of a newcomer once ended the job of a worker that had just made the folder of its checkpoint."""
+    store, newcomer = made(tmp_path, 0), made(tmp_path, 1)
+    mkdir, meanwhile = Path.mkdir, iter([newcomer.prepare])
+
+    def then_the_newcomer(path, *arguments, **options):
+        mkdir(path, *arguments, **options)
+        if path.parent == tmp_path:
+            next(meanwhile, lambda: None)()
+
+    monkeypatch.setattr(Path, "mkdir", then_the_newcomer)
+    write(store, 1, **{"model.params": "m"})
+    assert rounds(store) == [1]
+    assert names(tmp_path) == {"round-1/worker-0.json", "round-1/model.params"}
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil"),
+    [
+        ("model.params", lambda path: path.write_text("wrong")),
+        ("model.params", lambda path: path.write_text("short")),
+        ("model.params", Path.unlink),
+        ("worker-0.json", lambda path: path.write_text(path.read_text()[:-20])),
+        ("worker-0.json", lambda path: path.write_text(path.read_text().replace('"job": 5', '"job": 6'))),
+        ("worker-0.json", lambda path: path.write_text(path.read_text().replace('"format": 1', '"format": 2'))),
+        ("worker-0.json", lambda path: path.write_text("[]")),
+    ],
+)
+def test_a_damaged_part_is_left_out_aloud(tmp_path, caplog, name, spoil):
+    store = made(tmp_path, 0)
+    for round_ in (1, 2):
+        store.write(round_, {"model.params": lambda path: path.write_text("right")}, {"job": 5})
+    spoil(tmp_path / "round-2" / name)
+    assert rounds(store) == [1]
+    assert "a checkpoint is damaged and left out" in caplog.text
+    assert str(tmp_path / "round-2" / name) in caplog.text
+    spoil(tmp_path / "round-1" / name)
+    with pytest.raises(CheckpointError, match="every checkpoint is damaged"):
+        store.parts()
+
+
+def test_what_cannot_be_written_leaves_the_last_one(tmp_path):
+    store = made(tmp_path, 0)
+    write(store, 1, **{"model.params": "good"})
+
+    def full(path):
+        path.write_text("half")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(CheckpointError, match="round-2: No space left on device"):
+        store.write(2, {"model.params": full}, {})
+    assert rounds(store) == [1]
+    assert names(tmp_path) == {"round-1/model.params", "round-1/worker-0.json"}
+
+
+def test_a_folder_that_cannot_be_made():
+    with pytest.raises(CheckpointError, match="cannot write checkpoints to /proc/here: "):
+        Store(Path("/proc/here"), 0).prepare()
+
+
+def test_a_process_that_is_gone_at_any_step_leaves_a_whole_checkpoint(tmp_path):
+    """Three checkpoints, two kept: every write, flush, rename and deletion is once the last thing that happens."""
+    result = child.run(str(Path(__file__).with_name("crashes.py")), str(tmp_path / "checkpoints"))
+    assert result.returncode == 0, result.stderr
+    steps = json.loads(result.stdout)
+    assert len(steps) > 50
+    assert all(intact for _, intact in steps)
+    found = [rounds for rounds, _ in steps]
+    assert found[0] == []
+    assert found[-1] == [3, 2]
+    newest = [max(rounds, default=0) for rounds in found]
+    assert newest == sorted(newest)  # nothing that was there is ever lost
+    assert {0, 1, 2, 3} == set(newest)

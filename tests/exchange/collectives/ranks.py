@@ -1,0 +1,101 @@
+"""A rank of a real MPI job, for test_mpi.py: `ranks.py CASE`; prints what went wrong, if anything."""
+
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+
+from esync.exchange import STATISTICS, WEIGHTS, Payload, Specification
+from esync.exchange.collectives import SCHEDULES
+from esync.exchange.collectives.coroutines import Pauses
+from esync.exchange.collectives.engine import Engine
+from esync.exchange.collectives.mpi import MPITransport
+from esync.exchange.collectives.worker_exchange import CollectiveExchange
+from esync.exchange.protocol.round_state import Limits
+from esync.runtime.watchdog import Watchdog, leave
+
+
+class Vector:
+    """A source, and a model, of so many values."""
+
+    def __init__(self, size: int) -> None:
+        self.values = np.ones(size, np.float32)
+
+    def read(self, start: int, stop: int, out: np.ndarray) -> None:
+        out[:] = self.values[start:stop]
+
+    def write(self, vector: str, start: int, values: np.ndarray) -> None:
+        self.values[start : start + values.size] = values
+
+
+def sums(transport: MPITransport) -> None:
+    """All collectives, small and large, odd and empty, in both number formats."""
+    for name in (*SCHEDULES, "mpi"):
+        engine = Engine(name, transport)
+        for dtype in (np.float16, np.float32):
+            for size in (0, 1, 7, 100_003, 3_000_001 if name in ("ring", "mpi") and dtype == np.float32 else 64):
+                values = [np.random.default_rng((rank, size)).standard_normal(size) for rank in range(transport.size)]
+                result = values[transport.rank].astype(dtype)
+                engine.run(result, Pauses(0.001))
+                tolerance = 20 * float(np.finfo(dtype).eps)
+                expected = np.sum([each.astype(dtype).astype(np.float64) for each in values], axis=0)
+                np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance)
+                digests = transport._world.allgather(result.tobytes()[:100_000])
+                assert len(set(digests)) == 1, (name, dtype, size)
+
+
+def store(transport: MPITransport) -> None:
+    """gluon.Trainer(kvstore="ring"): all ranks hold the weights that the sum of all gradients gives."""
+    import esync.kvstores
+    from esync.runtime.mxnet_import import mx
+
+    esync.kvstores._transport = lambda: transport
+    for name in esync.kvstores.NAMES:
+        net = mx.gluon.nn.Dense(1, use_bias=False, in_units=3)
+        net.initialize(mx.init.Constant(1.0 + transport.rank))
+        trainer = mx.gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 1.0}, kvstore=name)
+        inputs = mx.nd.array([[1.0, 2.0, 3.0]]) * (transport.rank + 1)
+        with mx.autograd.record():
+            loss = net(inputs).sum()
+        loss.backward()
+        trainer.step(1)
+        total = sum(range(1, transport.size + 1))
+        assert np.allclose(net.weight.data().asnumpy(), [[1 - total, 1 - 2 * total, 1 - 3 * total]]), name
+
+
+def exchanges(transport: MPITransport, case: str) -> None:
+    """Rounds of a model of 1 MB, in which rank 1 does what the case says."""
+    exchange = CollectiveExchange(Specification("add_mean_update", True), Engine("ring", transport), Watchdog())
+    model = Vector(250_000)
+    exchange.join({WEIGHTS: 250_000, STATISTICS: 0}, Limits(rounds=3 if case == "work" else 10**9), {})
+    exchange.begin({WEIGHTS: model}, model)
+    print("begun", flush=True)
+    if case == "hang":
+        exchange._round_timeout = 3
+    result = None
+    while result is None or not result.finished:
+        if transport.rank == 1 and result is not None:
+            if case == "die":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if case == "hang":
+                time.sleep(1000)
+        result = exchange.start(Payload({WEIGHTS: Vector(250_000)}, 1, 1.0), model).wait()
+    assert np.array_equal(model.values, np.full(250_000, 4.0, np.float32))
+    exchange.close()
+
+
+if __name__ == "__main__":
+    case, transport = sys.argv[1], MPITransport()
+    try:
+        if case in ("work", "die", "hang"):
+            exchanges(transport, case)
+        else:
+            {"sums": sums, "store": store}[case](transport)
+            transport.close()
+    except BaseException as error:
+        print(f"rank {transport.rank}: {type(error).__name__}: {error}", flush=True)
+        leave(1)
+    print("fine", flush=True)
+    leave(0)

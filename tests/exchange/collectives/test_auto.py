@@ -1,0 +1,71 @@
+"""The cost model, the choice that follows from it and from what is measured, and all ranks making the same one."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from esync.exchange.collectives.autotuner import Choice
+from esync.exchange.collectives.cost import Costs, predict, predictions
+from esync.exchange.collectives.measuring import measure
+from esync.exchange.collectives.memory import Hub
+
+GIGABIT = Costs(latency=100e-6, per_byte=1 / 117.5e6, adding=1 / 5e9, servers=1)
+
+
+@pytest.mark.parametrize("name", ["ring", "butterfly", "binary-blocks"])
+@pytest.mark.parametrize("ranks", [2, 4, 8, 16])
+def test_a_large_model_costs_what_the_ports_carry(name: str, ranks: int) -> None:
+    size = 400_000_000
+    least = 2 * size * (ranks - 1) / ranks * GIGABIT.per_byte
+    assert least <= predict(name, ranks, size, GIGABIT) <= 1.15 * least
+
+
+def test_what_the_model_says_of_small_and_large_models() -> None:
+    small, large = predictions(64, 4_000, GIGABIT), predictions(64, 400_000_000, GIGABIT)
+    assert small["butterfly"] < small["ring"] / 5  # 12 steps instead of 126
+    assert large["ps"] > 20 * large["ring"]  # one port for all
+    assert predictions(13, 40_000_000, GIGABIT)["binary-blocks"] < predictions(13, 40_000_000, GIGABIT)["butterfly"]
+    assert "ps" not in predictions(4, 1000, Costs(1e-4, 1e-8, 1e-9))
+    many = predictions(8, 100_000_000, Costs(1e-4, 1e-8, 1e-10, servers=8))
+    assert many["ps"] < 1.3 * many["ring"]  # as many ports as workers
+
+
+def play(choice: Choice, seconds: dict[str, float], exchanges: int) -> None:
+    for _ in range(exchanges):
+        choice.took(seconds[choice.current])
+
+
+def test_the_measured_best_is_kept_and_tried_again_when_it_gets_slow() -> None:
+    choice = Choice({"ring": 0.10, "mpi": 0.11, "butterfly": 0.12, "binary-blocks": 0.9})
+    assert choice.current == "ring"
+    assert choice.reason.startswith("predicted: ring 100.00 ms, mpi")
+    times = {"ring": 0.2, "mpi": 0.3, "butterfly": 0.15}  # the far one is never tried
+    play(choice, times, 9)
+    assert choice.settled
+    assert choice.current == "butterfly"
+    assert choice.reason == "measured: butterfly 150.00 ms, ring 200.00 ms, mpi 300.00 ms"
+    play(choice, {"butterfly": 0.16}, 50)
+    assert choice.current == "butterfly"
+    times["butterfly"] = 0.4
+    play(choice, times, 40)
+    assert choice.settled
+    assert choice.current == "ring"
+
+
+def test_all_ranks_measure_the_same() -> None:
+    hub = Hub(3)
+    results: list[Costs | None] = [None] * 3
+
+    def work(rank: int) -> None:
+        results[rank] = measure(hub.transports[rank])
+
+    threads = [threading.Thread(target=work, args=[rank], daemon=True) for rank in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert results[0] is not None
+    assert results[0] == results[1] == results[2]
+    assert min(results[0].latency, results[0].adding) > 0
+    assert np.isfinite(results[0].per_byte)

@@ -1,0 +1,101 @@
+"""Every collective is NumPy's sum, with the same bits on all ranks, whatever the number of ranks and values."""
+
+import random
+
+import numpy as np
+import pytest
+
+from esync.exchange.collectives import SCHEDULES
+from esync.exchange.collectives.allreduce import Rooms, allreduce
+from esync.exchange.collectives.coroutines import Fibres
+from esync.exchange.collectives.memory import Hub, take_turns
+
+SIZES = (0, 1, 2, 7, 64, 1001)
+
+
+def summed(name: str, values: list[np.ndarray]) -> list[np.ndarray]:
+    """What each rank holds after the collective."""
+    hub, rooms = Hub(len(values)), Rooms()
+    results = [each.copy() for each in values]
+    fibres = [allreduce(SCHEDULES[name], result, hub.transports[rank], 0, rooms) for rank, result in enumerate(results)]
+    random.Random(len(values)).shuffle(fibres)
+    take_turns(fibres)
+    assert not any(sent or received for sent, received in hub.lines.values())
+    return results
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize("ranks", range(1, 10))
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_sum(name: str, ranks: int, dtype: type) -> None:
+    generator = np.random.default_rng(ranks)
+    for size in SIZES:
+        values = [generator.standard_normal(size).astype(dtype) for _ in range(ranks)]
+        results = summed(name, values)
+        tolerance = 8 * ranks * float(np.finfo(dtype).eps)
+        np.testing.assert_allclose(results[0], np.sum(np.float64(values), axis=0), rtol=tolerance, atol=tolerance)
+        assert len({result.tobytes() for result in results}) == 1
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 6, 8, 13, 64])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_bytes_and_steps(name: str, ranks: int) -> None:
+    values = 64 * 3 * 13
+    steps = [SCHEDULES[name](rank, ranks, values) for rank in range(ranks)]
+    sent = [sum(move.size for step in each for move in step.sends) for each in steps]
+    received = [sum(move.size for step in each for move in step.receives) for each in steps]
+    assert sum(sent) == sum(received)
+    least = 2 * (ranks - 1) / ranks * values
+    power = ranks & (ranks - 1) == 0
+    if name == "ring":
+        assert max(sent) <= least + 2 * ranks
+        assert max(map(len, steps)) == 2 * (ranks - 1)
+    elif power:  # as few bytes, far fewer steps
+        assert max(sent) <= least + 2 * ranks
+        assert max(map(len, steps)) == 2 * (ranks.bit_length() - 1)
+    else:
+        assert max(sent) <= 4 * values
+        assert max(map(len, steps)) <= 2 * ranks.bit_length() + 3
+
+
+def test_schedules_that_do_not_fit_are_noticed() -> None:
+    hub, rooms = Hub(2), Rooms()
+    values = np.ones(4, np.float32)
+    fibres = [allreduce(SCHEDULES["ring"], values, hub.transports[0], 0, rooms)]
+    with pytest.raises(RuntimeError, match="wait for one another"):
+        take_turns(fibres)
+    fibres = [
+        allreduce(SCHEDULES["ring"], np.ones(3 + rank, np.float32), hub.transports[rank], 1, rooms) for rank in range(2)
+    ]
+    with pytest.raises(ValueError, match="values sent"):
+        take_turns(fibres)
+
+
+def test_rooms_are_used_again_whatever_the_sizes_and_types() -> None:
+    rooms, generator = Rooms(), np.random.default_rng(0)
+    for size, dtype in ((5, np.float16), (1001, np.float32), (3, np.float16), (64, np.float32), (1001, np.float16)):
+        hub = Hub(3)
+        values = [generator.standard_normal(size).astype(dtype) for _ in range(3)]
+        expected = np.sum(np.float64(values), axis=0)
+        take_turns(
+            [allreduce(SCHEDULES["butterfly"], each, hub.transports[i], 0, rooms) for i, each in enumerate(values)]
+        )
+        np.testing.assert_allclose(values[0], expected, rtol=0.01, atol=0.01)
+    room = rooms.take(100)
+    address = room.ctypes.data
+    rooms.give(room)
+    assert rooms.take(60).ctypes.data == address
+
+
+def test_every_transfer_that_has_come_counts_as_progress() -> None:
+    """Pauses grow while nothing happens, and a large bucket takes long."""
+    hub, rooms = Hub(2), Rooms()
+    ranks = [
+        Fibres([lambda rank=rank: allreduce(SCHEDULES["ring"], np.ones(4, np.float32), hub.transports[rank], 0, rooms)])
+        for rank in range(2)
+    ]
+    assert ranks[0].advance()  # has begun to wait
+    assert not ranks[0].advance()  # the other one has not come
+    assert ranks[1].advance()
+    assert ranks[0].advance()  # the other one's values have come
+    assert not (ranks[0].over and ranks[1].over)

@@ -1,0 +1,232 @@
+"""Properties of the parts: selection, the wire format, and what compressors keep."""
+
+import copy
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from esync.exchange.codecs.sparse import SparseError, bounds_of
+from esync.exchange.codecs.sparse.bitmap import mark, no_marks
+from esync.exchange.codecs.sparse.changed_values import ChangeTracker
+from esync.exchange.codecs.sparse.compressors import DeepGradientCompression, GradientDropping, SAMomentum
+from esync.exchange.codecs.sparse.message_format import BITS, GAPS, HEADER, INDEX_CODES, NEW_VALUES, Codec
+from esync.exchange.codecs.sparse.selection import Selection, keep_count, top_k, top_k_of_difference
+from esync.exchange.codecs.sparse.sizes import classes, pieces
+
+#: Values whose sums are exact in float32.
+EXACT = st.integers(-(2**9), 2**9).map(lambda each: each / 64)
+FINITE = st.floats(-1e6, 1e6, width=32)
+quick = settings(max_examples=60, deadline=None)
+
+
+@quick
+@given(arrays(np.float32, st.integers(1, 200), elements=st.one_of(EXACT, FINITE)), st.integers(1, 220))
+def test_exactly_the_k_largest_lowest_indices_first(values: np.ndarray, k: int) -> None:
+    order = sorted(range(values.size), key=lambda place: (-abs(values[place]), place))
+    expected = sorted(place for place in order[:k] if values[place])
+    assert top_k(values, k).tolist() == expected
+
+
+@pytest.mark.parametrize("kind", ["normal", "equal", "few", "cauchy"])
+def test_large_tensors_are_sampled_and_still_exact(kind: str) -> None:
+    rng, size = np.random.default_rng(3), 200_000
+    values = {
+        "normal": rng.standard_normal(size),
+        "equal": np.ones(size),
+        "few": np.where(rng.random(size) < 0.001, 1.0, 0.0),
+        "cauchy": rng.standard_cauchy(size),
+    }[kind].astype(np.float32)
+    k = 2000
+    expected = np.lexsort((np.arange(size), -np.abs(values)))[:k]
+    assert top_k(values, k).tolist() == sorted(place for place in expected.tolist() if values[place])
+
+
+def test_how_many_are_sent() -> None:
+    assert [keep_count(size, 0.01, 0) for size in (1, 99, 100, 199, 200, 11_000_000)] == [1, 1, 1, 1, 2, 110_000]
+    assert keep_count(1000, 0.01, 1024) == 1000
+    assert keep_count(1024, 0.01, 1024) == 10
+
+
+@quick
+@given(
+    st.lists(st.integers(1, 700), min_size=1, max_size=6),
+    st.floats(0, 1),
+    st.sampled_from(["float32", "float16"]),
+    st.integers(0, 2**16),
+)
+def test_messages_arrive_as_they_were_sent(sizes: list[int], density: float, kind: str, seed: int) -> None:
+    rng, bounds = np.random.default_rng(seed), bounds_of(sizes)
+    dense = np.where(rng.random(bounds[-1]) < density, rng.standard_normal(bounds[-1]), 0).astype(np.float32)
+    dense = dense.astype(np.float16).astype(np.float32)
+    places = np.flatnonzero(dense)
+    codec = Codec(bounds, kind)
+    message = codec.encode((places, dense[places]))
+    indices, values = codec.decode(np.concatenate([message, np.zeros(int(rng.integers(0, 9)), np.uint8)]))
+    arrived = np.zeros_like(dense)
+    arrived[indices] = values
+    assert arrived.tobytes() == dense.tobytes()
+    assert message.size <= 24 + 4 * len(sizes) + (4 if kind == "float32" else 2) * dense.size + dense.size // 255 + 8
+
+
+@quick
+@given(st.integers(0, 400), st.integers(1, 255), st.integers(0, 2**16))
+def test_a_changed_byte_is_noticed_or_harmless(place: int, change: int, seed: int) -> None:
+    rng, codec = np.random.default_rng(seed), Codec(bounds_of([300, 20, 100]))
+    dense = np.where(rng.random(420) < 0.1, rng.standard_normal(420), 0).astype(np.float32)
+    places = np.flatnonzero(dense)
+    message = codec.encode((places, dense[places]))
+    damaged = message.copy()
+    damaged[place % message.size] ^= np.uint8(change)
+    with pytest.raises(SparseError):
+        codec.decode(damaged)
+    with pytest.raises(SparseError):
+        codec.decode(message[: place % message.size])
+
+
+def test_places_are_bits_where_that_is_shorter_and_such_bits_are_checked() -> None:
+    codec = Codec(bounds_of([1000]))
+    few, many = np.arange(0, 1000, 10), np.arange(0, 1000, 5)
+    kinds = [
+        codec.encode((each, np.ones(each.size, np.float32)))[:24].view(HEADER)["indices"][0] for each in (few, many)
+    ]
+    assert [INDEX_CODES[kind] for kind in kinds] == [GAPS, BITS]
+    for place in (999, 1000):  # the last one, and one behind it
+        bits = no_marks(1000)
+        mark(bits, np.append(many[:-1], place))
+        message = codec.assemble(np.array([200]), BITS, bits.view(np.uint8), np.ones(200, np.float32)).whole()
+        if place < 1000:
+            assert codec.decode(message)[0].tolist() == [*many[:-1], place]
+        else:
+            with pytest.raises(SparseError):
+                codec.decode(message)
+
+
+@quick
+@given(st.integers(0, 5_000_000), st.integers(64, 1_000_000))
+def test_pieces_are_the_fewest_and_little_is_padding(elements: int, most: int) -> None:
+    sizes = classes(most)
+    cut = [sizes[each] for each in pieces(elements, most)]
+    assert len(cut) == max(1, -(-elements // most))
+    rest = elements - sum(cut[:-1])
+    assert 0 <= rest <= cut[-1]
+    assert cut[-1] == sizes[0] or cut[-1] <= 2**0.5 * rest + 2
+
+
+steps = st.lists(arrays(np.float32, 24, elements=EXACT), min_size=1, max_size=6)
+
+
+@quick
+@given(steps, st.sampled_from([0.1, 0.5, 1.0]), st.sampled_from(["float32", "float16"]))
+def test_gradient_dropping_loses_nothing(gradients: list[np.ndarray], ratio: float, kind: str) -> None:
+    compressor = GradientDropping(Selection([20, 4], ratio, 0), kind)
+    sent, total = np.zeros(24, np.float32), np.zeros(24, np.float32)
+    for gradient in gradients:
+        total += np.float32(0.5) * gradient
+        places, values = compressor.compress(gradient.copy(), 0.5)
+        sent[places] += values
+    assert (sent + compressor.rest).tobytes() == total.tobytes()
+
+
+@quick
+@given(steps)
+def test_with_everything_sent_each_method_is_its_dense_counterpart(gradients: list[np.ndarray]) -> None:
+    def everything() -> Selection:
+        return Selection([20, 4], 1.0)
+
+    dropping, dgs = GradientDropping(everything()), SAMomentum(everything())
+    dgc = DeepGradientCompression(everything())
+    velocity = np.zeros(24, np.float32)
+    for gradient in gradients:
+        velocity = np.float32(0.5) * velocity + np.float32(0.25) * gradient
+        expected = [(dropping, 0.25 * gradient), (dgs, velocity), (dgc, 0.25 * gradient)]  # DGC forgets what it sends
+        for compressor, dense in expected:
+            step = np.zeros(24, np.float32)
+            places, values = compressor.compress(gradient.copy(), 0.25, 0.5)  # type: ignore[attr-defined]
+            step[places] = values
+            np.testing.assert_array_equal(step, dense)
+
+
+def test_an_entry_silent_for_t_steps_has_its_momentum_once() -> None:
+    compressor = SAMomentum(Selection([2], 0.5, 0))
+    for _ in range(5):
+        compressor.compress(np.float32([1.0, 0.001]), 1.0, 0.5)
+    assert compressor.carry[1] == pytest.approx(5 * 0.001)
+
+
+@pytest.mark.parametrize("kind", [GradientDropping, SAMomentum, DeepGradientCompression])
+def test_compressors_go_on_from_their_state_bit_for_bit(kind) -> None:
+    """In the middle of a warm-up, too; what a state lacks is noticed."""
+    rng = np.random.default_rng(2)
+    options = {"workers": 2, "warm_up": 8} if kind is DeepGradientCompression else {}
+
+    def make():
+        return kind(Selection([300, 20], 0.02, 0), "float16", **options)
+
+    def steps(compressor, gradients):
+        return [part.tobytes() for each in gradients for part in compressor.compress(each.copy(), 0.1, 0.5)]
+
+    gradients = list(rng.standard_normal((10, 320)).astype(np.float32))
+    whole, resumed = make(), make()
+    steps(whole, gradients[:5])
+    resumed.restore(copy.deepcopy(whole.state()))
+    assert steps(resumed, gradients[5:]) == steps(whole, gradients[5:])
+    for missing in whole.state():
+        crippled = make()
+        with pytest.raises(KeyError, match=missing):
+            crippled.restore({name: each for name, each in whole.state().items() if name != missing})
+
+
+def test_dgc_warm_up_falls_to_its_ratio_and_clips() -> None:
+    compressor = DeepGradientCompression(Selection([1000], 0.01, 0), clip=2.0, workers=4, warm_up=8)
+    counts = [compressor.compress(np.full(1000, 9.0, np.float32), 1.0, 0.0)[0].size for _ in range(10)]
+    assert counts == [398, 398, 158, 158, 63, 63, 25, 25, 10, 10]
+    clipped = DeepGradientCompression(Selection([4], 1.0), clip=2.0, workers=4)
+    _, values = clipped.compress(np.float32([3, 0, 4, 0]), 1.0, 0.0)
+    assert np.linalg.norm(values) == pytest.approx(1.0)
+
+
+@quick
+@given(
+    st.lists(st.integers(1, 300), min_size=1, max_size=5),
+    st.floats(0, 1),
+    st.integers(1, 4),
+    st.integers(0, 2**16),
+)
+def test_new_values_arrive_wherever_something_has_changed(
+    sizes: list[int], density: float, parts: int, seed: int
+) -> None:
+    rng, total = np.random.default_rng(seed), sum(sizes)
+    offsets = np.unique([0, *rng.integers(0, total, parts - 1), total]).astype(np.int64)
+    codec = Codec(np.unique([*bounds_of(sizes), *offsets]), NEW_VALUES)
+    tracker = ChangeTracker(codec, offsets, 1)
+    weights = rng.standard_normal(total).astype(np.float32)
+    theta = weights.copy()
+    for part, (first, last) in enumerate(pairwise(offsets)):
+        tracker.place(part, weights[first:last])
+    for _ in range(2):
+        changed = np.zeros(0, np.int64)
+        for _ in range(2):
+            places = np.flatnonzero(rng.random(total) < density)
+            tracker.apply((places, rng.standard_normal(places.size).astype(np.float32)))
+            changed = np.union1d(changed, places)
+        indices, values = codec.decode(tracker.answer(0).whole())
+        assert set(changed) <= set(indices.tolist())
+        assert indices.size <= 1.25 * changed.size  # segments that are shorter when they are dense
+        theta[indices] = values
+        assert theta.tobytes() == weights.tobytes()
+
+
+@pytest.mark.parametrize("kind", ["normal", "equal", "few"])
+def test_the_largest_of_a_difference_are_those_of_the_difference(kind: str) -> None:
+    rng, size, k = np.random.default_rng(4), 200_000, 2000
+    sent = rng.standard_normal(size).astype(np.float32)
+    change = {"normal": rng.standard_normal(size), "equal": np.ones(size), "few": np.eye(1, size, 77)[0]}[kind]
+    weights = sent + change.astype(np.float32)
+    places, values = top_k_of_difference(weights, sent, k)
+    difference = weights - sent
+    np.testing.assert_array_equal(places, top_k(difference, k))
+    np.testing.assert_array_equal(values, difference[places])

@@ -1,0 +1,229 @@
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from esync.exchange import JobAbortedError, Specification
+from esync.exchange.codecs.shards import Shard
+from esync.exchange.codecs.sparse import Differences, bounds_of
+from esync.exchange.codecs.sparse.bitmap import list_marked, no_marks
+from esync.exchange.codecs.sparse_difference import DifferenceDownlink
+from esync.exchange.protocol import wire
+from tests.exchange.memory_exchanges import Kept, MemoryExchanges, Worker
+
+TENSORS = [5, 30, 1, 12]
+SIZE = sum(TENSORS)
+
+#: Who sends, and a seed of what; −1 instead of a worker: the next one has died and is replaced.
+moves = st.lists(st.tuples(st.integers(-1, 2), st.integers(0, 2**16)), max_size=12)
+
+
+def some_step(seed: int) -> np.ndarray:
+    """A sparse step with values of very different sizes."""
+    rng = np.random.default_rng(seed)
+    step = (rng.standard_normal(SIZE) * 10.0 ** rng.integers(-5, 3, SIZE)).astype(np.float32)
+    step[rng.random(SIZE) < rng.random()] = 0
+    return step
+
+
+def start(
+    workers: int = 3,
+    *,
+    servers: int = 1,
+    bucket_elements: int = 8,
+    secondary_ratio: float = 0.0,
+    values: str = "float32",
+    seed: int = 0,
+    kept: Kept | None = None,
+) -> tuple[MemoryExchanges, list[Worker]]:
+    initial = np.random.default_rng(7).standard_normal(SIZE).astype(np.float32)
+    options = {"tensors": TENSORS, "secondary_ratio": secondary_ratio, "dense_below": 0, "values": values}
+    private = not Differences(secondary_ratio, 0, values).replace
+    asked = Specification("difference", False, options, private=private, sparse=True)
+    cluster = MemoryExchanges(asked, workers, initial, servers, bucket_elements, seed, kept=kept)
+    return cluster, cluster.workers
+
+
+def shards_of(cluster: MemoryExchanges) -> list[Shard]:
+    return [Shard(cluster.layout, server, bounds_of(TENSORS)) for server in range(cluster.layout.servers)]
+
+
+def downlink_of(cluster: MemoryExchanges, server: int) -> DifferenceDownlink:
+    """What a server keeps track of its workers with."""
+    downlink = cluster.servers[server].downlink
+    assert isinstance(downlink, DifferenceDownlink)
+    return downlink
+
+
+def believed(cluster: MemoryExchanges, worker: Worker) -> np.ndarray:
+    """The weights that the servers believe a worker to have.
+
+    Where answers are new values, they only know where it has the model's, which is everywhere but at what is pending
+    for it.
+    """
+    if cluster.asked.private:
+        return cluster.weights(worker.rank + 1)
+    flat = cluster.weights()
+    for server, shard in enumerate(shards_of(cluster)):
+        bits = no_marks(shard.size)
+        downlink_of(cluster, server).pending(worker.rank).mark(bits)
+        places = np.empty(shard.size, np.int64)
+        pending = places[: list_marked(bits, places)]
+        indices, _ = shard.give((pending, np.zeros(pending.size, np.float32)))
+        flat[indices] = worker.weights[indices]
+    return flat
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    moves,
+    st.sampled_from([0.0, 0.1, 0.5]),
+    st.sampled_from(["float32", "float16"]),
+    st.integers(1, 3),
+    st.integers(0, 99),
+)
+def test_each_worker_has_what_the_server_believes(
+    moves: list[tuple[int, int]], secondary: float, values: str, servers: int, order: int
+) -> None:
+    cluster, workers = start(secondary_ratio=secondary, values=values, servers=servers, seed=order)
+    expected = cluster.weights()
+    for mover, seed in moves:
+        if mover < 0:
+            rank = seed % 3
+            cluster.replace(rank)
+            assert workers[rank].weights.tobytes() == expected.tobytes()
+            continue
+        step = some_step(seed)
+        cluster.round([workers[mover]], [step])
+        arrived = step if values == "float32" else np.clip(step, -65504, 65504).astype(np.float16).astype(np.float32)
+        expected = expected - arrived
+        # Every update has gone into the model once, in order …
+        assert cluster.weights().tobytes() == expected.tobytes()
+        # … and θ_k = θ0 + v_k for every worker, to the last bit.
+        for worker in workers:
+            assert believed(cluster, worker).tobytes() == worker.weights.tobytes()
+        if not secondary and values == "float32":
+            assert workers[mover].weights.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+@pytest.mark.parametrize("values", ["float32", "float16"])
+@pytest.mark.parametrize("secondary", [0.0, 0.2])
+def test_a_run_goes_on_from_a_checkpoint_with_the_servers_weights(secondary: float, values: str, servers: int) -> None:
+    """All workers begin with them, whatever they had been sent; without loss that is what rank 0 has anyhow."""
+    options: dict[str, Any] = {"secondary_ratio": secondary, "values": values, "servers": servers}
+    whole, workers = start(2, **options)
+    for seed in range(4):
+        whole.round([workers[seed % 2]], [some_step(seed)])
+    whole.round([workers[0]], [some_step(4)])
+    resumed, newcomers = start(2, kept=whole.checkpoint(), **options)
+    for each in newcomers:
+        assert each.weights.tobytes() == whole.weights().tobytes()
+        assert believed(resumed, each).tobytes() == each.weights.tobytes()
+    for side in (whole, resumed):
+        for seed in range(5, 9):
+            side.round([side.workers[seed % 2]], [some_step(seed)])
+    assert resumed.weights().tobytes() == whole.weights().tobytes()
+    for mine, other in zip(newcomers, workers, strict=True):
+        assert believed(resumed, mine).tobytes() == mine.weights.tobytes()
+        if not whole.asked.private:
+            assert mine.weights.tobytes() == other.weights.tobytes()
+
+
+def test_what_was_held_back_comes_with_later_answers() -> None:
+    cluster, workers = start(workers=2, secondary_ratio=0.2)
+    for seed in range(4):
+        cluster.round([workers[0]], [some_step(seed)])
+    for _ in range(60):
+        cluster.round([workers[1]], [np.zeros(SIZE, np.float32)])
+    np.testing.assert_allclose(workers[1].weights, cluster.weights(), rtol=1e-5, atol=1e-6)
+
+
+def test_an_answer_with_secondary_compression_is_no_larger_than_its_share() -> None:
+    cluster, workers = start(workers=2, secondary_ratio=0.1)
+    for seed in range(5):
+        cluster.round([workers[0]], [np.ones(SIZE, np.float32) * (seed + 1)])
+    before = workers[1].weights.copy()
+    cluster.round([workers[1]], [np.zeros(SIZE, np.float32)])
+    changed = np.count_nonzero(before != workers[1].weights)
+    segments = sum(len(shard.bounds) - 1 for shard in shards_of(cluster))
+    assert 0 < changed <= max(segments, SIZE // 10 + segments)
+
+
+@pytest.mark.parametrize("damage", ["bit", "cut", "version", "model"])
+def test_a_malformed_message_ends_the_run_and_changes_nothing(damage: str) -> None:
+    cluster, workers = start(workers=2, bucket_elements=64)
+    cluster.round([workers[0]], [some_step(1)])
+    before = cluster.weights()
+
+    def spoil(server: int, arrays: list[np.ndarray], message: object) -> None:
+        for raw in (array.view(np.uint8) for array in arrays):
+            if damage == "bit":
+                raw[60] ^= 4
+            elif damage == "cut":
+                raw[24:] = 0
+            elif damage == "version":
+                raw[4] = 99
+            else:
+                raw[8] = 3
+
+    workers[1].before_sending(spoil)
+    with pytest.raises(JobAbortedError, match="worker 1: "):
+        cluster.round([workers[1]], [some_step(2)])
+    assert cluster.weights().tobytes() == before.tobytes()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_worker_that_dies_before_its_commit_has_sent_nothing(seed: int) -> None:
+    cluster, workers = start(workers=2, servers=2, seed=seed)
+    before = cluster.weights()
+    workers[1].die(some_step(3), before=0)
+    cluster.replace(1)
+    cluster.round([workers[1]], [np.zeros(SIZE, np.float32)])
+    assert cluster.weights().tobytes() == before.tobytes()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_worker_answered_by_one_server_only_does_not_get_its_predecessors_answer(seed: int) -> None:
+    cluster, workers = start(workers=2, servers=2, seed=seed)
+    expected, step = cluster.weights(), some_step(4)
+    workers[1].die(step, before=1)  # used by server 0, and never committed to server 1
+    cluster.replace(1)
+    cluster.round([workers[1]], [step])
+    assert cluster.weights().tobytes() == workers[1].weights.tobytes() == (expected - step).tobytes()
+
+
+def test_a_server_that_has_no_bucket_answers_too() -> None:
+    cluster, workers = start(workers=2, servers=3, bucket_elements=40)
+    step = some_step(6)
+    for worker in workers:
+        cluster.round([worker], [step])
+    np.testing.assert_allclose(workers[1].weights, cluster.weights(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("secondary", [0.0, 0.1])
+def test_memory_is_the_model_and_where_differences_are_sent_each_workers(secondary: float) -> None:
+    cluster, workers = start(workers=3, bucket_elements=64, secondary_ratio=secondary)
+    step = some_step(1)
+    cluster.round([workers[0]], [step])
+    server = cluster.servers[0]
+    models = 4 * SIZE * (1 + (3 if secondary else 0))
+    rooms = sum(
+        4 * len(values) for key, values in cluster.cluster.nodes[0].stored.items() if server.downlink.holds(key)
+    )
+    bits = 8 * -(-SIZE // 64)
+    assert models <= server.downlink.bytes_kept <= models + rooms + 2 * 4 * np.count_nonzero(step) + bits
+    assert wire.PROTOCOL >= 3
+
+
+def test_what_waits_for_a_worker_that_never_comes_takes_a_bit_for_each_weight() -> None:
+    cluster, workers = start(workers=2)
+    for seed in range(40):
+        cluster.round([workers[0]], [some_step(seed)])
+    pending = downlink_of(cluster, 0).pending(1)
+    assert pending.entries <= SIZE
+    assert pending.bits is not None
+    cluster.round([workers[1]], [np.zeros(SIZE, np.float32)])
+    assert workers[1].weights.tobytes() == cluster.weights().tobytes()

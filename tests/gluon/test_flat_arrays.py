@@ -1,0 +1,133 @@
+"""Arrays as one flat vector, and what is computed while it is read."""
+
+import numpy as np
+import pytest
+
+from esync.gluon import flat_arrays
+from esync.gluon.flat_arrays import Difference, FlatArrays, Scaled
+from esync.runtime.mxnet_import import mx
+
+
+def flat(*arrays) -> FlatArrays:
+    opened = FlatArrays(lambda: arrays)
+    opened.open()
+    return opened
+
+
+def counting(*shapes: tuple[int, ...], dtype: str = "float32", ctx=None) -> list:
+    """Arrays of these shapes that hold 0, 1, 2, … through all of them."""
+    arrays, first = [], 0
+    for shape in shapes:
+        size = int(np.prod(shape))
+        arrays.append(mx.nd.array(np.arange(first, first + size).reshape(shape), dtype=dtype, ctx=ctx))
+        first += size
+    mx.nd.waitall()
+    return arrays
+
+
+SHAPES = [(2, 3), (1,), (4,)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("start", range(11))
+def test_reading_any_piece(dtype, start):
+    vector = flat(*counting(*SHAPES, dtype=dtype))
+    assert vector.size == 11
+    for stop in range(start, 12):
+        out = np.full(stop - start, -1, np.float32)
+        vector.read(start, stop, out)
+        assert out.tolist() == list(range(start, stop))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_writing_any_piece(dtype):
+    for start in range(11):
+        for stop in range(start + 1, 12):
+            arrays = counting(*SHAPES, dtype=dtype)
+            vector = flat(*arrays)
+            vector.write(start, np.full(stop - start, 100, np.float32))
+            vector.close()
+            found = np.concatenate([array.asnumpy().reshape(-1) for array in arrays])
+            assert found.tolist() == [100 if start <= place < stop else place for place in range(11)]
+            assert all(array.dtype == np.dtype(dtype) for array in arrays)
+
+
+def test_pieces_are_views_that_begin_where_they_say():
+    vector = flat(*counting(*SHAPES))
+    pieces = list(vector.pieces(4, 9))
+    assert [(at, values.tolist()) for at, values in pieces] == [(4, [4, 5]), (6, [6]), (7, [7, 8])]
+
+
+@pytest.mark.parametrize("start", [0, 5])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_what_has_not_been_changed_in_a_scaled_copy_keeps_every_bit(start, dtype, monkeypatch):
+    """Multiplied by 1/48 and divided again, one value in six would not be the same."""
+    monkeypatch.setattr(flat_arrays, "BLOCK", 64)
+    before = [np.random.default_rng(seed).standard_normal(size).astype(dtype) for seed, size in enumerate((300, 7, 93))]
+    arrays = [mx.nd.array(values, dtype=dtype) for values in before]
+    vector, expected = flat(*arrays), np.concatenate(before)
+    copy = vector.times(1 / 48, start, 390)
+    np.testing.assert_array_equal(copy, np.float32(expected[start:390]) * np.float32(1 / 48))
+    copy[::10] = 2.0
+    vector.change(copy, 1 / 48, start)
+    assert vector.close()
+    expected[start:390:10] = 96
+    found = np.concatenate([array.asnumpy() for array in arrays])
+    assert found.tobytes() == expected.tobytes()
+    vector.open()
+    vector.change(vector.times(1 / 48, 0, 400), 1 / 48, 0)
+    assert not vector.close()  # there is nothing to bring back to a device
+
+
+def test_no_arrays_are_an_empty_vector():
+    vector = flat()
+    assert vector.size == 0
+    vector.read(0, 0, np.zeros(0, np.float32))
+    vector.write(0, np.zeros(0, np.float32))
+    vector.close()
+
+
+def test_reading_float32_in_host_memory_makes_no_copy():
+    array = counting((4,))[0]
+    vector = flat(array)
+    array[:] = 9
+    mx.nd.waitall()
+    out = np.zeros(4, np.float32)
+    vector.read(0, 4, out)
+    assert out.tolist() == [9, 9, 9, 9]
+
+
+def test_what_is_only_read_is_not_written_back():
+    """A copy that went out of date meanwhile must not overwrite the values."""
+    array = counting((3,), dtype="float16")[0]
+    vector = flat(array)
+    array[:] = 7
+    vector.close()
+    assert array.asnumpy().tolist() == [7, 7, 7]
+
+
+def test_open_sees_the_values_of_now():
+    array = counting((3,), dtype="float16")[0]
+    vector = flat(array)
+    vector.close()
+    array[:] = 5
+    mx.nd.waitall()
+    vector.open()
+    out = np.zeros(3, np.float32)
+    vector.read(0, 3, out)
+    assert out.tolist() == [5, 5, 5]
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 11), (3, 8), (6, 7), (10, 11)])
+def test_scaled(start, stop):
+    out = np.zeros(stop - start, np.float32)
+    Scaled(flat(*counting(*SHAPES)), 0.1).read(start, stop, out)
+    assert out.tolist() == [np.float32(0.1) * np.float32(value) for value in range(start, stop)]
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 11), (3, 8), (6, 7), (10, 11)])
+def test_difference(start, stop):
+    base = np.float32([value**2 for value in range(11)])
+    out = np.zeros(stop - start, np.float32)
+    Difference(flat(*counting(*SHAPES)), base).read(start, stop, out)
+    assert out.tolist() == [value - value**2 for value in range(start, stop)]

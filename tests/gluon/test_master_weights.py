@@ -1,0 +1,204 @@
+"""The float32 copies that an optimizer keeps of float16 weights are what a worker exchanges."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import esync
+from esync.algorithms import DyLU, ESync, LocalSGD
+from esync.gluon.master_weights import NoMasterWeightsError
+from esync.runtime.mxnet_import import mx
+from esync.world import RealWorld
+
+from ..support.scripted_world import World
+
+#: Between 1 and 2 float16 counts in steps of 2⁻¹⁰.
+FINE = 1 + 2.0**-13
+SGD = {"learning_rate": 2.0**-12, "multi_precision": True}
+OPTIMIZERS = ["sgd", "nag", "adam", "lars", "lamb", "lbsgd", "rmsprop", "adagrad", "dcasgd", "signum", "nadam"]
+
+
+def single_weight(dtype: str = "float16"):
+    weight = mx.gluon.Parameter("weight", shape=(2,), dtype=dtype, init="ones")
+    weight.initialize()
+    return weight
+
+
+def make_world(*answers: float) -> World:
+    """A world where the common weights are 1 at first, and then one after the other of the answers."""
+    return World(
+        answers=[([answer, answer], False, True) for answer in answers],
+        prepare=lambda exchange: setattr(exchange, "beginning", [1.0, 1.0]),
+    )
+
+
+def make_trainer(weight, world, optimizer="sgd", options=None, algorithm=None, **more) -> esync.Trainer:
+    algorithm = algorithm or LocalSGD(local_iterations=1)
+    options = {**SGD, **(options or {})} if isinstance(optimizer, str) else None
+    return esync.Trainer([weight], optimizer, options, algorithm=algorithm, world=world, **more)
+
+
+def step(trainer, weight, slope: float = -1.0) -> None:
+    """A step of a gradient that does not depend on the weight."""
+    with mx.autograd.record():
+        loss = (weight.data() * slope).sum()
+    loss.backward()
+    trainer.step(1)
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [LocalSGD(1), ESync(local_iterations=1, outer_momentum=0.5), DyLU(1)],
+    ids=lambda algorithm: algorithm.name,
+)
+def test_an_update_is_counted_from_the_common_model_to_the_last_bit(algorithm):
+    weight, world = single_weight(), make_world(FINE, 2 * FINE, 3.0)
+    trainer = make_trainer(weight, world, algorithm=algorithm)
+    for common in (FINE, 2 * FINE, 3.0):
+        step(trainer, weight)
+        assert weight.data().asnumpy().tolist() == [np.float16(common)] * 2
+    assert [sent.values for sent in world.made.sent] == [[2.0**-12] * 2] * 3
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_copy_of_any_optimizer_is_found(name, momentum):
+    """After an exchange its next step is counted from the common model, also where the optimizer has a momentum."""
+    options = {"momentum": momentum} if name in ("sgd", "nag", "lars", "lbsgd", "signum") else {}
+    weight, world = single_weight(), make_world(FINE, 2 * FINE)
+    trainer = make_trainer(weight, world, name, options)
+    for _ in range(2):
+        step(trainer, weight)
+    assert weight.data().asnumpy().tolist() == [np.float16(2 * FINE)] * 2
+    assert np.abs(world.made.sent[1].values).max() < 0.02  # 0.9 where the copy had stayed at 1
+
+
+def test_weights_of_both_kinds():
+    half, whole = single_weight(), mx.gluon.Parameter("whole", shape=(2,), init="ones")
+    whole.initialize()
+    world = World(
+        answers=[([FINE] * 4, False, True)] * 2, prepare=lambda exchange: setattr(exchange, "beginning", [1.0] * 4)
+    )
+    trainer = esync.Trainer([half, whole], "sgd", SGD, algorithm=LocalSGD(1), world=world)
+    for _ in range(2):
+        with mx.autograd.record():
+            loss = -half.data().astype("float32").sum() - whole.data().sum()
+        loss.backward()
+        trainer.step(1)
+    assert world.made.sent[1].values == [2.0**-12] * 4
+    assert whole.data().asnumpy().tolist() == [np.float32(FINE)] * 2
+
+
+def test_an_optimizer_that_hides_its_copy_is_refused_by_name():
+    class Secretive(mx.optimizer.SGD):
+        def create_state_multi_precision(self, index, weight):
+            return {"copy": weight.astype("float32")}
+
+    weight = single_weight()
+    trainer = make_trainer(weight, make_world(), Secretive(multi_precision=True))
+    with pytest.raises(NoMasterWeightsError, match="'Secretive' has multi_precision, but its state does not show"):
+        trainer.start()
+    make_trainer(weight, RealWorld(), Secretive(multi_precision=True), algorithm="local").start()  # exchanges nothing
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_trial_changes_no_copy(before):
+    weight, world = single_weight(), make_world(FINE, 2 * FINE)
+    trainer = make_trainer(weight, world, options={"momentum": 0.5})
+    for _ in range(before):
+        step(trainer, weight)
+    with trainer.trial():
+        step(trainer, weight, -1000.0)
+    step(trainer, weight)
+    assert world.made.sent[-1].values == [2.0**-12 * (1 + 0.5 * before)] * 2
+
+
+def test_alone_it_is_gluons_bit_for_bit():
+    ours, theirs = single_weight(), single_weight()
+    trainer = make_trainer(ours, RealWorld(), "adam", algorithm="local")
+    plain = mx.gluon.Trainer([theirs], "adam", SGD, kvstore=None)
+    trainer.start()
+    ours.set_data(mx.nd.array([0.1, 3.0]))
+    theirs.set_data(mx.nd.array([0.1, 3.0]))
+    for _ in range(3):
+        step(trainer, ours)
+        step(plain, theirs)
+        assert ours.data().asnumpy().tobytes() == theirs.data().asnumpy().tobytes()
+
+
+# --- checkpoints --------------------------------------------------------------------------------------------------
+
+
+def keep(directory: Path, weight=None, options=None, rank: int = 0, resume: bool = True, world=None, **changes):
+    """A trainer with checkpoints after every round; `changes` are made to its exchange."""
+    world = world or make_world(FINE, 2 * FINE, 3 * FINE)
+    set_up, world.rank = world.prepare, rank
+
+    def prepare(exchange) -> None:
+        set_up(exchange)
+        for name, value in changes.items():
+            setattr(exchange, name, value)
+        exchange.resume = lambda progress: None
+        exchange.rule_state = list
+        exchange.version = lambda: 0
+
+    world.prepare = prepare
+    weight = weight or single_weight()
+    checkpoints = esync.Checkpoints(directory, every=1, resume=resume)
+    return weight, world, make_trainer(weight, world, options=options, checkpoints=checkpoints)
+
+
+def kept_round(directory: Path, **more) -> None:
+    """Train until the checkpoint of the first round."""
+    weight, _, trainer = keep(directory, resume=False, **more)
+    step(trainer, weight)
+    trainer.checkpoints.save_if_due()
+
+
+def test_a_resumed_worker_0_begins_with_what_float16_cannot_hold(tmp_path):
+    kept_round(tmp_path)
+    _, world, trainer = keep(tmp_path, resume_at=1)
+    trainer.start()
+    assert world.made.log[1] == ("begin", [FINE] * 2, [])
+
+
+def test_a_copy_that_is_not_the_models_gives_way_to_it(tmp_path):
+    """As in checkpoints of releases whose optimizers kept their own copies: the model is the common one."""
+    weight, _, trainer = keep(tmp_path, resume=False)
+    step(trainer, weight)
+    trainer._updaters[0].states[0][1][:] = mx.nd.array([7.0, FINE])
+    trainer.checkpoints.save_if_due()
+    _, world, trainer = keep(tmp_path, resume_at=1)
+    trainer.start()
+    assert world.made.log[1] == ("begin", [1.0, FINE], [])
+
+
+def test_a_replacement_goes_on_from_the_jobs_model_not_from_the_dead_workers_copies(tmp_path):
+    kept_round(tmp_path, rank=1, options={"momentum": 0.5})
+    world = make_world(5.0, 6.0)
+    more = {"rank": 1, "options": {"momentum": 0.5}, "replacement": True, "beginning": [3.0, FINE]}
+    weight, _, trainer = keep(tmp_path, world=world, resume=False, **more)
+    trainer.start()
+    assert weight.data().asnumpy().tolist() == [3.0, np.float16(FINE)]
+    step(trainer, weight)
+    assert world.made.sent[0].values == [2.0**-12 * 1.5] * 2  # with the dead worker's momentum
+
+
+@pytest.mark.parametrize("then", [True, False])
+def test_a_checkpoint_with_copies_does_not_fit_a_run_without_and_the_other_way_round(tmp_path, then, caplog):
+    kept_round(tmp_path, options={"multi_precision": not then})
+    weight, _, trainer = keep(tmp_path, options={"multi_precision": then}, job=7, replacement=True)
+    trainer.start()
+    assert f"begins anew: {tmp_path / 'round-1'} does not fit: multi_precision" in caplog.text
+    step(trainer, weight)
+    _, world, trainer = keep(tmp_path, options={"multi_precision": then})
+    trainer.start()
+    assert f"round-1 does not fit: multi_precision {not then} instead of {then}; " in world.made.offers.problem
+
+
+def test_of_float32_weights_there_are_none_either_way(tmp_path):
+    kept_round(tmp_path, weight=single_weight("float32"), options={"multi_precision": True})
+    _, world, trainer = keep(tmp_path, single_weight("float32"), {"multi_precision": False})
+    trainer.start()
+    assert (world.made.offers.problem, len(world.made.offers.parts)) == ("", 1)

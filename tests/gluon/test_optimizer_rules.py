@@ -1,0 +1,143 @@
+"""Which rule, with which options, servers are asked for; the steps themselves are compared in test_rules."""
+
+import json
+
+import numpy as np
+import pytest
+
+import esync
+from esync.algorithms import ASGD
+from esync.exchange import Specification
+from esync.exchange.protocol.round_state import Limits
+from esync.gluon.adamw import AdamW
+from esync.gluon.optimizer_rules import KNOWN, rule_of
+from esync.rules import make_rule
+from esync.runtime.mxnet_import import mx
+
+from ..support.scripted_world import World
+from ..support.small_net import backward, flat, make_net
+
+optimizers = mx.optimizer
+
+
+def asked(optimizer: str, algorithm: str = "sync", scale: float = 1.0, **options):
+    """A trainer that has started, and what it has asked of the servers."""
+    net = make_net()
+    world = World(answers=[(flat(net), False, True)] * 3, prepare=lambda exchange: None)
+    trainer = esync.Trainer(
+        net.collect_params(),
+        optimizer,
+        options,
+        algorithm=algorithm,
+        world=world,
+        limits=Limits(samples=1000),
+        gradient_scale=scale,
+    )
+    trainer.start()
+    return net, trainer, world.made.specification
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "rule", "options"),
+    [
+        (optimizers.SGD(momentum=0.9), "sgd", {}),
+        (optimizers.SGD(clip_gradient=0.5), "sgd", {"clip_gradient": 0.5}),
+        (optimizers.NAG(momentum=0.9), "nag", {}),
+        (optimizers.Adam(), "adam", {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}),
+        (
+            optimizers.Adam(beta1=np.float32(0.5), clip_gradient=1),
+            "adam",
+            {"beta1": 0.5, "beta2": 0.999, "epsilon": 1e-8, "clip_gradient": 1.0},
+        ),
+        (AdamW(beta2=0.99), "adamw", {"beta1": 0.9, "beta2": 0.99, "epsilon": 1e-8}),
+        (
+            optimizers.RMSProp(gamma1=0.8, clip_weights=3),
+            "rmsprop",
+            {"gamma1": 0.8, "epsilon": 1e-8, "clip_weights": 3.0},
+        ),
+        (optimizers.RMSProp(centered=True), "centered_rmsprop", {"gamma1": 0.9, "gamma2": 0.9, "epsilon": 1e-8}),
+        (optimizers.AdaGrad(eps=1e-3), "adagrad", {"eps": 1e-3}),
+    ],
+)
+def test_the_constants_of_an_optimizer_become_the_options_of_its_rule(optimizer, rule, options):
+    choice = rule_of(optimizer, (), "sync")
+    assert (choice.name, choice.options) == (rule, options)
+    assert make_rule(rule, json.loads(json.dumps(choice.options))) == make_rule(rule, options)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_the_defaults_of_a_rule_are_gluons(name):
+    choice = rule_of(optimizers.create(name), (), "sync")
+    assert make_rule(choice.name, choice.options) == make_rule(choice.name, {})
+
+
+@pytest.mark.parametrize("name", ["lars", "lamb", "lbsgd", "groupadagrad"])
+def test_layer_wise_optimizers_are_refused_by_name(name):
+    optimizer = optimizers.create(name)
+    with pytest.raises(ValueError, match=f"'sync' .* {type(optimizer).__name__!r} needs the norms of whole layers"):
+        rule_of(optimizer, (), "sync")
+
+
+def test_every_other_optimizer_is_refused_with_those_that_are_known():
+    others = {
+        kind
+        for kind in optimizers.Optimizer.opt_registry.values()
+        if kind.__name__ not in KNOWN and "esync" not in kind.__module__
+    }
+    assert len(others) > 10
+    for kind in others:
+        with pytest.raises(ValueError, match=f"{kind.__name__!r} .*: use one of SGD, NAG, Adam, AdamW, RMSProp, AdaGr"):
+            rule_of(kind(), (), "sync")
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "text"),
+    [
+        (optimizers.Adam(beta1=1.0), "beta1 is 1.0, but should be 0 or more, and below 1"),
+        (optimizers.Adam(beta2=float("nan")), "beta2 is nan"),
+        (optimizers.Adam(epsilon=float("inf")), "epsilon is inf, but should be a finite number"),
+        (optimizers.SGD(clip_gradient=0.0), "clip_gradient is 0.0, but should be a number above 0; leave it out"),
+        (optimizers.RMSProp(clip_weights=-1.0), "clip_weights is -1.0"),
+    ],
+)
+def test_a_constant_that_would_spoil_the_weights_of_all_is_refused(optimizer, text):
+    with pytest.raises(ValueError, match=text):
+        rule_of(optimizer, (), "sync")
+
+
+@pytest.mark.parametrize("algorithm", ["sync", "async", "ssp"])
+def test_the_rule_is_in_the_service_and_the_rates_are_in_every_commit(algorithm):
+    net, trainer, service = asked("rmsprop", algorithm, learning_rate=0.5, wd=0.25, centered=True, gamma2=0.75)
+    assert service.rule == "centered_rmsprop"
+    assert service.options == {"gamma1": 0.9, "gamma2": 0.75, "epsilon": 1e-8}
+    for number, rate in enumerate((0.5, 0.125)):
+        trainer.set_learning_rate(rate)
+        backward(net, number)
+        trainer.step(8)
+    sent = trainer.world.made.sent
+    assert [(each.learning_rate, each.momentum, each.weight_decay) for each in sent] == [
+        (0.5, 0, 0.25),
+        (0.125, 0, 0.25),
+    ]
+
+
+def test_a_class_of_ones_own_may_take_other_steps_than_the_one_whose_name_it_has():
+    class Adam(optimizers.Adam):
+        pass
+
+    with pytest.raises(ValueError, match="'Adam' has no rule there"):
+        rule_of(Adam(), (), "sync")
+
+
+class Forgetful(ASGD):
+    """Its servers would do SGD whatever the optimizer is."""
+
+    def service(self) -> Specification:
+        """Ask for SGD."""
+        return Specification(rule="sgd", synchronous=False)
+
+
+def test_an_algorithm_whose_service_ignores_the_optimizer_does_not_start():
+    asked("sgd", Forgetful())
+    with pytest.raises(ValueError, match=r"has the rule 'sgd' .*, but the optimizer's is 'adam'"):
+        asked("adam", Forgetful())

@@ -1,0 +1,150 @@
+"""A worker that has gone on during an exchange: what becomes of its weights and statistics when the answer comes."""
+
+import numpy as np
+import pytest
+
+from esync import config
+from esync.exchange import STATISTICS, WEIGHTS
+from esync.gluon.replica import Replica
+from esync.runtime.mxnet_import import mx
+
+KEPT = config.OVERLAP_STATISTICS_KEPT
+FIXED = (1, 1, 0, 0)
+
+
+def make_replica(dtype="float32"):
+    """Three weights; and as statistics two running means and two variances, behind four values that never change."""
+    net = mx.gluon.nn.HybridSequential()
+    net.add(mx.gluon.nn.Dense(1, in_units=2), mx.gluon.nn.BatchNorm(in_channels=2, center=False, scale=False))
+    net.initialize()
+    net.cast(dtype)
+    replica = Replica(list(net.collect_params().values()), lambda batch_size: None)
+    replica.keep_anchor()
+    replica.expect_landings()
+    replica.open()
+    put(replica.weights, [1, 2, 3])
+    put(replica.statistics, [*FIXED, 0, 0, 5, 5])
+    replica.anchor[:] = [1, 2, 2]  # the last step has moved one of them
+    return replica
+
+
+def put(arrays, values):
+    arrays.write(0, np.float32(values))
+
+
+def get(source):
+    out = np.empty(source.size, np.float32)
+    source.read(0, source.size, out)
+    return out.tolist()
+
+
+def test_progress_since_the_push_is_kept_and_sent_once():
+    replica = make_replica()
+    assert get(Sized(replica.update(), 3)) == [0, 0, 1]  # what is pushed
+    landing = replica.depart()
+    put(replica.weights, [1.5, 2, 7])  # local iterations: +0.5, 0, +4
+    landing.iterations = 2
+    landing.write(WEIGHTS, 0, np.float32([10, 20]))
+    landing.write(WEIGHTS, 2, np.float32([30]))
+    assert get(replica.weights) == [10.5, 20, 34]
+    assert get(Sized(replica.update(), 3)) == [0.5, 0, 4]  # the next update has it, on top of what follows
+    assert get(replica.common[0]) == [10, 20, 30]
+
+
+class Sized:
+    """A source whose size is known."""
+
+    def __init__(self, source, size):
+        self.read, self.size = source.read, size
+
+
+@pytest.mark.parametrize("iterations", [1, 3, 100])
+def test_statistics_forget_the_mean_as_batch_norm_forgets(iterations):
+    replica = make_replica()
+    landing = replica.depart()
+    put(replica.statistics, [*FIXED, 1, 1, 0.5, 0.5])  # a variance has fallen from 5
+    landing.iterations = iterations
+    landing.write(STATISTICS, 0, np.float32([*FIXED, 2, 1, 4, 0.5]))
+    share = KEPT**iterations
+    assert get(replica.statistics) == pytest.approx([*FIXED, 1 + share, 1, 0.5 + 3.5 * share, 0.5], rel=1e-6)
+    assert min(get(replica.statistics)[6:]) > 0
+    assert get(replica.common[1]) == [*FIXED, 2, 1, 4, 0.5]
+
+
+def test_at_the_end_all_workers_hold_the_common_model():
+    replica = make_replica()
+    landing = replica.depart()
+    put(replica.weights, [9, 9, 9])
+    landing.iterations = 5
+    landing.write(WEIGHTS, 0, np.float32([10, 20, 30]))
+    landing.write(STATISTICS, 0, np.float32([*FIXED, 2, 1, 4, 0.5]))
+    landing.discard()
+    assert get(replica.weights) == [10, 20, 30]
+    assert get(replica.statistics) == [*FIXED, 2, 1, 4, 0.5]
+
+
+def test_a_second_landing_counts_from_the_second_push():
+    replica = make_replica()
+    for _ in range(2):
+        landing = replica.depart()
+        put(replica.weights, np.float32(get(replica.weights)) + 1)
+        landing.iterations = 1
+        landing.write(WEIGHTS, 0, np.float32([10, 20, 30]))
+        assert get(replica.weights) == [11, 21, 31]
+
+
+def test_weights_of_another_number_format():
+    replica = make_replica("float16")
+    landing = replica.depart()
+    put(replica.weights, [1.5, 2, 7])
+    landing.write(WEIGHTS, 0, np.float32([10, 20, 30]))
+    replica.close()
+    replica.open()
+    assert get(replica.weights) == [10.5, 20, 34]
+
+
+def test_what_float16_cannot_hold_is_not_taken_for_training():
+    """Without a local iteration the next update is nothing, however the common model is rounded."""
+    replica = make_replica("float16")
+    for common in (1.0001, 1.0002, 1.0003):
+        landing = replica.depart()
+        landing.write(WEIGHTS, 0, np.full(3, common, np.float32))
+        replica.close()
+        replica.open()
+        assert get(Sized(replica.update(), 3)) == [0, 0, 0]
+        assert get(replica.common[0]) == get(replica.weights) == [1, 1, 1]
+
+
+def test_a_resumed_worker_is_as_far_ahead_of_the_common_model_as_it_was():
+    replica = make_replica()
+    replica.anchor[:] = [1, 2, 3]
+    replica.keep_common()
+    put(replica.weights, [1.5, 2, 7])
+    put(replica.statistics, [*FIXED, 1, 1, 4, 4])
+    assert get(Sized(replica.update(), 3)) == [0.5, 0, 4]
+    assert [get(each) for each in replica.common] == [[1, 2, 3], [*FIXED, 0, 0, 5, 5]]
+    replica.close()
+    with replica.with_mean_statistics():
+        replica.open()
+        assert (get(replica.weights), get(replica.statistics)) == ([1, 2, 3], [*FIXED, 0, 0, 5, 5])
+        replica.close()
+    replica.open()
+    assert (get(replica.weights), get(replica.statistics)) == ([1.5, 2, 7], [*FIXED, 1, 1, 4, 4])
+    assert get(Sized(replica.update(), 3)) == [0.5, 0, 4]
+
+
+def test_without_exchanges_under_way_the_common_model_is_the_own_one():
+    replica = make_replica()
+    assert replica.common == (replica.weights, replica.statistics)
+
+
+def test_settling_waits_for_what_is_being_computed():
+    replica = make_replica()
+    replica.close()
+    big = mx.nd.random.uniform(shape=(600, 600))
+    for _ in range(5):
+        big = mx.nd.dot(big, big) / 300
+    for parameter in replica._trained:
+        parameter.set_data(parameter.data() * 0 + big[0, 0].reshape((1,) * len(parameter.shape)))
+    replica.open()
+    assert get(replica.weights) == pytest.approx([float(big[0, 0].asscalar())] * 3)

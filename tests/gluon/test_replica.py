@@ -1,0 +1,293 @@
+"""A network as the exchange sees it: weights and statistics, the update since the last exchange, what is refused."""
+
+import numpy as np
+import pytest
+
+from esync.exchange import STATISTICS, WEIGHTS
+from esync.gluon.flat_arrays import FlatArrays
+from esync.gluon.replica import Replica, UnsuitableParametersError
+from esync.models.networks import build
+from esync.runtime.mxnet_import import mx
+
+# --- a network ---------------------------------------------------------------------------------------------------
+
+
+def small_net():
+    """Convolution, batch norm and a dense layer, with shapes known; the Gluon names are in the order of the layers."""
+    nn = mx.gluon.nn
+    net = nn.HybridSequential(prefix="small_")
+    with net.name_scope():
+        net.add(nn.Conv2D(8, 3, in_channels=1), nn.BatchNorm(in_channels=8), nn.Dense(4))
+    mx.random.seed(1)
+    net.initialize(mx.init.Xavier())
+    net(mx.nd.ones((2, 1, 8, 8))).wait_to_read()
+    return net
+
+
+def single_weight(dtype: str):
+    """A parameter of three values, all 1."""
+    weight = mx.gluon.Parameter("weight", shape=(3,), dtype=dtype, init="ones")
+    weight.initialize()
+    return weight
+
+
+def replica_of(net) -> Replica:
+    parameters = [parameter for _, parameter in sorted(net.collect_params().items())]
+    return Replica(parameters, lambda batch_size: None)
+
+
+def everything(net, trained: bool) -> np.ndarray:
+    parameters = [parameter for _, parameter in sorted(net.collect_params().items())]
+    chosen = [p for p in parameters if (p.grad_req != "null") == trained]
+    return np.concatenate([p.data().asnumpy().reshape(-1).astype(np.float32) for p in chosen])
+
+
+def values_of(vector: FlatArrays) -> np.ndarray:
+    out = np.zeros(vector.size, np.float32)
+    vector.read(0, vector.size, out)
+    return out
+
+
+def test_trained_and_other_values_are_told_apart():
+    net = small_net()
+    replica = replica_of(net)
+    assert replica.statistics.size == 16  # running mean and variance of 8 channels
+    assert replica.size == sum(p.data().size for p in net.collect_params().values())
+    replica.open()
+    assert np.array_equal(values_of(replica.weights), everything(net, trained=True))
+    assert np.array_equal(values_of(replica.statistics), everything(net, trained=False))
+    replica.close()
+
+
+def test_frozen_layers_are_averaged_not_trained():
+    net = small_net()
+    before = replica_of(net)
+    net[0].collect_params().setattr("grad_req", "null")
+    after = replica_of(net)
+    moved = sum(p.data().size for p in net[0].collect_params().values())
+    assert after.weights.size == before.weights.size - moved
+    assert after.statistics.size == before.statistics.size + moved
+    assert after.gradients.size == after.weights.size
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_the_gradient_of_the_last_backward_pass(dtype):
+    weight = single_weight(dtype)
+    replica = Replica([weight], lambda batch_size: None)
+    slope = mx.nd.array([3.0, 0.1, -2.0], dtype=dtype)
+    with mx.autograd.record():
+        loss = (weight.data() * slope).sum()
+    loss.backward()
+    replica.open()
+    out = np.zeros(3, np.float32)
+    replica.gradient(0.3).read(0, 3, out)
+    replica.close()
+    assert out.tolist() == (np.float32(0.3) * slope.asnumpy().astype(np.float32)).tolist()
+
+
+@pytest.mark.parametrize("hybridize", [True, False])
+def test_weights_in_onednns_layout_are_read_and_written(hybridize):
+    """After a forward pass in predict mode convolution weights are kept in another order of memory."""
+    mx.random.seed(0)
+    images = mx.nd.random.uniform(shape=(8, 1, 28, 28))
+    one = build("resnet18-v1", 10, mx.cpu(), seed=1, hybridize=hybridize)
+    other = build("resnet18-v1", 10, mx.cpu(), seed=2, hybridize=hybridize)
+    expected, different = one(images).asnumpy(), other(images).asnumpy()
+    assert np.abs(expected - different).max() > 1e-3
+
+    source, target = replica_of(one), replica_of(other)
+    source.open()
+    weights, statistics = values_of(source.weights), values_of(source.statistics)
+    source.close()
+    assert np.array_equal(weights, everything(one, trained=True))
+    target.open()
+    for start in range(0, weights.size, 999_991):
+        target.write(WEIGHTS, start, weights[start : start + 999_991])
+    target.write(STATISTICS, 0, statistics)
+    target.close()
+    assert np.array_equal(everything(other, trained=True), weights)
+    for _ in range(2):  # the second pass finds the layout of the first
+        np.testing.assert_allclose(other(images).asnumpy(), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(one(images).asnumpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_writing_between_training_steps_is_seen_by_the_next_one():
+    images = mx.nd.random.uniform(shape=(2, 1, 8, 8))
+    hybrid, plain = small_net(), small_net()
+    hybrid.hybridize(static_alloc=True, static_shape=True)
+    replica = replica_of(hybrid)
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        replica.open()
+        replica.write(WEIGHTS, 0, rng.standard_normal(replica.weights.size).astype(np.float32))
+        replica.close()
+        for ours, theirs in zip(hybrid.collect_params().values(), plain.collect_params().values(), strict=True):
+            theirs.set_data(ours.data().copy())
+        outputs = []
+        for net in (hybrid, plain):
+            with mx.autograd.record():
+                output = net(images)
+            output.backward()
+            outputs.append(output.asnumpy())
+        np.testing.assert_allclose(outputs[0], outputs[1], rtol=1e-4, atol=1e-5)
+
+
+def test_opening_waits_for_what_the_device_still_has_to_do():
+    weight = single_weight("float32")
+    replica = Replica([weight], lambda batch_size: None)
+    pending = mx.nd.ones((1500, 1500))
+    for _ in range(5):
+        pending = mx.nd.dot(pending, pending) * 0 + 1
+    weight.data()[:] = pending[0, :3] * 7
+    replica.open()
+    assert values_of(replica.weights).tolist() == [7, 7, 7]
+    replica.close()
+
+
+# --- the update since the last exchange -----------------------------------------------------------------------------
+
+
+def test_the_update_is_how_far_the_weights_have_moved():
+    net = small_net()
+    replica = replica_of(net)
+    replica.keep_anchor()
+    replica.open()
+    begin = values_of(replica.weights)
+    replica.write(WEIGHTS, 0, begin)
+    replica.close()
+    bias = net[2].bias.data()
+    bias += 3
+    replica.open()
+    update = np.zeros(replica.weights.size, np.float32)
+    replica.update().read(0, update.size, update)
+    replica.close()
+    assert sorted(update.tolist())[-4:] == [3.0] * 4
+    assert np.count_nonzero(update) == 4
+
+
+def test_every_write_moves_the_anchor():
+    replica = replica_of(small_net())
+    replica.keep_anchor()
+    size = replica.weights.size
+    replica.open()
+    new = np.arange(size, dtype=np.float32)
+    replica.write(WEIGHTS, 0, new[:100])
+    replica.write(WEIGHTS, 100, new[100:])
+    replica.write(STATISTICS, 0, np.ones(replica.statistics.size, np.float32))
+    update = np.ones(size, np.float32)
+    replica.update().read(0, size, update)
+    replica.close()
+    assert not update.any()
+
+
+def test_the_common_weights_can_be_changed_where_they_are_kept():
+    """As compressed exchanges do it: the anchor moves first, then the weights are written from it."""
+    replica = replica_of(small_net())
+    assert replica.common_weights() is None
+    replica.keep_anchor()
+    common = replica.common_weights()
+    common[:] = np.arange(common.size)
+    replica.open()
+    replica.write(WEIGHTS, 3, common[3:])
+    update = np.ones(common.size, np.float32)
+    replica.update().read(0, update.size, update)
+    np.testing.assert_array_equal(values_of(replica.weights)[3:], common[3:])
+    replica.close()
+    assert not update[3:].any()
+    np.testing.assert_array_equal(common, np.arange(common.size))
+
+
+def test_rounded_weights_are_not_the_common_ones():
+    replica = Replica([single_weight("float16")], lambda batch_size: None)
+    replica.keep_anchor()
+    assert replica.common_weights() is None
+
+
+def test_what_float16_cannot_hold_is_not_taken_for_training():
+    """The anchor is what the network really holds: without a local step the update is nothing."""
+    replica = Replica([single_weight("float16")], lambda batch_size: None)
+    replica.keep_anchor()
+    replica.open()
+    replica.write(WEIGHTS, 0, np.full(replica.weights.size, 0.05, np.float32))
+    replica.close()
+    replica.open()
+    update = np.ones(replica.weights.size, np.float32)
+    replica.update().read(0, update.size, update)
+    replica.close()
+    assert not update.any()
+
+
+def test_an_update_needs_an_anchor():
+    with pytest.raises(RuntimeError, match="keep_anchor"):
+        replica_of(small_net()).update()
+
+
+# --- what cannot be exchanged ---------------------------------------------------------------------------------------
+
+
+def dense(**options):
+    return mx.gluon.nn.Dense(2, **options)
+
+
+def test_shapes_must_be_known():
+    layer = dense(prefix="later_")
+    layer.initialize()
+    with pytest.raises(UnsuitableParametersError, match=r"later_weight is not initialized yet: .* one batch"):
+        replica_of(layer)
+
+
+def test_parameters_must_be_initialized():
+    with pytest.raises(UnsuitableParametersError, match="never_weight is not initialized yet"):
+        replica_of(dense(in_units=3, prefix="never_", use_bias=False))
+
+
+def test_one_process_has_one_device():
+    layer = dense(in_units=3, prefix="two_")
+    layer.initialize(ctx=[mx.cpu(0), mx.cpu(1)])
+    with pytest.raises(UnsuitableParametersError, match="lives on 2 devices: start one process per device"):
+        replica_of(layer)
+
+
+def test_sparse_parameters_are_refused():
+    layer = mx.gluon.nn.Embedding(5, 3, sparse_grad=True, prefix="sparse_")
+    layer.initialize()
+    with pytest.raises(UnsuitableParametersError, match=r"sparse_weight is sparse .*row_sparse"):
+        replica_of(layer)
+
+
+def test_something_must_be_trained():
+    layer = dense(in_units=3)
+    layer.initialize()
+    layer.collect_params().setattr("grad_req", "null")
+    with pytest.raises(UnsuitableParametersError, match="no parameter of this network is trained"):
+        replica_of(layer)
+
+
+def test_unsuitable_parameters_are_a_value_error():
+    assert issubclass(UnsuitableParametersError, ValueError)
+
+
+def test_the_mean_of_all_workers_statistics_beside_this_workers_own():
+    net = small_net()
+    replica = replica_of(net)
+    own = everything(net, trained=False)
+    mean = np.arange(own.size, dtype=np.float32)
+    with replica.with_mean_statistics():
+        assert everything(net, trained=False).tolist() == own.tolist()  # there is no other one
+    replica.open()
+    replica.keep_statistics(own=True)
+    assert values_of(replica.common[1]).tolist() == own.tolist()  # nothing has come yet
+    replica.write(STATISTICS, 0, mean[:3])
+    replica.write(STATISTICS, 3, mean[3:])
+    assert values_of(replica.statistics).tolist() == own.tolist()
+    assert values_of(replica.common[1]).tolist() == mean.tolist()
+    replica.close()
+    with replica.with_mean_statistics():
+        assert everything(net, trained=False).tolist() == mean.tolist()
+    assert everything(net, trained=False).tolist() == own.tolist()
+    replica.open()
+    replica.keep_statistics(own=False)
+    replica.write(STATISTICS, 0, mean)
+    replica.close()
+    assert everything(net, trained=False).tolist() == mean.tolist()
+    assert replica.common == (replica.weights, replica.statistics)

@@ -1,0 +1,63 @@
+import pytest
+
+from esync.membership.rendezvous import messages
+from esync.membership.rendezvous.messages import BadMessageError, Message, Node
+
+#: What a worker of MXNet 1.9.1 sends first.
+REGISTRATION = bytes.fromhex(
+    "08ffffffff071a1f0802121b080110ffffffff071a093132372e302e302e3120c5810328005000200028003000400050ffffffff0760006800"
+)
+
+
+def test_a_registration_of_mxnet_is_read():
+    node = Node(messages.WORKER, "127.0.0.1", 49349)
+    assert Message.decode(REGISTRATION) == Message(messages.ADD_NODE, (node,))
+
+
+def test_what_is_written_can_be_read():
+    nodes = (Node(messages.SERVER, "10.1.1.34", 9091, 8), Node(messages.WORKER, "b", 65535, 21, recovery=True))
+    for message in (
+        Message(messages.ADD_NODE, nodes),
+        Message(messages.BARRIER, group=7, request=True, app=0, customer=0),
+        Message(messages.HEARTBEAT, nodes[:1]),
+    ):
+        assert Message.decode(message.encode(timestamp=5)) == message
+
+
+@pytest.mark.parametrize("content", [b"\xff", b"\x1a\xff\x01", b"\x09", b"\x1a\x02\x12\x7f", b"\x18\x01", b"\x80" * 20])
+def test_anything_else_is_refused(content):
+    with pytest.raises(BadMessageError):
+        Message.decode(content)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"host": ""}, "no host can be called ''"),
+        ({"host": "a\0b"}, r"no host can be called 'a\\x00b'"),
+        ({"host": "a b"}, "no host can be called 'a b'"),
+        ({"host": "ü"}, "no host can be called 'ü'"),
+        ({"host": "*"}, r"no host can be called '\*'"),
+        ({"host": "a" * 300}, "no host can be called 'aaa"),
+        ({"port": 0}, "the port is 0"),
+        ({"port": 65536}, "the port is 65536"),
+        ({"role": 5}, "the role is 5"),
+        ({"id": 2**31}, "the id is 2147483648"),
+        ({"customer": 2**40}, "the customer is 1099511627776"),
+    ],
+)
+def test_nodes_that_cannot_be_are_refused_by_name(change, named):
+    node = Node(**{"role": messages.WORKER, "host": "cloud1", "port": 4000, **change})
+    content = Message(messages.ADD_NODE, (node,)).encode(timestamp=1)
+    with pytest.raises(BadMessageError, match=named):
+        Message.decode(content)
+
+
+def test_numbers_that_mxnet_cannot_read_are_refused():
+    for change in ({"app": 2**31}, {"customer": 2**63}):
+        with pytest.raises(BadMessageError):
+            Message.decode(Message(messages.BARRIER, group=7, **change).encode(timestamp=1))
+
+
+def test_nothing_is_no_command():
+    assert Message.decode(b"").command == 0

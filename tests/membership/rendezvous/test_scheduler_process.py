@@ -1,0 +1,297 @@
+"""The scheduler as a process, with processes of ps-lite that are played, and with strangers."""
+
+import os
+import re
+import socket
+import textwrap
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from esync.membership.rendezvous import messages
+from esync.membership.rendezvous.directory import members
+from esync.membership.rendezvous.messages import SERVER, WORKER, Message
+
+from .nodes import FakeNode, garbage, running_scheduler, unchecked
+
+#: A scheduler on a machine whose name server knows the host "cloud1" only when a file is there, as in argv.
+WITHOUT_NAMES = textwrap.dedent("""
+    import socket, sys
+    from pathlib import Path
+    real = socket.getaddrinfo
+    def getaddrinfo(host, *more, **others):
+        if host == "cloud1" and Path(sys.argv[1]).exists():
+            host = "127.0.0.1"
+        elif host != "127.0.0.1":
+            raise socket.gaierror(-3, "Temporary failure in name resolution")
+        return real(host, *more, **others)
+    def gethostbyname(host):
+        return getaddrinfo(host, None)[0][4][0]
+    socket.getaddrinfo, socket.gethostbyname = getaddrinfo, gethostbyname
+    print("ready", flush=True)
+    from esync.runtime import program; from esync import scheduler
+    program.leave(scheduler.main([]))
+""")
+
+#: A scheduler that knows two addresses of the host "cloud1", in the order of argv.
+TWO_ADDRESSES = textwrap.dedent("""
+    import socket, sys
+    addresses, real = sys.argv[1:], socket.getaddrinfo
+    def getaddrinfo(host, *more, **others):
+        found = addresses if host == "cloud1" else [host]
+        return [each for address in found for each in real(address, *more, **others)]
+    socket.getaddrinfo = getaddrinfo
+    print("ready", flush=True)
+    from esync.runtime import program; from esync import scheduler
+    program.leave(scheduler.main([]))
+""")
+
+#: A scheduler that may have a hundred files open at the same time.
+FEW_FILES = textwrap.dedent("""
+    import resource
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+    print("ready", flush=True)
+    from esync.runtime import program; from esync import scheduler
+    program.leave(scheduler.main([]))
+""")
+
+
+#: A scheduler that speaks of its waits soon.
+IMPATIENT = textwrap.dedent("""
+    from esync import config
+    config.ANNOUNCE_AFTER = 0.1
+    print("ready", flush=True)
+    from esync.runtime import program; from esync import scheduler
+    program.leave(scheduler.main([]))
+""")
+
+
+def complete(*nodes: FakeNode) -> list[Message]:
+    """The members that each of them hears of."""
+    heard = [node.received() for node in nodes]
+    assert all(message is not None and message.command == messages.ADD_NODE for message in heard), heard
+    return heard
+
+
+def said(process, words: str) -> None:
+    """Wait until the scheduler has said something."""
+    while words not in (line := process.stderr.readline()):
+        assert line, f"it has ended without saying {words!r}"
+
+
+def well(process, port: int) -> None:
+    """The scheduler brings one server and one worker together, and leaves when they have left."""
+    with FakeNode(port, SERVER) as server, FakeNode(port, WORKER) as worker:
+        for message in complete(server, worker):
+            assert {node.port for node in message.nodes} == {server.port, worker.port, port}
+        assert process.poll() is None
+    assert process.wait(30) == 0, process.stderr.read()
+
+
+#: Registrations that are wrong in one way each.
+WRONG = {
+    "a host that nobody knows": unchecked(host="no-such-host.invalid"),
+    "NUL in the host": unchecked(host="a\0b"),
+    "no host": unchecked(host=""),
+    "no name of a host": unchecked(host="* *"),
+    "a name that is too long": unchecked(host="x" * 70),
+    "a scheduler": unchecked(role=messages.SCHEDULER),
+    "no role": unchecked(role=5),
+    "port 0": unchecked(port=0),
+    "no port": unchecked(port=99999),
+    "an address of many": unchecked(host="255.255.255.255"),
+    "numbers that are too large": unchecked(customer=2**62),
+    "nothing": b"",
+    "a number without an end": b"\xff" * 4000,
+    "long": bytes(100_000),
+}
+
+
+def test_registrations_that_cannot_be_right_end_nobody() -> None:
+    with running_scheduler(servers=1, workers=1) as (process, port):
+        for name, content in WRONG.items():
+            garbage(port, [content])
+            time.sleep(0.1)
+            assert process.poll() is None, name
+        well(process, port)
+
+
+def test_it_says_for_whom_it_waits_when_the_servers_have_left() -> None:
+    """A worker that hangs keeps its connections, and the scheduler with them."""
+    with running_scheduler(1, 2, ["-c", IMPATIENT]) as (process, port):
+        with FakeNode(port, WORKER) as hangs:
+            with FakeNode(port, SERVER) as server, FakeNode(port, WORKER) as other:
+                complete(server, hangs, other)
+            said(process, f"waiting for the worker at 127.0.0.1:{hangs.port} since ")
+        assert process.wait(30) == 0, process.stderr.read()
+
+
+#: In /proc/net/tcp, which timer of a connection runs: the one after which the kernel asks whether the other is there.
+KEEPALIVE_TIMER = "02"
+
+
+def test_the_kernel_is_to_notice_machines_that_are_gone_without_a_word() -> None:
+    with running_scheduler(1, 1) as (process, port), FakeNode(port, SERVER) as server, FakeNode(port, WORKER) as worker:
+        complete(server, worker)
+        missing = {server.port, worker.port}
+        deadline = time.monotonic() + 15
+        while missing and time.monotonic() < deadline:  # a connection with bytes under way has another timer meanwhile
+            rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+            asked = {row[2] for row in rows if row[5].startswith(KEEPALIVE_TIMER)}
+            missing = {port for port in missing if not any(peer.endswith(f":{port:04X}") for peer in asked)}
+            time.sleep(0.05)
+        assert not missing
+        assert process.poll() is None
+
+
+def test_a_host_that_cannot_be_resolved_for_a_while_joins_later(tmp_path: Path) -> None:
+    known = tmp_path / "known"
+    with (
+        running_scheduler(1, 1, ["-c", WITHOUT_NAMES, str(known)]) as (process, port),
+        FakeNode(port, SERVER) as server,
+        FakeNode(port, WORKER, "cloud1") as worker,
+    ):
+        said(process, "cannot resolve the host cloud1")
+        known.touch()
+        for message in complete(server, worker):
+            assert {node.host for node in message.nodes} == {"127.0.0.1", "cloud1"}
+
+
+@pytest.mark.parametrize("addresses", [["127.0.0.1", "10.255.255.1"], ["10.255.255.1", "127.0.0.1"]])
+def test_of_several_addresses_of_a_host_the_one_that_answers_is_taken(addresses: list[str]) -> None:
+    with (
+        running_scheduler(1, 1, ["-c", TWO_ADDRESSES, *addresses]) as (_, port),
+        FakeNode(port, SERVER) as server,
+        FakeNode(port, WORKER, "cloud1") as worker,
+    ):
+        complete(server, worker)
+
+
+def test_who_only_says_that_it_is_there_takes_no_place() -> None:
+    with running_scheduler(servers=1, workers=1) as (process, port), ExitStack() as stack:
+        silent = stack.enter_context(socket.create_server(("127.0.0.1", 0)))  # listens, but does not answer
+        for role in (SERVER, WORKER):
+            garbage(port, [unchecked(role=role, port=silent.getsockname()[1])])
+            garbage(port, [unchecked(role=role, port=9)])
+        time.sleep(0.5)
+        well(process, port)
+
+
+def test_strangers_that_come_and_go_before_the_start_do_not_end_it() -> None:
+    with running_scheduler(servers=1, workers=1) as (process, port):
+        for _ in range(20):
+            with socket.create_connection(("127.0.0.1", port)) as stranger:
+                stranger.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        time.sleep(3.0)  # longer than a scheduler stays alone
+        well(process, port)
+
+
+def test_strangers_that_stay_do_not_keep_it() -> None:
+    with running_scheduler(servers=1, workers=1) as (process, port), ExitStack() as stack:
+        for _ in range(20):
+            stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+        well(process, port)
+
+
+def test_more_strangers_than_files_that_may_be_open_do_not_end_it() -> None:
+    with running_scheduler(1, 1, ["-c", FEW_FILES]) as (process, port), ExitStack() as stack:
+        server = stack.enter_context(FakeNode(port, SERVER))
+        worker = stack.enter_context(FakeNode(port, WORKER))
+        complete(server, worker)
+        said(process, "everyone is here")
+        strangers = [stack.enter_context(socket.socket()) for _ in range(150)]
+        for stranger in strangers:
+            stranger.setblocking(False)
+            stranger.connect_ex(("127.0.0.1", port))
+        time.sleep(4.0)
+        assert process.poll() is None, process.stderr.read()
+
+
+def test_nobody_but_members_opens_barriers() -> None:
+    barrier = Message(messages.BARRIER, group=7, request=True, app=0, customer=0).encode(timestamp=2)
+    with (
+        running_scheduler(servers=1, workers=1) as (_, port),
+        FakeNode(port, SERVER) as server,
+        FakeNode(port, WORKER) as worker,
+    ):
+        complete(server, worker)
+        for _ in range(3):
+            garbage(port, [barrier])
+        assert worker.received(0.5) is None
+
+
+def test_nobody_keeps_a_member_out_by_taking_its_name_before_it() -> None:
+    barrier = Message(messages.BARRIER, group=7, request=True, app=0, customer=0).encode(timestamp=2)
+    with running_scheduler(servers=1, workers=1) as (_, port), ExitStack() as stack:
+        for number in (8, 9):
+            stranger = stack.enter_context(FakeNode(port, messages.SCHEDULER))
+            stranger.has_id(number)
+            stranger.send(b"")
+        time.sleep(0.5)
+        nodes = [stack.enter_context(FakeNode(port, role)) for role in (SERVER, WORKER)]
+        complete(*nodes)
+        for node, number in zip(nodes, (8, 9), strict=True):
+            node.has_id(number)
+            node.send(barrier)
+        for node in nodes:
+            message = node.received()
+            assert message is not None
+            assert message.command == messages.BARRIER
+
+
+def test_who_belongs_to_the_cluster_is_told_to_those_who_ask() -> None:
+    with (
+        running_scheduler(servers=1, workers=1) as (_, port),
+        FakeNode(port, SERVER) as server,
+        FakeNode(port, WORKER) as worker,
+    ):
+        complete(server, worker)
+        found = members(("127.0.0.1", port), lambda: pytest.fail("no answer"))
+        assert {number: node.port for number, node in found.items()} == {8: server.port, 9: worker.port, 1: port}
+
+
+def test_one_that_dies_with_its_id_before_the_start_barrier_ends_the_run_by_its_name() -> None:
+    start = Message(messages.BARRIER, group=7, request=True, app=0, customer=0).encode(timestamp=2)
+    with running_scheduler(servers=1, workers=2) as (process, port), ExitStack() as stack:
+        server, worker = (stack.enter_context(FakeNode(port, role)) for role in (SERVER, WORKER))
+        with FakeNode(port, WORKER) as victim:
+            complete(server, worker, victim)
+        for node, number in ((server, 8), (worker, 9 if worker.port < victim.port else 11)):
+            node.has_id(number)
+            node.send(start)
+        lost = (
+            rf"(?m)worker {int(worker.port < victim.port)} at 127.0.0.1:{victim.port} is gone: its connection has ended"
+        )
+        assert process.wait(60) == 1
+        assert re.search(lost, process.stderr.read())
+
+
+def test_the_scheduler_leaves_when_one_that_has_died_at_once_was_never_connected() -> None:
+    with running_scheduler(servers=1, workers=1) as (process, port):
+        with FakeNode(port, SERVER) as server, FakeNode(port, WORKER) as worker:
+            complete(server, worker)
+        assert process.wait(60) == 0, process.stderr.read()
+
+
+#: What a stranger sends that speaks ZeroMQ's wire protocol (ZMTP 3.0, NULL): the greeting and the handshake.
+GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
+READY = b"\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER\x08Identity\x00\x00\x00\x00"
+#: A frame that more frames of the same message follow.
+MORE = b"\x03" + (4000).to_bytes(8, "big") + bytes(4000)
+
+
+def test_messages_that_never_end_do_not_fill_the_memory() -> None:
+    """Each stranger wants to send 400 MB, and is stopped by and by; what it has sent is given back."""
+    with running_scheduler(servers=1, workers=1) as (process, port):
+        memory = Path(f"/proc/{process.pid}/statm")
+        before = int(memory.read_text().split()[1])
+        for _ in range(4):
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as stranger:
+                stranger.sendall(GREETING + bytes([4, len(READY)]) + READY)
+                with pytest.raises(ConnectionError):
+                    stranger.sendall(MORE * 100_000)
+        grown = (int(memory.read_text().split()[1]) - before) * os.sysconf("SC_PAGE_SIZE")
+        assert grown < 800e6, "half of what they wanted to send"
+        well(process, port)

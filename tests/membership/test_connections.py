@@ -1,0 +1,218 @@
+import os
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from esync.membership.connections import TrafficMeter, connections, keep_alive, listening, outgoing
+
+from ..support import child
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="Linux only")
+
+#: The other side, in another process: takes commands on its standard input.
+PEER = """
+import socket, sys
+server = socket.create_server(("127.0.0.1", 0))
+print("ready")
+print(server.getsockname()[1], flush=True)
+peers = []
+for line in sys.stdin:
+    command, *numbers = line.split()
+    if command == "accept":
+        peers.append(server.accept()[0])
+    elif command == "read":
+        left = int(numbers[0])
+        while left:
+            left -= len(peers[-1].recv(min(left, 65536)))
+    elif command == "write":
+        peers[-1].sendall(b"x" * int(numbers[0]))
+    elif command == "close":
+        peers.pop().close()
+    print("done", flush=True)
+"""
+
+
+class Peer:
+    """Does what it is told on the other side of the connections."""
+
+    def __init__(self, process) -> None:
+        self._process = process
+        self.address = ("127.0.0.1", int(process.stdout.readline()))
+
+    def __call__(self, *command: object) -> None:
+        self._process.stdin.write(" ".join(map(str, command)) + "\n")
+        self._process.stdin.flush()
+        assert self._process.stdout.readline() == "done\n"
+
+    def connect(self) -> socket.socket:
+        here = socket.create_connection(self.address)
+        self("accept")
+        return here
+
+
+@pytest.fixture
+def peer():
+    with child.started("-c", PEER) as process:
+        yield Peer(process)
+
+
+def mine(here: socket.socket) -> list:
+    return [each for each in connections() if each.here == here.getsockname()]
+
+
+def soon(condition: Callable[[], bool]) -> bool:
+    """Whether it becomes true; acknowledgements take their time."""
+    deadline = time.monotonic() + 10
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def test_a_connection_is_found_with_both_ends(peer):
+    with peer.connect() as here:
+        (found,) = mine(here)
+        assert (found.here, found.there, found.established) == (here.getsockname(), peer.address, True)
+    assert mine_is_gone(found)
+
+
+def mine_is_gone(connection) -> bool:
+    return connection.inode not in {each.inode for each in connections()}
+
+
+def test_bytes_are_counted_exactly(peer):
+    with peer.connect() as here:
+        (before,) = mine(here)
+        peer("write", 12_345)
+        left = 12_345
+        while left:
+            left -= len(here.recv(left))
+        here.sendall(b"y" * 100_001)
+        peer("read", 100_001)
+        assert soon(lambda: mine(here)[0].sent - before.sent == 100_001)
+        assert mine(here)[0].received - before.received == 12_345
+
+
+def test_a_closed_other_side_is_not_established(peer):
+    with peer.connect() as here:
+        peer("close")
+        assert soon(lambda: not mine(here)[0].established)
+
+
+def test_connections_of_a_process_to_itself_are_left_out():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        here = socket.create_connection(server.getsockname())
+        there, _ = server.accept()
+        with here, there:
+            ends = {here.getsockname(), there.getsockname()}
+            assert not [each for each in connections() if each.here in ends]
+
+
+def test_what_is_no_tcp_connection_is_left_out():
+    before = {each.inode for each in connections()}
+    with (
+        socket.create_server(("127.0.0.1", 0)),
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams,
+        socket.socket() as unconnected,
+    ):
+        datagrams.connect(("127.0.0.1", 9))
+        assert unconnected.fileno() >= 0
+        pair = socket.socketpair()
+        assert {each.inode for each in connections()} == before
+        for each in pair:
+            each.close()
+
+
+def test_looking_does_not_disturb_the_connection(peer):
+    with peer.connect() as here:
+        for _ in range(50):
+            connections()
+        peer("write", 3)
+        assert here.recv(3) == b"xxx"
+        assert here.getblocking()
+
+
+def test_a_default_timeout_of_the_program_is_its_own_business(peer):
+    """socket.setdefaulttimeout makes every new Python socket non-blocking, and what shares its open file too."""
+    with peer.connect() as here:
+        socket.setdefaulttimeout(5.0)
+        try:
+            connections()
+            listening()
+            keep_alive(5, 2, 5, among={peer.address})
+        finally:
+            socket.setdefaulttimeout(None)
+        assert os.get_blocking(here.fileno())
+
+
+def test_connections_are_seen_when_no_more_files_can_be_opened(peer):
+    """Strangers who connect again and again can bring that about."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with peer.connect() as here, ExitStack() as stack:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(256, here.fileno() + 8), limits[1]))
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        with suppress(OSError):
+            while True:
+                stack.enter_context(open(os.devnull))
+        with pytest.raises(OSError, match="Too many open files"):
+            os.listdir("/proc/self/fd")
+        assert len(mine(here)) == 1
+        assert mine(here)[0] in outgoing()
+
+
+def test_what_others_have_opened_is_not_outgoing(peer):
+    with peer.connect() as here, socket.create_server(("127.0.0.1", 0)) as server:
+        program = f"import socket; s = socket.create_connection(('127.0.0.1', {server.getsockname()[1]})); input()"
+        with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE) as other, server.accept()[0]:
+            assert server.getsockname() in [each.here for each in connections()]
+            assert server.getsockname() not in [each.here for each in outgoing()]
+            assert here.getsockname() in [each.here for each in outgoing()]
+            other.kill()
+
+
+def test_the_meter_counts_from_when_it_was_made(peer):
+    with peer.connect() as here:
+        here.sendall(b"y" * 5000)
+        peer("read", 5000)
+        assert soon(lambda: mine(here)[0].sent >= 5000)
+        meter = TrafficMeter()
+        assert meter.take() == (0, 0)
+        here.sendall(b"y" * 70_000)
+        peer("read", 70_000)
+        peer("write", 7)
+        assert here.recv(7) == b"x" * 7
+        sent = received = 0
+
+        def arrived() -> bool:
+            nonlocal sent, received
+            more = meter.take()
+            sent, received = sent + more[0], received + more[1]
+            return (sent, received) == (70_000, 7)
+
+        assert soon(arrived)
+        assert meter.take() == (0, 0)
+
+
+def test_the_meter_keeps_what_closed_connections_have_moved(peer):
+    meter = TrafficMeter()
+    with peer.connect() as first:
+        first.sendall(b"y" * 1000)
+        peer("read", 1000)
+        assert soon(lambda: mine(first)[0].sent >= 1000)
+        sent, _ = meter.take()
+        assert 1000 <= sent <= 1001  # the kernel counts the beginning of a connection as a byte
+    peer("close")
+    assert meter.take() == (0, 0)
+    with peer.connect() as second:
+        second.sendall(b"y" * 300)
+        peer("read", 300)
+        assert soon(lambda: mine(second)[0].sent >= 300)
+        assert 300 <= meter.take()[0] <= 301

@@ -1,0 +1,220 @@
+"""Who is left out: decided over real ledgers and weights, with a scripted clock and scripted connections."""
+
+import math
+
+import numpy as np
+import pytest
+
+from esync import config
+from esync.exchange.membership import LOOK_EVERY, Membership
+from esync.exchange.protocol import wire
+from esync.membership.peers import Peers
+
+from ..exchange.memory_servers import MemoryServers
+
+LEASE = 10.0
+
+
+class Situation:
+    """Three workers at ports 90, 91, 92, one server."""
+
+    def __init__(self, synchronous: bool = True) -> None:
+        self.servers = MemoryServers(3, [0.0, 0.0], synchronous=synchronous)
+        self.server = self.servers.nodes[0].server
+        self.connected = {("127.0.0.1", 90 + rank) for rank in range(3)}
+        self.peers: Peers[int] = Peers(lambda among: self.connected & set(among))
+        self.membership = Membership(self.server, LEASE, self.servers.clock, self.peers)
+        for rank in range(3):
+            self.membership.joined(rank, f"127.0.0.1:{90 + rank}")
+        self.pass_by(LOOK_EVERY)
+
+    def pass_by(self, seconds: float, heard: tuple[int, ...] = (0, 1, 2)) -> None:
+        """Time goes by, while some workers say something now and then."""
+        for _ in range(round(seconds / LOOK_EVERY)):
+            self.servers.clock.now += LOOK_EVERY
+            for rank in heard:
+                self.servers.say(0, rank)
+            self.membership.look()
+
+    @property
+    def members(self) -> list[int]:
+        return np.flatnonzero(self.server.ledger.member).tolist()
+
+
+@pytest.mark.parametrize("synchronous", [True, False])
+def test_whose_connection_has_ended_is_left_out(synchronous):
+    now = Situation(synchronous)
+    now.connected.remove(("127.0.0.1", 91))
+    now.pass_by(config.CONNECTION_GONE, heard=(0, 2))
+    assert now.members == [0, 1, 2]  # ps-lite may be connecting again
+    now.pass_by(2 * LOOK_EVERY, heard=(0, 2))
+    assert now.members == [0, 2]
+
+
+def test_the_round_goes_on_with_the_others_payloads():
+    now = Situation()
+    values = np.float32([3, 6])
+    now.servers.send(0, 1, values)
+    now.servers.deliver(*now.servers.buckets(1, 1, values))  # dies before its commit
+    now.servers.send(2, 1, 3 * values)
+    now.connected.remove(("127.0.0.1", 91))
+    now.pass_by(config.CONNECTION_GONE + 2 * LOOK_EVERY, heard=(0, 2))
+    assert now.servers.weights().tolist() == [-6, -12]  # the mean over two
+    assert now.servers.status()["round"] == 1
+    assert now.server.memory.staged_bytes == 0
+
+
+def test_what_it_has_committed_counts():
+    now = Situation()
+    for rank in (0, 1):
+        now.servers.send(rank, 1, np.float32([3, 3]))
+    now.connected.remove(("127.0.0.1", 91))
+    now.pass_by(config.CONNECTION_GONE + 2 * LOOK_EVERY, heard=(0, 2))
+    assert now.members == [0, 2]
+    now.servers.send(2, 1, np.float32([6, 6]))
+    assert now.servers.weights().tolist() == [-4, -4]
+
+
+def test_who_is_silent_is_left_out_when_others_wait_for_it():
+    now = Situation()
+    now.pass_by(2 * LEASE, heard=(0, 1))
+    assert now.members == [0, 1, 2]  # a long iteration, and nobody waits
+    for rank in (0, 1):
+        now.servers.send(rank, 1, np.float32([1, 1]))
+    now.pass_by(LOOK_EVERY, heard=(0, 1))
+    assert now.members == [0, 1]
+    assert now.servers.status()["round"] == 1
+
+
+def test_a_slow_one_that_sends_heartbeats_is_waited_for():
+    now = Situation()
+    for rank in (0, 1):
+        now.servers.send(rank, 1, np.float32([1, 1]))
+    now.pass_by(3 * LEASE)
+    assert now.members == [0, 1, 2]
+
+
+def test_a_newcomer_is_counted_in_again():
+    now = Situation()
+    now.connected.remove(("127.0.0.1", 91))
+    now.pass_by(2, heard=(0, 2))
+    now.servers.join(1, nonce=77)
+    now.membership.joined(1, "127.0.0.1:99")
+    now.pass_by(2, heard=(0, 2))  # its connection is not there yet
+    assert now.members == [0, 1, 2]
+    now.connected.add(("127.0.0.1", 99))
+    now.pass_by(2)
+    assert now.members == [0, 1, 2]
+
+
+def test_the_dead_ones_late_words_do_not_count_as_the_newcomers():
+    now = Situation()
+    now.servers.join(1, nonce=77)
+    before = now.server.heard[1]
+    now.servers.clock.now += 1
+    now.servers.say(0, 1)  # with the old nonce
+    assert now.server.heard[1] == before
+
+
+class NotElastic(Situation):
+    """Without --elastic: rounds wait for everybody."""
+
+    def __init__(self, replacement: float) -> None:
+        super().__init__()
+        self.membership = Membership(self.server, math.inf, self.servers.clock, self.peers)
+        for rank in range(3):
+            self.membership.joined(rank, f"127.0.0.1:{90 + rank}", replacement)
+        self.pass_by(LOOK_EVERY)
+
+    @property
+    def failure(self) -> str:
+        return self.server.ledger.failure
+
+
+GONE = config.CONNECTION_GONE + 2 * LOOK_EVERY
+
+
+def test_a_dead_worker_that_nobody_replaces_ends_the_run_with_its_name():
+    now = NotElastic(replacement=0)
+    now.connected.remove(("127.0.0.1", 91))
+    now.pass_by(config.CONNECTION_GONE, heard=(0, 2))
+    assert not now.failure
+    now.pass_by(2 * LOOK_EVERY, heard=(0, 2))
+    assert now.failure.startswith("worker 1 at 127.0.0.1:91 is gone: its connection has ended, and nobody has promised")
+    for rank in (0, 2):
+        now.servers.say(wire.LEAVE, rank)
+    assert now.server.ledger.deserted
+
+
+def test_one_that_dies_before_anybody_has_seen_its_connection_is_noticed_too():
+    now = NotElastic(replacement=0)
+    now.servers.join(1, nonce=77)
+    now.membership.joined(1, "127.0.0.1:99", 0)
+    now.pass_by(config.PEER_GONE - LOOK_EVERY, heard=(0, 2))
+    assert not now.failure
+    now.pass_by(1, heard=(0, 2))
+    assert now.failure.startswith("worker 1 at 127.0.0.1:99 is gone")
+
+
+def test_a_replacement_is_waited_for_as_long_as_was_said():
+    now = NotElastic(replacement=60)
+    now.connected.remove(("127.0.0.1", 91))
+    now.pass_by(GONE + 50, heard=(0, 2))
+    now.servers.join(1, nonce=77)
+    now.membership.joined(1, "127.0.0.1:99", 60)
+    now.connected.add(("127.0.0.1", 99))
+    now.pass_by(100)
+    assert not now.failure
+    now.connected.remove(("127.0.0.1", 99))
+    now.pass_by(GONE + 60, heard=(0, 2))
+    assert "worker 1 at 127.0.0.1:99 is gone" in now.failure
+    assert "no replacement has come within 60 s (--wait-for-replacement)" in now.failure
+
+
+def test_one_whose_replacement_is_promised_is_waited_for_for_ever():
+    now = NotElastic(replacement=math.inf)
+    now.connected.remove(("127.0.0.1", 91))
+    now.pass_by(500, heard=(0, 2))
+    assert not now.failure
+    assert now.members == [0, 1, 2]
+
+
+@pytest.mark.parametrize("elastic", [False, True])
+@pytest.mark.parametrize("promised", [False, True])
+@pytest.mark.parametrize("victim", [0, 1])
+def test_of_those_who_die_when_the_run_is_over_only_a_promised_worker_0_is_waited_for(victim, promised, elastic):
+    other = 1 - victim
+    replacement = math.inf if promised else 0
+    now = NotElastic(replacement)
+    if elastic:
+        now.membership = Membership(now.server, LEASE, now.servers.clock, now.peers)
+        for rank in range(3):
+            now.membership.joined(rank, f"127.0.0.1:{90 + rank}", replacement)
+        now.pass_by(LOOK_EVERY)
+    now.servers.say(wire.DONE, other)
+    now.connected -= {("127.0.0.1", 90), ("127.0.0.1", 91)}
+    now.pass_by(GONE, heard=(2,))
+    now.servers.say(wire.DONE, 2)
+    now.membership.look()
+    assert not now.failure
+    awaited = promised and victim == 0
+    assert now.server.ledger.deserted == (not awaited)
+    if awaited:
+        now.servers.join(0, nonce=77)
+        now.membership.joined(0, "127.0.0.1:99", replacement)
+        now.servers.say(wire.DONE, 0, nonce=77)
+        assert now.server.ledger.deserted
+
+
+def test_the_goodbye_of_one_that_was_dropped_ends_nothing_in_the_middle_of_the_run():
+    now = Situation()
+    for rank in (0, 1):
+        now.servers.send(rank, 1, np.float32([1, 1]))
+    now.pass_by(2 * LEASE, heard=(0, 1))  # 2 hangs
+    assert now.members == [0, 1]
+    now.connected -= {("127.0.0.1", 90), ("127.0.0.1", 91)}
+    now.pass_by(GONE, heard=(2,))
+    now.servers.say(wire.LEAVE, 2)
+    now.membership.look()
+    assert not now.server.ledger.deserted
+    assert not now.server.ledger.over

@@ -1,0 +1,104 @@
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from ..support import child
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
+
+#: A process that belongs to a cluster with others: argv holds everyone, least, patience, announce_after.
+MEMBER = """
+import logging, socket, sys, time
+from esync.runtime import watchdog
+from esync.membership.connections import connections
+from esync.membership.monitor import Arrival, monitor_cluster
+from esync.runtime.watchdog import Wait, Watchdog
+logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+everyone, least, patience, limit = (float(text) for text in sys.argv[1:])
+watchdog.GRACE = 0
+server = socket.create_server(("127.0.0.1", 0))
+def alone():
+    print("alone", flush=True)
+    watchdog.leave(3)
+wait = Wait("1 server(s) and 1 worker(s)", limit, "start them")
+dog = Watchdog(announce_after=0.3)
+def here():
+    return {each.there for each in connections() if each.established}
+monitor = monitor_cluster(here, int(least), patience, alone, Arrival(int(everyone), dog, wait))
+monitor.start()
+print("ready")
+print(server.getsockname()[1], flush=True)
+accepted = [server.accept() for _ in range(int(everyone))]
+monitor.join()
+"""
+
+
+@contextmanager
+def member(everyone: int, least: int, patience: float, limit: float = 60) -> Iterator[tuple]:
+    arguments = [str(value) for value in (everyone, least, patience, limit)]
+    with child.started("-c", MEMBER, *arguments) as process:
+        yield process, ("127.0.0.1", int(process.stdout.readline()))
+
+
+def arrive(stack: ExitStack, address: tuple[str, int]) -> socket.socket:
+    """The connection of one process."""
+    return stack.enter_context(socket.create_connection(address))
+
+
+def next_line(process, beginning: str) -> str:
+    while not (line := process.stdout.readline()).startswith(beginning):
+        assert line, f"the process has ended without saying {beginning!r}"
+    return line
+
+
+def test_alone_when_all_have_gone():
+    with member(everyone=2, least=0, patience=0.5) as (process, address), ExitStack() as stack:
+        first, second = arrive(stack, address), arrive(stack, address)
+        next_line(process, "everyone is here")
+        first.close()
+        time.sleep(1.5)
+        assert process.poll() is None  # one is left
+        second.close()
+        next_line(process, "alone")
+        assert process.wait(20) == 3
+
+
+def test_those_who_do_not_count_do_not_keep_it_going():
+    """A server is alone when only the scheduler is left."""
+    with member(everyone=2, least=1, patience=0.5) as (process, address), ExitStack() as stack:
+        arrive(stack, address)
+        worker = arrive(stack, address)
+        next_line(process, "everyone is here")
+        worker.close()
+        next_line(process, "alone")
+        assert process.wait(20) == 3
+
+
+def test_a_run_that_has_failed_before_all_were_there_at_one_time():
+    with member(everyone=2, least=0, patience=0.3) as (process, address):
+        for seen in ("waiting for 1 server(s) and 1 worker(s) (1 of 2 have connected)", "everyone is here"):
+            with ExitStack() as stack:
+                arrive(stack, address)
+                next_line(process, seen)
+        next_line(process, "alone")
+        assert process.wait(20) == 3
+
+
+def test_nobody_is_alone_before_everyone_was_there():
+    with member(everyone=2, least=0, patience=0.1) as (process, address), ExitStack() as stack:
+        arrive(stack, address).close()
+        time.sleep(1.0)
+        assert process.poll() is None
+
+
+def test_who_is_missing_is_said_and_given_up_on_in_the_end():
+    with member(everyone=2, least=0, patience=0.1, limit=1.5) as (process, address), ExitStack() as stack:
+        arrive(stack, address)
+        line = next_line(process, "waiting for 1 server(s) and 1 worker(s) (1 of 2 have connected)")
+        assert line.endswith("; start them\n")
+        next_line(process, "gave up after")
+        assert process.wait(20) == 1

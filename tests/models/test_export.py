@@ -1,0 +1,110 @@
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from esync.models import export
+from esync.models.networks import build
+from esync.runtime.mxnet_import import mx
+
+from ..support.disks import fill
+
+SHAPE = (1, 1, 28, 28)
+
+
+@pytest.fixture(scope="module")
+def images():
+    return mx.nd.array(np.random.default_rng(0).random((4, 1, 28, 28), np.float32))
+
+
+@pytest.fixture
+def trained():
+    """LeNet with the weights of another seed than that of the initial ones."""
+    return build("lenet", 10, mx.cpu(), seed=5)
+
+
+def save(net, folder: Path) -> list[str]:
+    said: list[str] = []
+    export.save(net, folder, SHAPE, mx.cpu(), said.append)
+    return said
+
+
+def test_it_is_there_in_every_form(trained, images, tmp_path):
+    pytest.importorskip("onnx")
+    assert save(trained, tmp_path / "model") == []
+    names = {path.name for path in (tmp_path / "model").iterdir()}
+    assert names == {"model.params", "model-symbol.json", "model-0000.params", "model.onnx"}
+    expected = trained(images).asnumpy()
+    block = mx.gluon.SymbolBlock.imports(
+        str(tmp_path / "model/model-symbol.json"), ["data"], str(tmp_path / "model/model-0000.params")
+    )
+    np.testing.assert_array_equal(block(images).asnumpy(), expected)
+    same = build("lenet", 10, mx.cpu(), seed=6)
+    assert not np.array_equal(same(images).asnumpy(), expected)
+    same.load_parameters(str(tmp_path / "model/model.params"))
+    np.testing.assert_array_equal(same(images).asnumpy(), expected)
+
+
+@pytest.mark.parametrize("network", ["lenet", "mobilenet-v1"])  # one that pads by an operator of its own, too
+def test_onnx_computes_the_same(network, images, tmp_path):
+    pytest.importorskip("onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    trained = build(network, 10, mx.cpu(), seed=5)
+    assert save(trained, tmp_path) == []
+    session = runtime.InferenceSession(str(tmp_path / "model.onnx"))
+    (name,) = (given.name for given in session.get_inputs())
+    for image in images:
+        (scores,) = session.run(None, {name: image.expand_dims(0).asnumpy()})
+        np.testing.assert_allclose(scores, trained(image.expand_dims(0)).asnumpy(), atol=1e-5)
+
+
+def test_a_network_that_is_not_hybridized_is_exported_too(images, tmp_path):
+    net = build("lenet", 10, mx.cpu(), seed=5, hybridize=False)
+    expected = net(images).asnumpy()
+    save(net, tmp_path)
+    block = mx.gluon.SymbolBlock.imports(
+        str(tmp_path / "model-symbol.json"), ["data"], str(tmp_path / "model-0000.params")
+    )
+    np.testing.assert_allclose(block(images).asnumpy(), expected, atol=1e-6)
+
+
+def test_without_onnx_it_says_so(trained, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    (tmp_path / "model.onnx").write_text("of an earlier run")
+    (said,) = save(trained, tmp_path)
+    assert said.startswith("the final model is not there as ONNX: the package onnx is not installed (pip install")
+    assert not (tmp_path / "model.onnx").exists()
+    assert (tmp_path / "model-symbol.json").exists()
+
+
+def test_what_the_exporter_cannot_do_is_said_in_one_line(trained, tmp_path, monkeypatch):
+    pytest.importorskip("onnx")
+
+    def export(*arguments):
+        raise AttributeError("No conversion function registered for op type magic yet.\nmore")
+
+    monkeypatch.setattr(mx.onnx, "export_model", export)
+    (said,) = save(trained, tmp_path)
+    assert said == (
+        "the final model is not there as ONNX: MXNet's exporter cannot translate it (AttributeError: No conversion "
+        "function registered for op type magic yet.)"
+    )
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def test_a_folder_that_cannot_be_written(trained):
+    with pytest.raises(export.FinalModelError, match="cannot write the final model to /proc/model: "):
+        save(trained, Path("/proc/model"))
+
+
+@pytest.mark.parametrize("pages", [60, 30])  # of 61 that model.params takes; MXNet does not notice the last one
+@pytest.mark.parametrize("small_disk", ["1m"], indirect=True)
+def test_a_full_disk_is_named_and_leaves_nothing_behind(trained, small_disk, pages, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    folder = small_disk / "model"
+    folder.mkdir()
+    fill(small_disk, pages)
+    with pytest.raises(export.FinalModelError, match=rf"final model to {folder}: No space left on device"):
+        save(trained, folder)
+    assert list(folder.iterdir()) == []

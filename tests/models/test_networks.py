@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+
+from esync.arguments import NETWORKS
+from esync.models.networks import MODELS, build
+from esync.runtime.mxnet_import import mx
+
+#: Built of the same parts as their smaller relatives, and slow to build.
+DEEP = ("cifar-resnet56-v1", "cifar-resnet110-v1")
+
+
+def weights(net) -> list[np.ndarray]:
+    return [parameter.data().asnumpy() for _, parameter in sorted(net.collect_params().items())]
+
+
+def test_every_network_of_the_command_line_is_there():
+    assert set(MODELS) == set(NETWORKS)
+
+
+def test_input_sizes():
+    sizes = {name: model.size for name, model in MODELS.items()}
+    assert sizes.pop("alexnet") == 224
+    assert sizes.pop("inception-v3") == 299
+    assert {sizes.pop(f"cifar-resnet{layers}-v1") for layers in (20, 32, 56, 110)} == {32}
+    assert set(sizes.values()) == {28}
+
+
+@pytest.mark.parametrize(("name", "classes"), [*((name, 10) for name in NETWORKS if name not in DEEP), ("lenet", 7)])
+def test_a_network_is_ready_to_train(name, classes):
+    net = build(name, classes, mx.cpu(), seed=0)
+    size = MODELS[name].size
+    with mx.autograd.record():
+        output = net(mx.nd.ones((2, 1, size, size)))
+    output.backward()
+    assert output.shape == (2, classes)
+    assert np.isfinite(output.asnumpy()).all()
+    assert all(parameter.data().size > 0 for parameter in net.collect_params().values())
+
+
+@pytest.mark.parametrize("name", ["lenet", "resnet18-v1"])
+def test_the_seed_decides_the_weights(name):
+    """So that every worker begins alike; and in one order, so that a flat vector means the same everywhere."""
+    mx.random.seed(99)
+    one = weights(build(name, 10, mx.cpu(), seed=1))
+    again = weights(build(name, 10, mx.cpu(), seed=1))
+    other = weights(build(name, 10, mx.cpu(), seed=2))
+    assert all(np.array_equal(a, b) for a, b in zip(one, again, strict=True))
+    assert not all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def test_lenet_has_no_statistics():
+    assert all(parameter.grad_req == "write" for parameter in build("lenet", 10, mx.cpu(), 0).collect_params().values())
+
+
+def test_hybridized_or_not_it_is_the_same_network():
+    mx.random.seed(5)
+    images = mx.nd.random.uniform(shape=(4, 1, 28, 28))
+    one = build("lenet", 10, mx.cpu(), seed=1, hybridize=True)(images).asnumpy()
+    other = build("lenet", 10, mx.cpu(), seed=1, hybridize=False)(images).asnumpy()
+    np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "layers"), [("cifar-resnet20-v1", 20), ("cifar-resnet32-v1", 32)])
+def test_networks_for_images_with_colours(name, layers):
+    net = build(name, 100, mx.cpu(), seed=0, channels=3)
+    assert net(mx.nd.ones((2, 3, 32, 32))).shape == (2, 100)
+    convolutions = [p for p in net.collect_params(".*weight").values() if len(p.shape) == 4 and p.shape[2] == 3]
+    assert len(convolutions) == layers - 1  # and the last layer, which is dense

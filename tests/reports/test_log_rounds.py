@@ -1,0 +1,119 @@
+"""Reading single round files, whole and broken."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from log_trees import esync_round, sync_round, write_round
+
+from esync.reports.discovery import missing_ranges, natural
+from esync.reports.rounds import BadRound, read_round
+
+
+def test_an_esync_round_as_published(tmp_path: Path) -> None:
+    path = write_round(tmp_path, 7, esync_round(7, 21.5, iterations=3, step_time=2.0, exchange=0.75, accuracy=0.81234))
+    one = read_round(path, 7)
+    assert (one.number, one.samples, one.entries, one.iterations) == (7, 192, 4, 3)
+    assert one.aggregate == 0.75
+    assert one.computing == pytest.approx(3 * (1.8 + 0.1))  # loading data and asking the state server left out
+    assert (one.total_time, one.accuracy) == (21.5, 0.81234)
+    assert (one.bytes_sent, one.bytes_received, one.wait, one.transfer, one.overruns) == (None,) * 5
+
+
+def test_a_sync_round_with_the_added_fields(tmp_path: Path) -> None:
+    log = sync_round(1, 2.0, exchange=0.5, bytes_sent=10, bytes_received=20, wait=0.4, transfer=0.1, accuracy_time=1.9)
+    one = read_round(write_round(tmp_path, 1, log | {"step_time_overrun": True, "of a later version": []}), 1)
+    assert (one.entries, one.aggregate, one.computing) == (1, 0.5, 1.0)
+    assert (one.bytes_sent, one.bytes_received, one.wait, one.transfer) == (10, 20, 0.4, 0.1)
+    assert (one.accuracy, one.accuracy_time, one.overruns) == (None, 1.9, 1)
+
+
+def test_a_local_round_has_no_exchange(tmp_path: Path) -> None:
+    log = sync_round(1, 2.0, step_time=1.0, exchange=0.25, ending="local update")
+    one = read_round(write_round(tmp_path, 1, log), 1)
+    assert one.aggregate == 0.0
+    assert one.computing == 1.25
+
+
+def test_entries_are_ordered_as_numbers(tmp_path: Path) -> None:
+    # as strings "9" > "10"
+    one = read_round(write_round(tmp_path, 1, esync_round(1, 9.0, iterations=10, exchange=0.6)), 1)
+    assert one.aggregate == 0.6
+
+
+GOOD = esync_round(3, 5.0)
+WHOLE = json.dumps(GOOD)
+
+
+@pytest.mark.parametrize(
+    ("content", "category", "reason"),
+    [
+        ("", "empty", "no content"),
+        ("\n", "empty", "no content"),
+        ("\0" * 4096, "empty", "no content"),  # what a power failure leaves
+        (WHOLE[: len(WHOLE) // 2], "truncated", "character"),
+        (WHOLE[:-1], "truncated", "character"),
+        ("2024-01-01 INFO started\n", "foreign", "not a JSON object"),
+        ("[1, 2]", "foreign", "not a JSON object"),
+        ("[" * 100_000, "foreign", "not a JSON object"),
+        ("9" * 10_000, "foreign", "not a JSON object"),
+        ({}, "foreign", "num_iters is None, the file name says 3"),
+        (GOOD | {"num_iters": 4}, "foreign", "num_iters is 4, the file name says 3"),
+        ({k: v for k, v in GOOD.items() if k != "time"}, "foreign", '"time"'),
+        (GOOD | {"time": {}}, "foreign", '"time"'),
+        (GOOD | {"time": {"first": {}}}, "foreign", '"time"'),
+        (GOOD | {"time": {"0": 3.5}}, "foreign", '"time"'),
+        (GOOD | {"time": {"0": {"forward and backward": "fast"}}}, "foreign", '"time"'),
+        (GOOD | {"time": {"0": {"forward and backward": 1.0}}}, "foreign", "neither in an exchange"),
+        (GOOD | {"time": {"0": {"global update": -1}}}, "foreign", "exchange"),
+        (GOOD | {"time": {"0": {"forward and backward": float("nan"), "global update": 1}}}, "foreign", "computing"),
+        ({k: v for k, v in GOOD.items() if k != "num_samples"}, "foreign", "no num_samples"),
+        ({k: v for k, v in GOOD.items() if k != "total_time"}, "foreign", "no total_time"),
+        (GOOD | {"total_time": float("inf")}, "foreign", "total_time"),
+        (GOOD | {"total_time": 10**400}, "foreign", "total_time"),
+        (GOOD | {"total_time": 1e308}, "foreign", "total_time is 1e+308, expected a number from 0 to 1e+15"),
+        (GOOD | {"num_samples": 10**300}, "foreign", "num_samples"),
+        (GOOD | {"bytes_sent": 1e308}, "foreign", "bytes_sent"),
+        (GOOD | {"time": {"0": {"forward and backward": 1e308, "global update": 1}}}, "foreign", "computing"),
+        (GOOD | {"time": {"0": {"forward and backward": 10**400, "global update": 1}}}, "foreign", '"time"'),
+        (GOOD | {"num_samples": "64"}, "foreign", "num_samples"),
+        (GOOD | {"accuracy": 81.2}, "foreign", "expected 0 to 1"),
+        (GOOD | {"bytes_sent": -1}, "foreign", "bytes_sent"),
+        (GOOD | {"wait": []}, "foreign", "wait"),
+    ],
+)
+def test_what_is_no_round_is_refused_with_the_reason(
+    tmp_path: Path, content: dict | str, category: str, reason: str
+) -> None:
+    path = write_round(tmp_path, 3, content)
+    with pytest.raises(BadRound) as caught:
+        read_round(path, 3)
+    assert caught.value.category == category
+    assert reason in caught.value.reason
+
+
+def test_bytes_that_are_no_text_and_a_folder_in_place_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "iter-1.txt").write_bytes(b"\xff\xfe\x80{")
+    (tmp_path / "iter-2.txt").mkdir()
+    for number in (1, 2):
+        with pytest.raises(BadRound) as caught:
+            read_round(tmp_path / f"iter-{number}.txt", number)
+        assert caught.value.category == "foreign"
+    with pytest.raises(BadRound) as caught:
+        read_round(tmp_path / "iter-3.txt", 3)
+    assert caught.value.category == "missing"
+
+
+@given(st.sets(st.integers(1, 60), min_size=1))
+def test_gaps_and_numbers_make_up_the_whole(numbers: set[int]) -> None:
+    gaps = missing_ranges(sorted(numbers))
+    missing = {number for first, last in gaps for number in range(first, last + 1)}
+    assert missing | numbers == set(range(1, max(numbers) + 1))
+    assert not missing & numbers
+    assert all(first <= last for first, last in gaps)
+
+
+def test_natural_order() -> None:
+    assert sorted(["gpu10", "gpu2", "cpu", "cpu-1", "9"], key=natural) == ["9", "cpu", "cpu-1", "gpu2", "gpu10"]

@@ -1,0 +1,364 @@
+"""From summaries to figures and tables, by the tool as a user starts it."""
+
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from log_trees import MODEL_BYTES, write_run
+from matplotlib.colors import same_color, to_hex
+from matplotlib.image import imread
+
+from esync.algorithms.style import SPARE_STYLES
+from esync.reports import figures, style
+from esync.reports.metrics_table import RunFigures, run_figures, speedup
+from esync.reports.modes import FOLDERS, mode_of
+from esync.reports.plot import main
+from esync.reports.summarize import main as summarize
+from esync.reports.summary_file import DeviceSummary, RunInfo, load_summary
+from esync.reports.tables import comparison_text, duration
+
+CLUSTER = {"cloud1/gpu0": 0.5, "cloud1/cpu": 2.0, "cloud3/gpu0": 0.4}
+
+
+def device(**changes: object) -> DeviceSummary:
+    """Two rounds, ten seconds; 100 samples, a 64-sample iteration stands for 0.5 s."""
+    columns: dict = {
+        "accuracy_list": [0.7, 0.8],
+        "num_samples_list": [40, 60],
+        "self_iters_list": [2, 2],
+        "elapsed_time_list": [4, 10],
+        "aggregate_time_list": [1.0, 2.0],
+        "rounds_list": [1, 2],
+        "accuracy_rounds": [1, 2],
+        "accuracy_time_list": [4.2, 9.9],
+        "accuracy_exact_list": [0.7004, 0.8],
+        "computing_time_list": [2.0, 4.0],
+        "bytes_sent_list": [100, 200],
+        "bytes_received_list": [300, 400],
+        "wait_list": [0.5, 1.5],
+        "total_time": 10.0,
+        "iterations": 200,
+        "run": RunInfo(batch_size=64, step_time=0.5),
+    }
+    return DeviceSummary(**(columns | changes))
+
+
+def figures_of(folder: str = "esync", target: float = 0.8, **changes: object) -> RunFigures:
+    return run_figures(mode_of(folder), {"h": {"gpu0": device(**changes)}}, target)
+
+
+def make(base: Path, modes: dict[str, dict], seconds: float = 60.0, network: str = "lenet") -> Path:
+    """Write, for each mode, a run on the cluster, and summarize it; returns the network's folder."""
+    for mode, options in modes.items():
+        devices = {"cloud1/gpu0": 0.5} if mode == "local" else CLUSTER
+        write_run(base / network / mode, devices, seconds, **options)
+    assert summarize(["-b", str(base), "-n", network]) == 0
+    return base / network
+
+
+def test_figures_of_a_run_worked_out_by_hand() -> None:
+    other = device(
+        accuracy_list=[],
+        accuracy_rounds=[],
+        accuracy_time_list=[],
+        accuracy_exact_list=[],
+        total_time=8.0,
+        wait_list=[],
+    )
+    run = run_figures(mode_of("esync"), {"a": {"cpu": other}, "b": {"gpu0": device()}}, 0.8)
+    assert run.total_time == 10.0
+    assert run.throughput == 20.0  # 200 samples in 10 s
+    assert run.speed_limit == 256.0  # 2 · 64 / 0.5
+    assert run.efficiency == pytest.approx(0.078125)
+    assert (run.bytes_sent, run.bytes_received, run.bytes_per_second) == (60.0, 140.0, 200.0)
+    assert run.accuracy_device == "b gpu0"
+    assert (run.time_to_target, run.final_accuracy) == (9.9, 0.8)
+    cpu, gpu = run.devices
+    assert (gpu.computing_ratio, gpu.published_computing_ratio) == (pytest.approx(0.6), pytest.approx(0.7))
+    assert (cpu.computing_ratio, cpu.published_computing_ratio) == (pytest.approx(0.75), pytest.approx(0.625))
+    assert (gpu.wait_mean, gpu.wait_max) == (1.0, 1.5)
+    assert (cpu.wait_mean, cpu.wait_max) == (None, None)
+
+
+def test_a_rounded_accuracy_does_not_reach_the_target() -> None:
+    run = figures_of(accuracy_list=[0.7, 0.8], accuracy_exact_list=[0.7, 0.7996])
+    assert run.time_to_target is None
+
+
+def test_speedup_and_the_reasons_for_none() -> None:
+    esync = figures_of()
+    slow = figures_of("sync", accuracy_time_list=[20.0, 49.5])
+    never = figures_of("sync", accuracy_exact_list=[0.1, 0.2])
+    broken = figures_of("sync", overruns=3)
+    assert speedup(esync, [esync, slow]).value == pytest.approx(5.0)
+    assert speedup(slow, [esync, slow]).value == 1.0
+    assert speedup(esync, [esync]).reason == "no SSGD run"
+    assert speedup(esync, [esync, never]).reason == "SSGD not reached"
+    assert speedup(never, [esync, never]).reason == "not reached"
+    assert speedup(esync, [esync, broken]).reason == "SSGD invalid"
+    assert speedup(broken, [esync, broken]).reason == "invalid"
+    other_data = figures_of("esync-niid")
+    assert speedup(other_data, [other_data, slow]).reason == "no SSGD run"
+
+
+@pytest.mark.parametrize(("overruns", "invalid"), [(2, None), (3, "invalid: overruns 1.5 %")])
+def test_above_one_percent_of_overruns_a_run_is_invalid(overruns: int, invalid: str | None) -> None:
+    run = figures_of(overruns=overruns)  # of 200 iterations
+    assert run.invalid == invalid
+    assert ("(10.0)" in comparison_text("lenet", 0.8, [run])) is (invalid is not None)
+
+
+def test_iterations_that_are_not_padded_do_not_hide_overruns() -> None:
+    real = device(iterations=100_000, run=RunInfo(batch_size=64))
+    run = run_figures(mode_of("esync"), {"h": {"cpu": device(overruns=10), "gpu0": real}}, 0.8)
+    assert run.invalid == "invalid: overruns 5.0 %"
+    assert run.efficiency is None  # the speed of one device is not known
+
+
+def test_all_five_figures_and_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    modes = {
+        "esync": {"final_accuracy": 0.95, "half_time": 4.0},
+        "sync": {"final_accuracy": 0.9, "half_time": 12.0},
+        "async": {"half_time": 6.0},
+        "dcasgd": {"half_time": 5.0, "overruns": 50},
+        "esync-niid": {"final_accuracy": 0.7},
+        "local": {"final_accuracy": 0.97, "half_time": 2.0},
+    }
+    folder = make(tmp_path, modes)
+    report = tmp_path / "report.json"
+    assert main(["-b", str(tmp_path), "-n", "lenet", "--json", str(report)]) == 0
+
+    names = ("accuracy-iid", "accuracy-non-iid", "throughput", "traffic", "computing-time-ratio")
+    out = folder / "figures"
+    assert {path.name for path in out.iterdir()} == {
+        *(f"{name}.{suffix}" for name in names for suffix in ("png", "pdf")),
+        "speedup.txt",
+        "speedup.json",
+    }
+    for name in names:
+        assert imread(out / f"{name}.png").std() > 0.05  # something is drawn
+        assert (out / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+    told = capsys.readouterr().out
+    assert (out / "speedup.txt").read_text() in told
+    runs = json.loads((out / "speedup.json").read_text())["runs"]
+    assert list(runs) == ["ESync", "Sync", "Async", "DCASGD", "ESync-Non-IID", "Standalone"]
+    assert runs["ESync"]["speedup"] == pytest.approx(runs["Sync"]["time_to_target"] / runs["ESync"]["time_to_target"])
+    assert runs["Sync"]["speedup"] == 1.0
+    assert (runs["DCASGD"]["valid"], runs["DCASGD"]["speedup"]) == (False, None)
+    assert runs["ESync-Non-IID"]["time_to_target"] is None
+    assert "not reached" in told
+    # 25 rounds of 2.4 s; 4 · 64 + 64 + 5 · 64 samples each; limit 64 / 0.5 + 64 / 2 + 64 / 0.4 = 320 a second
+    assert runs["ESync"]["throughput"] == pytest.approx(640 / 2.4)
+    assert runs["ESync"]["efficiency"] == pytest.approx(640 / 2.4 / 320)
+    assert runs["ESync"]["bytes_per_second"] == pytest.approx(3 * 2 * MODEL_BYTES / 2.4)
+    assert [name["wait_max"] for name in runs["ESync"]["devices"]] == [0.0, 0.0, 0.0]
+    written = json.loads(report.read_text())
+    assert sorted(Path(path).stem for path in written["figures"]) == sorted(2 * names)
+
+
+def test_the_same_summaries_give_the_same_bytes(tmp_path: Path) -> None:
+    make(tmp_path, {"esync": {}, "sync": {}})
+    for out in ("one", "two"):
+        assert main(["-b", str(tmp_path), "-n", "lenet", "--out", str(tmp_path / out)]) == 0
+    names = sorted(path.name for path in (tmp_path / "one").iterdir())
+    assert len(names) == 10
+    for name in names:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
+
+
+def test_published_logs_are_drawn_with_estimated_traffic(tmp_path: Path) -> None:
+    plain = {"published": True}
+    folder = make(tmp_path, {"esync": plain, "sync": plain, "async": plain}, network="resnet18-v1")
+    assert main(["-b", str(tmp_path), "-n", "resnet18-v1"]) == 0
+    runs = json.loads((folder / "figures" / "speedup.json").read_text())["runs"]
+    # rounds · workers · 42.6 MB / total time; a round takes 2.4 s
+    assert runs["ESync"]["bytes_per_second"] == pytest.approx(3 * 42.6e6 / 2.4)
+    # iterations · 42.6 MB / total time: 66 of 0.9 s, 25 of 2.4 s, 75 of 0.8 s
+    assert runs["Async"]["bytes_per_second"] == pytest.approx(166 * 42.6e6 / 60.0)
+    for run in runs.values():
+        assert (run["bytes_estimated"], run["bytes_received_per_second"], run["efficiency"]) == (True, None, None)
+        assert run["accuracy_device"] == "cloud1 gpu0"
+    assert "traffic estimated, push only" in (folder / "figures" / "speedup.txt").read_text()
+
+
+def test_a_summary_written_by_the_published_tool_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    columns = {
+        "num_samples_list": [64, 64],
+        "self_iters_list": [1, 1],
+        "elapsed_time_list": [2, 4],
+        "aggregate_time_list": [1.0, 1.0],
+    }
+    summary = {"cloud1": {"gpu0": {"accuracy_list": [0.5, 0.8], **columns}, "cpu": {"accuracy_list": [], **columns}}}
+    path = tmp_path / "resnet18-v1" / "sync" / "Sync.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(summary))
+
+    read = load_summary(path)["cloud1"]["gpu0"]
+    assert (read.accuracy_rounds, read.accuracy_time_list, read.total_time) == ([1, 2], [2.0, 4.0], 4.0)
+    assert main(["-b", str(tmp_path), "-n", "resnet18-v1"]) == 0
+    run = json.loads((path.parent.parent / "figures" / "speedup.json").read_text())["runs"]["Sync"]
+    assert (run["time_to_target"], run["throughput"]) == (4.0, 64.0)
+    assert run["bytes_per_second"] == pytest.approx(4 * 42.6e6 / 4)
+    assert [d["computing_ratio"] for d in run["devices"]] == [None, None]
+    assert [d["published_computing_ratio"] for d in run["devices"]] == [0.5, 0.5]
+
+    summary["cloud1"]["gpu0"]["accuracy_list"] = [0.8]  # of which round?
+    path.write_text(json.dumps(summary))
+    capsys.readouterr()
+    assert main(["-b", str(tmp_path), "-n", "resnet18-v1"]) == 0
+    assert "the accuracies of gpu0" in capsys.readouterr().err
+
+
+def test_unusable_summaries_are_named_and_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = make(tmp_path, {"esync": {}, "sync": {}, "async": {}, "dcasgd": {}})
+    (folder / "sync" / "Sync.json").write_text('{"h": {"cpu": {"accuracy_list": [1, 2')
+    broken = json.loads((folder / "async" / "Async.json").read_text())
+    broken["cloud1"]["cpu"]["num_samples_list"].pop()
+    (folder / "async" / "Async.json").write_text(json.dumps(broken))
+    (folder / "dcasgd" / "DCASGD.json").unlink()
+    capsys.readouterr()
+    assert main(["-b", str(tmp_path), "-n", "lenet"]) == 0
+    told = capsys.readouterr().err
+    assert "SSGD left out" in told
+    assert "cloud1 → cpu: Value error, num_samples_list has" in told
+    assert "run summarize -m dcasgd first" in told
+    assert list(json.loads((folder / "figures" / "speedup.json").read_text())["runs"]) == ["ESync"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *((field, 1e308) for field in ("accuracy_time_list", "aggregate_time_list", "wait_list", "total_time")),
+        *((field, 10**300) for field in ("num_samples_list", "bytes_sent_list", "elapsed_time_list", "overruns")),
+        ("accuracy_exact_list", 1e308),
+        ("accuracy_exact_list", -0.5),
+        ("computing_time_list", -1.0),
+    ],
+)
+def test_a_summary_with_impossible_numbers_is_named_and_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], field: str, value: float
+) -> None:
+    folder = make(tmp_path, {"esync": {}})
+    path = mode_of("esync").summary_path(folder)
+    content = json.loads(path.read_text())
+    device = content["cloud1"]["gpu0"]
+    device[field] = [value] * len(device[field]) if isinstance(device[field], list) else value
+    path.write_text(json.dumps(content))
+    assert main(["-b", str(tmp_path), "-n", "lenet"]) == 1  # nothing else is there
+    said = capsys.readouterr().err
+    assert f"{path} is no summary: cloud1 → gpu0 → {field}" in said
+    assert "run summarize again" in said
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"total_time": 5e-324}, {"total_time": 1e15, "wait": 1e15}, {"num_samples": 10**15, "bytes_sent": 10**15}],
+)
+def test_extreme_numbers_that_are_possible_are_drawn(tmp_path: Path, changes: dict) -> None:
+    """What divides by hardly any time is not known; everything else fits on an axis."""
+    folder = make(tmp_path, {"esync": {}})
+    for path in (folder / "esync" / "cloud1" / "cpu").glob("iter-*.txt"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    shutil.rmtree(folder / "esync" / "cloud1" / "gpu0")
+    shutil.rmtree(folder / "esync" / "cloud3")
+    for program in (summarize, main):
+        assert program(["-b", str(tmp_path), "-n", "lenet", "--json", str(tmp_path / "all.json")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("batch_size", 10**300),
+        ("step_time", 5e-324),
+        ("step_time", 1e308),
+        ("overruns", 10**400),
+        ("model_bytes", 1e308),
+    ],
+)
+def test_impossible_numbers_in_run_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], field: str, value: float
+) -> None:
+    folder = make(tmp_path, {"esync": {}})
+    path = folder / "esync" / "cloud1" / "cpu" / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
+    assert summarize(["-b", str(tmp_path), "-n", "lenet"]) == 0
+    assert f"skipped (foreign) {path}: {field}" in capsys.readouterr().err
+
+
+def test_rounds_missing_from_the_logs_are_noted(tmp_path: Path) -> None:
+    folder = make(tmp_path, {"esync": {}})
+    (folder / "esync" / "cloud1" / "cpu" / "iter-3.txt").unlink()
+    assert summarize(["-b", str(tmp_path), "-n", "lenet"]) == 0
+    assert main(["-b", str(tmp_path), "-n", "lenet"]) == 0
+    assert "1 rounds missing from the logs" in (folder / "figures" / "speedup.txt").read_text()
+
+
+def test_nothing_to_draw_is_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-b", str(tmp_path), "-n", "lenet"]) == 1
+    assert "run summarize first" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("flags", [["--target", "0"], ["--target", "80"], ["--target", "nan"], ["-x"]])
+def test_bad_usage_is_exit_code_2(tmp_path: Path, flags: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["-b", str(tmp_path), *flags])
+    assert caught.value.code == 2
+
+
+def test_every_evaluation_is_drawn_as_logged() -> None:
+    run, standalone = figures_of(), figures_of("local")
+    axes = figures.accuracy("lenet", [run], standalone, 0.8).axes[0]
+    curve, final, target = axes.get_lines()
+    assert curve.get_xydata().tolist() == [[4.2, 0.7004], [9.9, 0.8]]
+    assert set(final.get_ydata()) == {0.8}
+    assert final.get_label() == "Standalone, final (0.800)"
+    assert set(target.get_ydata()) == {0.8}
+    assert axes.get_xlabel() == "Time (seconds)"
+
+
+def test_bars_and_colours() -> None:
+    runs = [figures_of(), figures_of("sync", overruns=3), figures_of("sync-niid")]
+    bars = figures.throughput("lenet", runs).axes[0].patches
+    assert [bar.get_height() for bar in bars] == [10.0, 10.0, 10.0]
+    assert [to_hex(bar.get_facecolor()) for bar in bars] == [
+        to_hex(mode_of("esync").style.color),
+        style.INVALID,
+        to_hex(mode_of("sync").style.color),
+    ]
+    stacked = figures.traffic("lenet", runs[:1]).axes[0].patches
+    assert [bar.get_height() for bar in stacked] == [30 / 1e6, 70 / 1e6]
+    texts = [text.get_text() for text in figures.traffic("lenet", runs).axes[0].texts]
+    assert texts == ["0.0", "(0.0)\ninvalid:\noverruns 1.5 %", "0.0"]
+
+
+def test_the_computing_ratio_shows_each_device_of_each_run() -> None:
+    wide = {f"h{host}": {f"gpu{gpu}": device() for gpu in range(4)} for host in range(3)}
+    runs = [run_figures(mode_of("esync"), wide, 0.8), figures_of("sync")]
+    twelve, one = figures.computing_ratio("lenet", runs).axes
+    assert [bar.get_width() for bar in twelve.patches] == [pytest.approx(0.6)] * 12
+    assert [line.get_xdata()[0] for line in twelve.get_lines()] == [pytest.approx(0.7)] * 12
+    assert len(one.patches) == 1
+    labels = [label.get_text() for label in twelve.get_yticklabels()]
+    assert labels[:5] == ["h0 gpu0", "h0 gpu1", "h0 gpu2", "h0 gpu3", "h1 gpu0"]
+    assert len(labels) == 13  # the last is the other cluster's
+
+
+def test_styles_of_built_in_algorithms_can_be_drawn_and_differ() -> None:
+    styles = {mode_of(folder).name: mode_of(folder).style for folder in FOLDERS}
+    for each in styles.values():
+        assert style.checked_style(json.loads(json.dumps(asdict(each))), SPARE_STYLES[0]) == (style.plain(each), [])
+    for part in ("line", "marker"):
+        assert len({getattr(each, part) for each in styles.values()}) == len(styles)
+    colours = [*(each.color for each in (*styles.values(), *SPARE_STYLES)), style.INVALID]
+    assert not any(same_color(a, b) for i, a in enumerate(colours) for b in colours[:i])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(48.25, "48.2 s"), (119.99, "120.0 s"), (725.4, "12 min 05 s"), (7379.0, "2 h 03 min"), (3599.6, "60 min 00 s")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

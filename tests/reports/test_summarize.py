@@ -1,0 +1,256 @@
+"""From log trees to NAME.json, by the tool as a user starts it."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from log_trees import MODEL_BYTES, esync_round, sync_round, write_round, write_run
+
+from esync.reports.modes import FOLDERS, mode_of
+from esync.reports.summarize import main
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def summarize(base: Path, *more: str, mode: str | None = "esync", network: str = "resnet18-v1") -> int:
+    return main(["-b", str(base), "-n", network, *(["-m", mode] if mode else []), *more])
+
+
+def read(path: Path) -> dict:
+    return json.loads(path.read_text())
+
+
+def test_published_logs_give_the_published_summary(tmp_path: Path) -> None:
+    folder = tmp_path / "resnet18-v1" / "esync" / "cloud1"
+    write_round(folder / "gpu0", 1, esync_round(1, 3.49, iterations=2, exchange=0.5, accuracy=0.12345))
+    write_round(folder / "gpu0", 2, esync_round(2, 6.51, iterations=3, exchange=0.25, accuracy=0.5678))
+    write_round(folder / "cpu", 1, esync_round(1, 3.6, iterations=1, exchange=0.125))
+    write_round(folder / "cpu", 2, esync_round(2, 7.5, iterations=1, exchange=0.375))
+
+    assert summarize(tmp_path) == 0
+
+    summary = read(tmp_path / "resnet18-v1" / "esync" / "ESync.json")
+    assert list(summary) == ["cloud1"]
+    assert list(summary["cloud1"]) == ["cpu", "gpu0"]
+    gpu, cpu = summary["cloud1"]["gpu0"], summary["cloud1"]["cpu"]
+    published = ("accuracy_list", "num_samples_list", "self_iters_list", "elapsed_time_list", "aggregate_time_list")
+    assert [gpu[name] for name in published] == [[0.123, 0.568], [128, 192], [3, 4], [3, 7], [0.5, 0.25]]
+    assert [cpu[name] for name in published] == [[], [64, 64], [2, 2], [4, 8], [0.125, 0.375]]
+    # 42.6 MB for each push, as the published figures count
+    assert (gpu["bytes_sent_list"], gpu["bytes_received_list"], gpu["bytes_estimated"]) == ([42_600_000] * 2, [], True)
+
+
+def test_the_added_lists(tmp_path: Path) -> None:
+    folder = tmp_path / "resnet18-v1" / "sync" / "h" / "gpu0"
+    added = {"bytes_sent": 5, "bytes_received": 7, "transfer": 0.2}
+    write_round(folder, 1, sync_round(1, 1.5, wait=0.25, **added))
+    write_round(folder, 2, sync_round(2, 3.0, accuracy=0.79961, accuracy_time=2.9, **added))
+    write_round(folder, 3, sync_round(3, 4.5, accuracy=0.9, wait=0.75, **added))
+    (folder / "run.json").write_text(json.dumps({"batch_size": 64, "step_time": 1.0, "seed": 3, "overruns": 1}))
+
+    assert summarize(tmp_path, mode="sync") == 0
+
+    device = read(tmp_path / "resnet18-v1" / "sync" / "Sync.json")["h"]["gpu0"]
+    assert device["accuracy_rounds"] == [2, 3]
+    assert device["accuracy_list"] == [0.8, 0.9]
+    assert device["accuracy_exact_list"] == [0.79961, 0.9]
+    assert device["accuracy_time_list"] == [2.9, 4.5]
+    assert device["bytes_sent_list"] == [5, 5, 5]
+    assert device["bytes_received_list"] == [7, 7, 7]
+    assert device["bytes_estimated"] is False
+    assert device["wait_list"] == [0.25, None, 0.75]
+    assert device["transfer_list"] == [0.2] * 3
+    assert device["computing_time_list"] == [1.0] * 3
+    assert (device["total_time"], device["iterations"], device["overruns"]) == (4.5, 3, 1)
+    assert device["run"]["seed"] == 3
+
+
+def test_rounds_are_read_in_numeric_order(tmp_path: Path) -> None:
+    folder = tmp_path / "resnet18-v1" / "esync" / "h" / "gpu0"
+    for number in range(1, 13):
+        write_round(folder, number, esync_round(number, float(number)))
+    assert summarize(tmp_path) == 0
+    device = read(tmp_path / "resnet18-v1" / "esync" / "ESync.json")["h"]["gpu0"]
+    assert device["rounds_list"] == device["elapsed_time_list"] == list(range(1, 13))
+
+
+def test_broken_files_are_named_skipped_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mode_folder = tmp_path / "resnet18-v1" / "esync"
+    gpu = mode_folder / "cloud1" / "gpu0"
+    for number in (1, 2, 6, 9):
+        write_round(gpu, number, esync_round(number, number * 2.0))
+    write_round(gpu, 3, "")
+    write_round(gpu, 4, json.dumps(esync_round(4, 8.0))[:50])
+    write_round(gpu, 5, esync_round(55, 10.0))
+    (gpu / "notes.txt").write_text("mine")
+    write_round(gpu / "earlier-20240101T000000", 8, esync_round(8, 16.0))
+    (gpu / ".lock").write_text("")
+    (gpu / "run.json").write_text('{"batch_size": 0}')
+    write_round(mode_folder / "cloud1" / "gpu1", 1, "{")
+    write_round(mode_folder / "cloud1" / "gpu0.old", 1, esync_round(1, 2.0))
+    write_round(mode_folder / "cpu", 1, esync_round(1, 2.0))  # no host
+
+    report_path = tmp_path / "report.json"
+    assert summarize(tmp_path, "--json", str(report_path)) == 0
+
+    summary = read(mode_folder / "ESync.json")
+    assert list(summary) == ["cloud1"]
+    assert list(summary["cloud1"]) == ["gpu0"]
+    assert summary["cloud1"]["gpu0"]["rounds_list"] == [1, 2, 6, 9]
+    report = read(report_path)["modes"]["esync"]
+    skipped = {str(Path(skip["path"]).relative_to(mode_folder)): skip["category"] for skip in report["skipped"]}
+    assert skipped == {
+        "cloud1/gpu0/iter-3.txt": "empty",
+        "cloud1/gpu0/iter-4.txt": "truncated",
+        "cloud1/gpu0/iter-5.txt": "foreign",
+        "cloud1/gpu0/notes.txt": "foreign",
+        "cloud1/gpu0/run.json": "foreign",
+        "cloud1/gpu1/iter-1.txt": "truncated",
+        "cloud1/gpu1": "missing",
+        "cloud1/gpu0.old": "foreign",
+        "cpu": "foreign",
+    }
+    assert (report["rounds_read"], report["rounds_missing"], report["files_skipped"]) == (4, 2, 9)
+    assert report["warnings"] == ["cloud1/gpu0: iter-7.txt to iter-8.txt missing"]
+    told = capsys.readouterr().err
+    for name in skipped:
+        assert str(mode_folder / name) in told
+    assert "iter-7.txt to iter-8.txt missing" in told
+    assert "9 skipped (1 empty, 5 foreign, 1 missing, 2 truncated)" in told
+
+
+def test_only_the_first_skipped_files_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "resnet18-v1" / "esync" / "h" / "cpu"
+    write_round(folder, 1, esync_round(1, 1.0))
+    for number in range(2, 40):
+        write_round(folder, number, "")
+    assert summarize(tmp_path, "--json", str(tmp_path / "r.json")) == 0
+    told = capsys.readouterr().err
+    assert told.count("skipped (empty)") == 20
+    assert "… and 18 more" in told
+    assert len(read(tmp_path / "r.json")["modes"]["esync"]["skipped"]) == 38
+
+
+def test_rounds_of_two_runs_in_one_folder_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "resnet18-v1" / "esync" / "h" / "cpu"
+    for number, total in ((1, 5.0), (2, 10.0), (3, 7.0), (4, 9.0)):
+        write_round(folder, number, esync_round(number, total))
+    assert summarize(tmp_path) == 0
+    assert "falls from 10.0 s in round 2 to 7.0 s in round 3" in capsys.readouterr().err
+
+
+def test_without_a_mode_every_known_folder_is_summarized(tmp_path: Path) -> None:
+    network = tmp_path / "lenet"
+    for folder in ("esync", "dcasgd-niid", "local", "figures"):
+        write_round(network / folder / "h" / "cpu", 1, sync_round(1, 1.0, ending="local update"))
+    assert summarize(tmp_path, mode=None, network="lenet") == 0
+    written = {str(path.relative_to(network)) for path in network.rglob("*.json")}
+    assert written == {"esync/ESync.json", "dcasgd-niid/DCASGD-Non-IID.json", "local/Standalone.json"}
+
+
+def test_every_published_name() -> None:
+    names = {folder: mode_of(folder).summary for folder in FOLDERS}
+    published = {
+        "esync": "ESync",
+        "sync": "Sync",
+        "async": "Async",
+        "dcasgd": "DCASGD",
+        "esync-niid": "ESync-Non-IID",
+        "sync-niid": "Sync-Non-IID",
+        "async-niid": "Async-Non-IID",
+        "dcasgd-niid": "DCASGD-Non-IID",
+        "local": "Standalone",
+    }
+    assert names.items() >= published.items()
+
+
+def test_model_size_for_logs_without_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "alexnet" / "esync" / "h" / "cpu"
+    summary = tmp_path / "alexnet" / "esync" / "ESync.json"
+    write_round(folder, 1, esync_round(1, 1.0))
+
+    assert summarize(tmp_path, network="alexnet") == 0
+    assert "give --model-bytes" in capsys.readouterr().err
+    assert read(summary)["h"]["cpu"]["bytes_sent_list"] == []
+
+    assert summarize(tmp_path, "--model-bytes", "1000", network="alexnet") == 0
+    device = read(summary)["h"]["cpu"]
+    assert (device["bytes_sent_list"], device["bytes_estimated"]) == ([1000], True)
+
+    (folder / "run.json").write_text(json.dumps({"model_bytes": MODEL_BYTES}))
+    assert summarize(tmp_path, "--model-bytes", "1000", network="alexnet") == 0
+    assert read(summary)["h"]["cpu"]["bytes_sent_list"] == [MODEL_BYTES]
+
+
+def test_the_same_logs_give_the_same_bytes(tmp_path: Path) -> None:
+    for base in (tmp_path / "a", tmp_path / "b"):
+        hosts = ["h10", "h2"] if base.name == "a" else ["h2", "h10"]  # made in another order
+        for host in hosts:
+            write_run(base / "lenet" / "esync", {f"{host}/gpu1": 1.0, f"{host}/gpu0": 2.0}, 10.0)
+        assert summarize(base, network="lenet") == 0
+    first, second = (tmp_path / base / "lenet" / "esync" / "ESync.json" for base in "ab")
+    assert first.read_bytes() == second.read_bytes()
+    assert list(read(first)) == ["h2", "h10"]
+
+
+@pytest.mark.parametrize(
+    "make", [lambda base: None, lambda base: (base / "resnet18-v1" / "esync" / "h").mkdir(parents=True)]
+)
+def test_nothing_to_summarize_is_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str], make) -> None:
+    make(tmp_path)
+    assert summarize(tmp_path) == 1
+    assert f"nothing to summarize in {tmp_path}/resnet18-v1: expected esync/HOST/DEVICE" in capsys.readouterr().err
+
+
+def test_an_earlier_summary_stays_when_there_is_nothing_to_summarize(tmp_path: Path) -> None:
+    folder = tmp_path / "resnet18-v1" / "esync"
+    write_round(folder / "h" / "cpu", 1, esync_round(1, 1.0))
+    assert summarize(tmp_path) == 0
+    before = (folder / "ESync.json").read_bytes()
+    write_round(folder / "h" / "cpu", 1, "")
+    assert summarize(tmp_path) == 1
+    assert (folder / "ESync.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("flags", [["-m", "esnyc"], ["--model-bytes", "-3"], ["--model-bytes", "big"], ["--frob"]])
+def test_bad_usage_is_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["-b", str(tmp_path), *flags])
+    assert caught.value.code == 2
+    if flags[0] == "-m":
+        error = capsys.readouterr().err
+        assert "unknown mode 'esnyc': choose one of esync, " in error
+        choices = error.strip().rpartition("choose one of ")[2].split(", ")
+        assert {"sync", "async", "dcasgd", "esync-niid"} <= set(choices)
+
+
+def test_a_result_that_cannot_be_written_is_one_line_and_exit_code_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_round(tmp_path / "resnet18-v1" / "esync" / "h" / "cpu", 1, esync_round(1, 1.0))
+    (tmp_path / "file").write_text("")
+    assert summarize(tmp_path, "--json", str(tmp_path / "file" / "report.json")) == 1
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert not list(tmp_path.rglob("*.part"))
+
+
+@pytest.mark.parametrize("tool", ["summarize", "plot"])
+def test_started_as_a_file_the_tool_uses_its_own_checkout_and_no_mxnet(tmp_path: Path, tool: str) -> None:
+    checkout = tmp_path / "checkout"
+    shutil.copytree(ROOT / "logs_tools", checkout / "logs_tools", ignore=shutil.ignore_patterns("__pycache__"))
+    (checkout / "esync").mkdir()
+    for name in ("__init__.py", "numpy_aliases.py", "measure.py"):
+        shutil.copy(ROOT / "esync" / name, checkout / "esync")
+    defaults = (ROOT / "config.py").read_text() + '\nLOG_DIR = "of-this-checkout"\n'
+    (checkout / "esync" / "config.py").write_text(defaults)
+    (checkout / "mxnet.py").write_text("raise ImportError('the log tools must not import mxnet')\n")
+    for start in ([str(checkout / "logs_tools" / f"{tool}.py")], ["-m", f"logs_tools.{tool}"]):
+        done = subprocess.run(
+            [sys.executable, *start, "-n", "lenet"], cwd=checkout, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 1
+        assert "of-this-checkout/lenet" in done.stderr
+        assert "Traceback" not in done.stderr

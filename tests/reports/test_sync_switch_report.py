@@ -1,0 +1,215 @@
+"""Sync-Switch runs as published and as ours, by the tool as a user starts it."""
+
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from esync.reports.sync_switch.job_log import read_job_log
+from esync.reports.sync_switch.rows import RowsError, read_rows
+from esync.reports.sync_switch.settings import SETUPS, Setting, corrected, published_setting
+from esync.reports.sync_switch_report import main
+
+PUBLISHED = Path(__file__).parents[3] / "shared" / "data" / "sync-switch"
+START = 1_600_000_000.0  # seconds since 1970, of every run below
+
+
+def write(path: Path, heading: str, *rows: str, end: str = "\r\n") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(end.join([heading, *rows]).encode())
+
+
+def job(kind: str, begun: float, ended: float, steps: int) -> str:
+    def when(seconds: float) -> str:
+        return datetime.fromtimestamp(START + seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%S.%f")
+
+    return (
+        f"Job name: crashed, SGD: {kind}\nStarted training at:    {when(begun - 9000)}\n"
+        f"Job name: x, SGD: {kind}\nStarted training at:    {when(begun)}\n"
+        f"Ended training at:    {when(ended)}, {steps} steps\nFinal loss:    0.25"
+    )
+
+
+def published(base: Path) -> Path:
+    """One run each of BSP and 12.5 %, of the CIFAR-100 setup, with what is odd about the real ones."""
+    folder = base / "cifar100_res50"
+    write(folder / "bsp_1" / "acc.csv", "Wall time,Step,Value,", f"{START + 20},0,0.01,", f"{START + 900},16000,0.75,")
+    write(
+        folder / "bsp_1" / "loss.csv", "Step,Value,Wall time", f"1,6.9,{START}", f"15901,0.01,{START + 980}", end="\n"
+    )
+    heading, filler = "Wall time,Raw Time,Step,Value,Time", [",,,,"] * 3
+    rows = [f"{START},0,1,6.9,0", f"{START + 980},980,15901,0.01,980", f"{START + 1000},1000,16000,0.01,1000"]
+    write(folder / "bsp_1" / "loss_proc.csv", heading, *rows, *filler)
+    again = folder / "12_88_1"
+    write(again / "acc.csv", "Wall time,Step,Value", f"{START + 1000.5},500,0.5", f"{START + 1600},114014,0.74", "")
+    rows = [f"{START + 10},1,8.0", f"{START + 1050},2101,4.0", f"{START + 1590},113964,0.2"]
+    write(again / "loss.csv", "Wall time,Step,Value", *rows)
+    (base / "bsp_job.txt").write_text(job("BSP", 5, 200, 2000))
+    (base / "asp_job.txt").write_text(job("ASP", 1030, 1600, 114014) + job("ASP", 90_000, 91_000, 128_014))
+    return base
+
+
+def test_published_folders_with_all_their_oddities(tmp_path, capsys):
+    assert main([str(published(tmp_path / "d")), "--json", str(tmp_path / "r.json"), "--out", str(tmp_path / "f")]) == 0
+    out, err = capsys.readouterr()
+    assert "B12.5-A87.5" in out
+    assert "no loss_proc.csv; its time is from the job log" in err
+    bsp, switched = json.loads((tmp_path / "r.json").read_text())["groups"]
+    assert (bsp["time"], bsp["span"], bsp["accuracy"]) == (1000, 980, 0.75)
+    # From the first row (10) to the job's end (1600), without what lay between the first segment's end (200) and the
+    # first row after the second one's start (1050).
+    assert switched["time"] == 1600 - 10 - (1050 - 200)
+    assert switched["gap"] == 1030 - 200
+    assert switched["speedup"] == pytest.approx(1000 / 740)
+    assert switched["speedup_with_gap"] == pytest.approx(1000 / 1570)
+    assert switched["relative_time"] == pytest.approx(0.74)
+    names = {path.name for path in (tmp_path / "f").iterdir()}
+    assert names == {f"sync-switch-{what}.{kind}" for what in ("accuracy", "time") for kind in ("png", "pdf")}
+
+
+def test_what_is_left_out_is_named(tmp_path, capsys):
+    write(tmp_path / "baseline" / "bsp_1" / "acc.csv", "Wall time,Step,Value", "1,1,0.5")
+    write(tmp_path / "baseline" / "bsp_1" / "loss.csv", "Wall time,Step,Value", "1,1,0.5")
+    write(tmp_path / "other" / "x" / "run_eval-tag-accuracy.csv", "Wall time,Step,Value", "1,1,0.5")
+    write(tmp_path / "cifar100_res50" / "asp_1" / "acc.csv", "Wall time,Step", "1,1")
+    write(tmp_path / "cifar100_res50" / "asp_1" / "loss.csv", "Wall time,Step,Value", "1,1,0.5")
+    assert main([str(tmp_path), "--no-figures"]) == 1
+    err = capsys.readouterr().err
+    assert "half as fast" in err
+    assert "no acc.csv and loss.csv in it, but run_eval-tag-accuracy.csv" in err
+    assert "acc.csv: no column Value in its first line" in err
+    assert "no run in" in err
+
+
+def test_a_folder_that_is_not_there(tmp_path, capsys):
+    assert main([str(tmp_path / "no")]) == 1
+    assert "no such folder" in capsys.readouterr().err
+
+
+def own(folder: Path, accuracy: str, loss: str, seconds: float, **facts: object) -> None:
+    write(folder / "acc.csv", "Wall time,Time,Step,Value", f"{START},0,1,0.1", f"{START + 5},5,9,{accuracy}", end="\n")
+    write(folder / "loss.csv", "Wall time,Time,Step,Value", f"{START},0,1,2.3", f"{START},{seconds},9,{loss}", end="\n")
+    told = {"mode": "sync-switch", "network": "lenet", "dataset": "fashion-mnist", "workers": 8, **facts}
+    (folder / "run.json").write_text(json.dumps(told))
+
+
+def test_our_own_runs_those_that_diverged_and_those_with_stragglers(tmp_path, capsys):
+    own(tmp_path / "a" / "cpu", "0.9", "0.1", 80.0, switch_order="1", bsp_share=1.0)
+    own(tmp_path / "b" / "cpu", "0.8", "0.2", 40.0, switch_order="10", bsp_share=0.0625)
+    own(tmp_path / "d" / "cpu", "0.8", "0.2", 40.0, switch_order="10", bsp_share=0.75, bsp_share_done=0.5)
+    own(tmp_path / "c" / "cpu", "0.8", "nan", 40.0, switch_order="10", bsp_share=0.0625)
+    for policy, seconds in (("none", 100.0), ("elastic", 50.0)):
+        told = {"switch_order": "10", "bsp_share": 0.5, "stragglers": "2 workers 4 times", "online_policy": policy}
+        own(tmp_path / policy / "cpu", "0.9", "0.1", seconds, **told)
+    assert main([str(tmp_path), "--json", str(tmp_path / "r.json"), "--out", str(tmp_path / "f")]) == 0
+    groups = {each["setting"]: each for each in json.loads((tmp_path / "r.json").read_text())["groups"]}
+    switched = groups["B6.25-A93.75"]
+    assert (switched["accuracy"], switched["diverged"], switched["speedup"]) == (0.4, 1, 2.0)
+    assert groups["elastic (2 workers 4 times)"]["relative_time"] == 0.5
+    said = capsys.readouterr()
+    assert "B6.25-A93.75, 1 diverged" in said.out
+    assert "75.00% of the samples were planned as BSP, 50.00% were trained so" in said.out + said.err
+    assert (tmp_path / "f" / "sync-switch-time-stragglers.pdf").exists()
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "seconds", "facts"),
+    [
+        ("1e308", 40.0, {}),
+        ("0.8", 1e308, {}),
+        ("0.8", float("nan"), {}),
+        ("0.8", float("inf"), {}),
+        ("-1", 40.0, {}),
+        ("0.8", 40.0, {"bsp_share": 1e308}),
+        ("0.8", 40.0, {"bsp_share": float("nan")}),
+        ("0.8", 40.0, {"bsp_share_done": float("inf")}),
+        ("0.8", 40.0, {"workers": float("inf")}),
+    ],
+)
+def test_runs_with_impossible_numbers_are_left_out_by_name(tmp_path, capsys, accuracy, seconds, facts):
+    own(tmp_path / "a" / "cpu", "0.9", "0.1", 80.0, switch_order="1", bsp_share=1.0)
+    own(tmp_path / "b" / "cpu", accuracy, "0.2", seconds, **{"switch_order": "10", "bsp_share": 0.5, **facts})
+    words = [str(tmp_path), "--json", str(tmp_path / "r.json"), "--out", str(tmp_path / "f")]
+    assert main(words) == 0
+    said = capsys.readouterr()
+    assert str(tmp_path / "b" / "cpu") in said.out + said.err
+    assert len(json.loads((tmp_path / "r.json").read_text())["groups"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "order", "share"),
+    [
+        ("switch_exp", "b50-a50", "10", 0.5),
+        ("switch_exp", "b50_a50_run5", "10", 0.5),
+        ("switch_exp", "a75-b25-run3", "01", 0.25),
+        ("cifar100_res50", "6_94_2", "10", 0.06),
+        ("cifar100_res50", "asp_3", "0", 0.0),
+        ("cluster_16", "5050_run1", "10", 0.5),
+    ],
+)
+def test_names(folder, name, order, share):
+    assert published_setting(folder, name) == Setting(order, share)
+
+
+def test_names_with_stragglers():
+    setting = published_setting("straggler", "policy2_freq4_2straggler_30ms_run1")
+    assert setting is not None
+    assert setting.label == "elastic (2 workers 4 times 30 ms)"
+    assert published_setting("straggler", "hybrid_baseline__1") is None
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "last", "share", "corrects"),
+    [
+        ("switch_exp", "b15-a85-run4", 50_014, 0.25, True),
+        ("switch_exp", "a50-b50-run2", 50_000, 0.25, True),
+        ("switch_exp", "b5-a95-run1", 61_213, 0.05, False),
+        ("cifar100_res50", "12_88_1", 114_013, 0.125, False),
+        ("cluster_16", "5050_run1", 34_029, 0.5, False),
+    ],
+)
+def test_the_last_step_tells_the_real_share(folder, name, last, share, corrects):
+    setting = published_setting(folder, name)
+    assert setting is not None
+    real, remark = corrected(setting, SETUPS[folder], last)
+    assert real.share == pytest.approx(share)
+    assert bool(remark) == corrects
+
+
+def test_broken_rows_are_named(tmp_path):
+    write(tmp_path / "x.csv", "Wall time,Step,Value", "1,1,0.5", "1,two,0.5")
+    with pytest.raises(RowsError, match=r"x.csv, line 3: '1,two,0.5' should hold numbers"):
+        read_rows(tmp_path / "x.csv")
+
+
+def test_a_crashed_segment_is_none(tmp_path):
+    (tmp_path / "asp_job.txt").write_text(job("ASP", 10, 20, 5) + job("ASP", 30, 40, 9))
+    assert [segment.steps for segment in read_job_log(tmp_path / "asp_job.txt")] == [5, 9]
+
+
+@pytest.mark.skipif(not PUBLISHED.is_dir(), reason="the published measurements are not beside this checkout")
+def test_the_published_measurements_give_the_specification_s_table(capsys):
+    assert main([str(PUBLISHED), "--no-figures"]) == 0
+    table = {
+        line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]]
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("|")
+    }
+    assert table["BSP"] == ["5", "0.746240 ± 0.004548", "0.7467", "11288.2 ± 24.8", "1.0000", "1.00", "1.00", "11211.1"]
+    assert table["ASP"][1:6] == ["0.708500 ± 0.027140", "0.7095", "6070.0 ± 34.8", "0.5377", "1.86"]
+    assert table["B6.25-A93.75"][1:6] == ["0.732460 ± 0.007734", "0.7333", "6426.6 ± 36.2", "0.5693", "1.76"]
+    assert table["B12.5-A87.5"] == [
+        "5",
+        "0.746000 ± 0.007883",
+        "0.7471",
+        "6789.7 ± 4.5",
+        "0.6015",
+        "1.66",
+        "1.62",
+        "6974.5",
+    ]
+    assert table["B25-A75"][1:6] == ["0.750540 ± 0.003072", "0.7523", "7294.2 ± 6.1", "0.6462", "1.55"]
+    assert table["B50-A50"][1:6] == ["0.742520 ± 0.003101", "0.7446", "8511.7 ± 6.4", "0.7540", "1.33"]
+    spans = [table[name][-1] for name in ("ASP", "B6.25-A93.75", "B25-A75", "B50-A50")]
+    assert spans == ["6060.1", "6608.7", "7479.5", "8693.4"]

@@ -1,0 +1,70 @@
+import threading
+
+import pytest
+
+from esync.runtime.futures import Completed, Future, Handle, NotDoneError
+
+
+def test_a_future_is_done_when_it_is_completed():
+    future: Future[int] = Future("the answer")
+    assert not future.done()
+    with pytest.raises(NotDoneError, match="the answer is not there yet"):
+        future.result()
+    future.complete(3)
+    assert (future.done(), future.result(), future.wait()) == (True, 3, 3)
+
+
+def test_a_future_that_has_failed_is_done_and_raises_what_it_failed_with():
+    future: Future[int] = Future("the answer")
+    future.fail(ValueError("no"))
+    assert future.done()
+    for ask in (future.result, future.wait):
+        with pytest.raises(ValueError, match="no"):
+            ask()
+
+
+def test_another_thread_completes_what_is_waited_for():
+    future: Future[str] = Future("the answer")
+    waits = threading.Event()
+
+    def complete() -> None:
+        waits.wait(60)
+        future.complete("here")
+
+    thread = threading.Thread(target=complete)
+    thread.start()
+    assert not future.done()
+    waits.set()
+    assert future.wait() == "here"
+    thread.join()
+
+
+class Countdown(Future[str]):
+    """Done after so many looks."""
+
+    def __init__(self, looks: int) -> None:
+        super().__init__("the end")
+        self.looks = looks
+
+    def _look(self) -> None:
+        self.looks -= 1
+        if self.looks <= 0:
+            self.complete("over")
+
+    def _await(self) -> None:
+        while not self.done():
+            pass
+
+
+def test_a_kind_of_future_says_how_it_is_looked_at_and_waited_for():
+    assert [Countdown(2).done(), Countdown(1).done()] == [False, True]
+    with pytest.raises(NotDoneError):
+        Countdown(2).result()
+    assert Countdown(5).wait() == "over"
+
+
+@pytest.mark.parametrize("handle", [Completed(None), Future("nothing")])
+def test_they_are_handles(handle: Handle[None]):
+    if isinstance(handle, Future):
+        handle.complete(None)
+    assert (handle.done(), handle.result(), handle.wait()) == (True, None, None)

@@ -1,0 +1,61 @@
+"""Output on a disk that is full, and output that nobody holds back."""
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from esync.runtime import lossy_output
+from esync.runtime.lossy_output import LossyFile
+
+from ..support import child
+
+PROGRAM = "from esync.runtime import lossy_output; lossy_output.install(); print('hello'); import os; os._exit(0)"
+
+
+@pytest.mark.parametrize("unbuffered", [["-u"], []])
+def test_output_is_buffered_as_the_user_wants_it(tmp_path: Path, unbuffered: list[str]) -> None:
+    with open(tmp_path / "out", "wb") as out:
+        command = [sys.executable, *unbuffered, "-c", PROGRAM]
+        subprocess.run(command, stdout=out, check=True, timeout=60, env=child.environment())
+    assert (tmp_path / "out").read_text() == ("hello\n" if unbuffered else "")
+
+
+@pytest.mark.parametrize("unbuffered", [["-u"], []])
+def test_what_is_missing_is_known(unbuffered: list[str]) -> None:
+    program = (
+        "import sys; from esync.runtime import lossy_output; lossy_output.install(); print('hello', flush=True); "
+        "sys.stderr.write(lossy_output.missing())"
+    )
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, *unbuffered, "-c", program], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    assert (done.returncode, done.stderr) == (
+        0,
+        "6 bytes of standard output could not be written: No space left on device",
+    )
+
+
+def test_a_file_system_that_tells_only_in_the_end_that_it_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As NFS does, which takes what is written and sends it later."""
+
+    class Remote(lossy_output.io.FileIO):
+        def close(self) -> None:
+            if not self.closed:
+                super().close()
+                raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    class OnRemote(LossyFile, Remote):
+        pass
+
+    file = OnRemote(tmp_path / "log", "wb")
+    file.write(b"hello")
+    file.close()
+    assert file.closed
+    assert "quota" in file.why.lower()

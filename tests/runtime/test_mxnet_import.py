@@ -1,0 +1,87 @@
+import pytest
+
+from ..support import child
+
+BLOCKED = "import sys\nsys.modules['mxnet'] = None\n"
+ADVICE = "MXNet is not installed: install this package with one of its extras, for instance pip install 'esync[cpu]'"
+
+
+def test_a_missing_mxnet_is_one_sentence_that_says_what_to_install():
+    program = BLOCKED + (
+        "from esync.runtime.errors import ExpectedError\n"
+        "try:\n"
+        "    import esync.runtime.mxnet_import\n"
+        "except ImportError as error:\n"
+        "    assert isinstance(error, ExpectedError)\n"
+        "    print(error)\n"
+    )
+    result = child.run("-c", program)
+    assert result.stdout.startswith(ADVICE)
+    assert len(result.stdout.splitlines()) == 1
+    assert all(extra in result.stdout for extra in ("cpu", "cu101", "cu112", "cu117"))
+
+
+def test_a_program_says_so_and_ends_with_exit_code_1():
+    program = BLOCKED + (
+        "from esync.runtime import program\n"
+        "def body(watchdog):\n"
+        "    import esync\n"
+        "    esync.Trainer\n"
+        "program.leave(program.run('worker', body))\n"
+    )
+    result = child.run("-c", program)
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"worker: error: {ADVICE}")
+    assert "Traceback" not in result.stderr
+
+
+def test_importing_the_package_alone_needs_no_mxnet():
+    result = child.run("-c", BLOCKED + "import esync\nprint(esync.__version__)")
+    assert result.returncode == 0
+    assert result.stdout.strip()
+
+
+def test_a_module_that_mxnet_itself_misses_is_not_taken_for_mxnet(tmp_path):
+    broken = tmp_path / "mxnet"
+    broken.mkdir()
+    (broken / "__init__.py").write_text("import a_module_that_is_not_there\n")
+    result = child.run("-c", "import esync.runtime.mxnet_import", PYTHONPATH=str(tmp_path))
+    assert result.returncode != 0
+    assert "a_module_that_is_not_there" in result.stderr
+    assert "extras" not in result.stderr
+
+
+@pytest.mark.parametrize("role", ["server", "scheduler", "worker"])
+def test_the_import_returns_whatever_the_role(role):
+    """MXNet's own import would run the server's or scheduler's loop; the variable is there again afterwards."""
+    program = "import os\nfrom esync.runtime.mxnet_import import mx\nprint(mx.__version__, os.environ['DMLC_ROLE'])"
+    result = child.run("-c", program, DMLC_ROLE=role)
+    assert result.stdout == f"1.9.1 {role}\n"
+
+
+def test_no_role_is_made_up():
+    program = "import os\nfrom esync.runtime.mxnet_import import mx\nprint('DMLC_ROLE' in os.environ)"
+    assert child.run("-c", program).stdout == "False\n"
+
+
+def test_an_unknown_name_of_the_package():
+    result = child.run("-c", "import esync\nesync.Trainee")
+    assert "AttributeError: module 'esync' has no attribute 'Trainee'" in result.stderr
+
+
+def test_what_mxnet_imports_for_quantization_only_is_imported_when_it_is_used():
+    program = (
+        "import sys\n"
+        "from esync.runtime.mxnet_import import mx\n"
+        "print('scipy.stats' in sys.modules)\n"
+        "print(round(mx.contrib.quantization.stats.entropy([0.5, 0.5]), 3))\n"
+        "import scipy.stats\n"
+        "print(scipy.stats.norm.cdf(0), type(scipy.stats).__name__)\n"
+    )
+    result = child.run("-c", program)
+    assert result.stdout.split() == ["False", "0.693", "0.5", "module"], result.stderr
+    result = child.run(
+        "-c",
+        "import scipy.stats as before\nfrom esync.runtime.mxnet_import import mx\nprint(mx.test_utils.ss is before)",
+    )
+    assert result.stdout.strip() == "True", result.stderr

@@ -1,0 +1,123 @@
+import json
+
+from esync.runtime.phase_timer import (
+    CHECK_READY,
+    COMPUTE,
+    GET_BATCH,
+    GLOBAL_AGGREGATE,
+    GLOBAL_UPDATE,
+    LOCAL_UPDATE,
+    Recorder,
+    iteration_times,
+)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_names_are_those_of_the_published_log_files():
+    names = (CHECK_READY, GET_BATCH, COMPUTE, LOCAL_UPDATE, GLOBAL_UPDATE, GLOBAL_AGGREGATE)
+    assert names == (
+        "check ready",
+        "get_batch",
+        "forward and backward",
+        "local update",
+        "global update",
+        "global aggregate",
+    )
+
+
+def test_phases_of_several_iterations_as_the_log_files_have_them():
+    clock = Clock()
+    recorder = Recorder(clock)
+    for iteration in range(2):
+        with recorder.phase(GET_BATCH):
+            clock.now += 0.25
+        with recorder.phase(COMPUTE):
+            clock.now += 1.5 + iteration
+        recorder.samples += 64
+        recorder.next_iteration()
+    with recorder.phase(GLOBAL_UPDATE):
+        clock.now += 3.0
+    taken = recorder.take()
+    assert taken == {
+        "time": {
+            "0": {"get_batch": 0.25, "forward and backward": 1.5},
+            "1": {"get_batch": 0.25, "forward and backward": 2.5},
+            "2": {"global update": 3.0},
+        },
+        "num_samples": 128,
+    }
+    assert json.loads(json.dumps(taken)) == taken
+
+
+def test_a_phase_that_comes_twice_is_added_up():
+    clock = Clock()
+    recorder = Recorder(clock)
+    for seconds in (1.0, 2.0):
+        with recorder.phase(COMPUTE):
+            clock.now += seconds
+    recorder.add(COMPUTE, 0.5)
+    assert recorder.take()["time"] == {"0": {"forward and backward": 3.5}}
+
+
+def test_taking_begins_a_new_round():
+    recorder = Recorder(Clock())
+    recorder.samples = 5
+    recorder.add(COMPUTE, 1.0)
+    recorder.next_iteration()
+    recorder.take()
+    assert recorder.take() == {"time": {"0": {}}, "num_samples": 0}
+
+
+def test_a_phase_that_fails_is_recorded_and_the_error_goes_on():
+    clock = Clock()
+    recorder = Recorder(clock)
+    try:
+        with recorder.phase(COMPUTE):
+            clock.now += 1.0
+            raise KeyError("x")
+    except KeyError:
+        pass
+    else:
+        raise AssertionError("the error was swallowed")
+    assert recorder.take()["time"] == {"0": {"forward and backward": 1.0}}
+
+
+def test_microseconds_are_fine_enough():
+    recorder = Recorder(Clock())
+    recorder.add(COMPUTE, 0.1234567891)
+    assert recorder.take()["time"]["0"] == {"forward and backward": 0.123457}
+
+
+def test_the_seconds_of_every_iteration_are_part_of_its_round():
+    recorder = Recorder(Clock())
+    for seconds in (1.5, 0.12345678):
+        recorder.add(COMPUTE, 1.0)
+        recorder.add_iteration(seconds)
+        recorder.next_iteration()
+    taken = recorder.take()
+    assert taken["iteration_times"] == iteration_times(taken) == [1.5, 0.123457]
+    assert "iteration_times" not in recorder.take()
+
+
+def test_older_logs_tell_the_seconds_of_an_iteration_as_phases():
+    whole = {"get_batch": 0.25, "forward and backward": 1.5, "local update": 0.5}
+    entry = {
+        "time": {
+            "0": whole,
+            "1": {"check ready": 7.0, **whole},
+            "2": {"get_batch": 0.25, "forward and backward": 0.75, "global update": 7.0},  # given up for an exchange
+            "3": {"check ready": 7.0, "global update": 7.0},
+        }
+    }
+    assert iteration_times(entry) == [2.25, 2.25]
+    published = {"time": {"0": {**whole, "check ready": 7.0, "global update": 7.0}}}
+    assert iteration_times(published) == [2.25]
+    every = {"time": {"0": {"get_batch": 0.25, "forward and backward": 1.5, "global aggregate": 7.0}}}
+    assert iteration_times(every) == [1.75]

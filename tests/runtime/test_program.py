@@ -1,0 +1,77 @@
+import signal
+
+import pytest
+
+from ..support import child
+
+BEGIN = f"""
+import sys, time
+from esync.runtime import program
+from esync.runtime.errors import ExpectedError
+{child.REST}
+{child.STUCK}
+"""
+
+
+def body(*lines: str, leave: bool = True) -> str:
+    """A program whose body has these lines."""
+    call = "program.run('worker', body)"
+    return (
+        BEGIN
+        + "def body(watchdog):\n    "
+        + "\n    ".join(lines)
+        + f"\n{f'program.leave({call})' if leave else call}\n"
+    )
+
+
+@pytest.mark.parametrize("code", [0, 1, 3])
+def test_the_exit_code_is_that_of_the_body(code):
+    result = child.run("-c", body("print('done')", f"return {code}"))
+    assert (result.returncode, result.stdout) == (code, "done\n")
+
+
+def test_an_expected_error_is_one_sentence():
+    result = child.run("-c", body("raise ExpectedError('there is no GPU 7')"))
+    assert (result.returncode, result.stdout, result.stderr) == (1, "", "worker: error: there is no GPU 7\n")
+
+
+def test_an_error_that_nobody_foresaw_is_shown_in_full():
+    result = child.run("-c", body("return 1 / 0"))
+    assert result.returncode == 1
+    assert "Traceback" in result.stderr
+    assert "ZeroDivisionError" in result.stderr
+
+
+def test_log_lines_say_who_speaks():
+    result = child.run("-c", body("import logging", "logging.getLogger('esync').info('hello')", "return 0"))
+    assert result.stderr.endswith(" worker: hello\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_one_sentence_and_exit_code_1(number):
+    with child.started("-c", body("print('ready', flush=True)", "rest()", "return 0")) as process:
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=20)
+        assert (process.returncode, errors) == (1, f"worker: ended by {number.name}\n")
+
+
+def test_leaving_does_not_wait_for_other_threads():
+    lines = ("import threading", "threading.Thread(target=stuck).start()", "print('written')", "return 4")
+    result = child.run("-c", body(*lines))
+    assert (result.returncode, result.stdout) == (4, "written\n")
+
+
+def test_leaving_works_when_nobody_reads_the_output_any_more():
+    lines = (
+        "import threading",
+        "print('ready', flush=True)",
+        "sys.stdin.readline()",
+        "sys.stdout.write('lost')",
+        "threading.Thread(target=stuck).start()",
+        "return 4",
+    )
+    with child.started("-c", body(*lines)) as process:
+        process.stdout.close()
+        process.stderr.close()
+        process.stdin.close()
+        assert process.wait(20) == 4

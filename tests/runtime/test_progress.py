@@ -1,0 +1,71 @@
+import io
+from dataclasses import replace
+
+import pytest
+
+from esync.runtime.progress import MARK, Progress, Reporter, parse
+
+ROUND = Progress(rank=2, round=17, local_iterations=23, samples_per_second=1234.56, wait=0.0415, elapsed=99.5)
+EVALUATED = Progress(0, 17, 1, 12.3, 0.5, 99.5, accuracy=0.8125, accuracy_round=15)
+
+
+def lines(reporter_options: dict, use) -> list[str]:
+    stream = io.StringIO()
+    use(Reporter(**reporter_options, stream=stream))
+    return stream.getvalue().splitlines()
+
+
+def test_a_line_for_people():
+    words = ROUND.line().split()
+    assert words == ["round", "17", "23", "local", "iterations", "1234.6", "samples/s", "wait", "0.042", "s"]
+
+
+def test_one_iteration_is_no_iterations():
+    assert "1 local iteration " in EVALUATED.line()
+
+
+def test_an_accuracy_is_that_of_its_round():
+    assert EVALUATED.line().endswith("accuracy 0.812 (round 15)")
+    assert "accuracy" not in ROUND.line()
+
+
+def test_lines_stand_under_each_other():
+    assert len(ROUND.line()) == len(Progress(0, 1, 1, 5.0, 12.0, 1.0).line())
+
+
+@pytest.mark.parametrize("progress", [ROUND, EVALUATED])
+def test_the_launcher_reads_what_a_worker_says(progress):
+    (line,) = lines({"quiet": True, "machine": True}, lambda reporter: reporter.round(progress))
+    assert parse(line) == progress
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "round 17 …",
+        MARK,
+        f"{MARK}garbage",
+        f'{MARK}{{"rank": 1}}',
+        f"{MARK}[1, 2]",
+        f"{MARK}null",
+        f'{MARK}{{"rank": 1, "unknown": 2}}',
+        'x @progress {"rank": 1}',
+    ],
+)
+def test_other_lines_are_no_progress(line):
+    assert parse(line) is None
+
+
+def test_people_and_machines():
+    def use(reporter: Reporter) -> None:
+        reporter.say("hello")
+        reporter.round(ROUND)
+        reporter.accuracy(15, 0.81251)
+
+    assert lines({"quiet": False, "machine": False}, use) == ["hello", ROUND.line(), "round   15  accuracy 0.8125"]
+    assert lines({"quiet": True, "machine": False}, use) == []
+    both = lines({"quiet": False, "machine": True}, use)
+    later = replace(ROUND, accuracy=0.81251, accuracy_round=15)
+    assert [parse(line) for line in both] == [None, ROUND, None, later, None]
+    assert [line for line in both if line.startswith(MARK)] == [both[1], both[3]]

@@ -1,0 +1,162 @@
+"""Stragglers on purpose: the same plan on a real clock and on a modelled one."""
+
+import pytest
+
+from esync import arguments
+from esync.launch.description import Description
+from esync.launch.flags import to_arguments
+from esync.launch.stragglers import Straggle, spells
+from esync.runtime.straggler_injection import COMPUTE, NETWORK, Spell, Straggler, parse_spell
+from esync.simulate.cluster import model
+from esync.simulate.devices import DeviceModel, SimulatedDevice
+from esync.simulate.engine import Engine
+from esync.simulate.store import noticed_at
+
+from ..simulate.modelling import cluster
+from ..simulate.modelling import simulate as run
+from .test_device import FakeTime
+
+SPELLS = (Spell(COMPUTE, 0.5, 10.0, 5.0), Spell(NETWORK, 0.03, 12.0, 2.0), Spell(COMPUTE, 0.25, 14.0, 2.0))
+
+
+@pytest.mark.parametrize("spell", SPELLS)
+def test_a_spell_is_what_it_says(spell):
+    assert parse_spell(str(spell)) == spell
+
+
+@pytest.mark.parametrize("text", ["compute:1@2", "disk:1@2+3", "compute:-1@2+3", "compute:nan@2+3", ""])
+def test_what_is_no_spell_is_named(text):
+    with pytest.raises(ValueError, match="KIND:DELAY@AT"):
+        parse_spell(text)
+
+
+def test_spells_that_overlap_add_up_and_nothing_is_delayed_before_the_run():
+    clock = [100.0]
+    straggler = Straggler(SPELLS, lambda: clock[0])
+    assert straggler.delay(COMPUTE, 112.0) == 0
+    straggler.begin(2.0)  # a newcomer: the run began at 98
+    at = {moment: straggler.delay(COMPUTE, 98.0 + moment) for moment in (9.9, 10.0, 14.5, 15.0, 16.0)}
+    assert at == {9.9: 0, 10.0: 0.5, 14.5: 0.75, 15.0: 0.25, 16.0: 0}
+    clock[0] = 111.0
+    assert (straggler.delay(NETWORK), straggler.delay(COMPUTE)) == (0.03, 0.5)
+
+
+def test_a_real_and_a_modelled_device_take_as_long():
+    engine = Engine()
+    modelled = SimulatedDevice(engine, DeviceModel(1.0, spells=SPELLS), (0,))
+    real = FakeTime(1.0)
+    real.straggler = Straggler(SPELLS, real.now)
+    taken = {}
+
+    def live(name, device):
+        device.begin_run(0.0)
+        seconds = []
+        for _ in range(18):
+            device.begin_iteration()
+            seconds.append(device.end_iteration())
+        taken[name] = seconds
+
+    live("real", real)
+    engine.spawn("w", lambda: live("modelled", modelled))
+    engine.run()
+    assert taken["real"] == taken["modelled"]
+    assert taken["real"].count(1.5) == 3
+    assert 1.75 in taken["real"]
+    assert real.overruns == 0
+
+    def run_ahead():
+        ahead = SimulatedDevice(engine, DeviceModel(1.0, spells=SPELLS), (0,))
+        ahead.begin_run(0.0)
+        taken["ahead"] = list(ahead.iterate(18, float("inf")))
+
+    engine = Engine()
+    engine.spawn("w", run_ahead)
+    engine.run()
+    assert taken["ahead"] == taken["real"]
+
+
+@pytest.mark.parametrize("used", [0.0001, 0.02, 0.4, 1.234])
+@pytest.mark.parametrize("held", [0.0, 0.03, 0.2])
+def test_polls_that_leave_later_are_noticed_as_by_a_worker_that_waits_before_each(used, held):
+    from esync.exchange.protocol.store import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH
+
+    way, now, pause, polls = 0.001, 10.0, FIRST_PAUSE, 0
+    while True:
+        asked = now + held + way  # a poll has come to the server …
+        now, polls = asked + way, polls + 1  # … and its answer to the worker
+        if asked >= 10.0 + used:
+            break
+        now, pause = now + pause, min(pause * PAUSE_GROWTH, LONGEST_PAUSE)
+    noticed, counted = noticed_at(10.0, 10.0 + used, 2 * way, held)
+    assert counted == polls
+    assert noticed == pytest.approx(now)
+
+
+CONTENT = {
+    "scheduler": {"host": "s"},
+    "servers": [{"host": "s"}],
+    "workers": [
+        {"host": "a", "device": "cpu", "step_time": 1.0},
+        {
+            "host": "b",
+            "device": "cpu",
+            "step_time": 1.0,
+            "straggle": [{"kind": "network", "delay": "30ms", "at": 5, "lasting": 2, "every": 10, "times": 3}],
+        },
+    ],
+    "train": {"network": "lenet"},
+}
+
+
+def test_a_description_says_it_to_launch_and_to_simulate_alike(tmp_path):
+    description = Description.model_validate(CONTENT)
+    expected = [Spell(NETWORK, 0.03, at, 2.0) for at in (5.0, 15.0, 25.0)]
+    modelled = model(description, tmp_path)
+    assert [list(worker.device.spells) for worker in modelled.workers] == [[], expected]
+    words = to_arguments({"straggle": description.workers[1].spells})
+    options = arguments.read("worker", "", words)
+    assert list(options.straggle) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"), [({"times": 2}, "every"), ({"every": 1.0, "times": 2}, "over before it begins again")]
+)
+def test_spells_that_make_no_sense_are_refused(changes, text):
+    with pytest.raises(ValueError, match=text):
+        Straggle(kind="compute", delay="1s", at=0.0, lasting=2.0, **changes)
+
+
+def test_spells_of_several_entries():
+    section = [Straggle(kind="compute", delay="1s", at=float(at), lasting=2.0) for at in (3, 1)]
+    assert [each.at for each in spells(section)] == [3.0, 1.0]
+
+
+@pytest.mark.parametrize(("kind", "longer"), [(COMPUTE, 1), (NETWORK, 3)])  # network: payload, poll, request
+def test_a_straggler_holds_a_synchronous_round_up(kind, longer):
+    from dataclasses import replace
+
+    modelled = cluster(1.0, 1.0)
+    slow = modelled.workers[1]
+    spell = Spell(kind, 0.25, 0.0, 100.0)
+    straggling = replace(
+        modelled, workers=(modelled.workers[0], replace(slow, device=DeviceModel(1.0, spells=(spell,))))
+    )
+    usual, late = (run(each, "--mode=sync", "--batch-size=10", rounds=4) for each in (modelled, straggling))
+    assert late.workers[1].ended - usual.workers[1].ended == pytest.approx(4 * longer * 0.25, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("--mode=sync --straggle network:1@2+3 --collective=ring", "parameter servers"),
+        (
+            "--mode=sync-switch --epochs=1 --online-policy=none --straggler-window=5",
+            "no sense with --online-policy none",
+        ),
+        ("--mode=esync --online-policy=greedy", "makes no sense with --mode esync"),
+    ],
+)
+def test_flags_that_contradict_each_other(words, text, capsys):
+    with pytest.raises(SystemExit):
+        arguments.read("worker", "", words.split())
+    assert text in capsys.readouterr().err

@@ -1,0 +1,13 @@
+"""The examples in docs/adding_an_algorithm.md, as they stand there."""
+
+import re
+from pathlib import Path
+
+PAGE = Path(__file__).parents[2] / "docs" / "adding_an_algorithm.md"
+
+
+def example(name: str) -> str:
+    """The block of code behind the marker of that name."""
+    found = re.search(rf"<!-- example: {re.escape(name)} -->\n```\w+\n(.*?)```\n", PAGE.read_text("utf-8"), re.DOTALL)
+    assert found, f"{PAGE} has no example {name!r}"
+    return found[1]

@@ -1,0 +1,120 @@
+"""Rounds of a worker without cluster and network, kept by a real RoundKeeper."""
+
+import io
+import json
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+from esync.exchange import Result
+from esync.runtime.phase_timer import Recorder
+from esync.runtime.progress import Progress, Reporter, parse
+from esync.training.callbacks import LogFiles, ProgressLines
+from esync.training.round_callbacks import Clock, Evaluations, RoundKeeper
+from esync.training.round_log import RoundLog
+
+
+class Evaluation:
+    """Done when the test says so."""
+
+    def __init__(self, examiner: "Examiner", weights: float) -> None:
+        self.examiner, self.weights, self.is_done = examiner, weights, False
+
+    def done(self) -> bool:
+        return self.is_done
+
+    def result(self) -> float:
+        assert self.is_done
+        return self.weights / 100
+
+    def wait(self) -> float:
+        self.is_done = True
+        return self.result()
+
+
+class Examiner:
+    """The "accuracy" of the weights is a hundredth of them; one evaluation at a time."""
+
+    def __init__(self) -> None:
+        self.started: list[Evaluation] = []
+        self.every_image: list[bool] = []
+        self.closed = False
+
+    def start(self, weights: float, statistics: float, every_image: bool = False) -> Evaluation | None:
+        if self.started and not self.started[-1].is_done:
+            return None
+        self.started.append(Evaluation(self, weights))
+        self.every_image.append(every_image)
+        return self.started[-1]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Replica:
+    """Its weights are a number."""
+
+    weights, statistics = 0.0, 0.0
+
+    @property
+    def common(self) -> tuple[float, float]:
+        return self.weights, self.statistics
+
+    def open(self) -> None:
+        pass
+
+    close = open
+
+
+class Trainer:
+    """Its weights are the number of the round, unless the test changes them."""
+
+    def __init__(self) -> None:
+        self.round, self.finished, self.local_iterations, self.stops = 0, False, 3, 0
+        self.algorithm = SimpleNamespace(
+            result=Result(0, 0, 0, wait=0.25, transfer=0.125, finished=False), evaluate_every=None, facts={}
+        )
+        device = SimpleNamespace(iterations=7, overruns=1, now=lambda: 0.0)
+        self.world = SimpleNamespace(recorder=Recorder(device.now), device=device)
+        self.replica = Replica()
+
+    def stop(self) -> None:
+        self.stops += 1
+
+
+class Run:
+    """Rounds of one worker, kept by a RoundKeeper."""
+
+    def __init__(self, folder: Path, examine: bool = True, callbacks=(), now=time.perf_counter, **evaluated) -> None:
+        self.stream = io.StringIO()
+        self.examiner = Examiner() if examine else None
+        self.trainer = Trainer()
+        self.logs = RoundLog(folder, "cpu")
+        reporter = Reporter(quiet=True, machine=True, stream=self.stream)
+        evaluations = None if self.examiner is None else Evaluations(self.examiner, **evaluated)
+        told = [LogFiles(self.logs), *callbacks, ProgressLines(reporter, 2)]
+        self.keeper = RoundKeeper(told, {"rank": 2}, Clock(now), evaluations)
+
+    def round(self, samples: int = 64, finished: bool = False) -> None:
+        self.trainer.round += 1
+        self.trainer.finished = finished
+        self.trainer.replica.weights = float(self.trainer.round)
+        self.trainer.world.recorder.samples = samples
+        self.trainer.world.recorder.add("forward and backward", 0.5)
+        self.keeper.done(self.trainer)
+
+    def arrive(self) -> None:
+        """The evaluation under way is done."""
+        self.examiner.started[-1].is_done = True
+
+    def end(self) -> dict[int, float | None]:
+        """The accuracies that are in the logs in the end, by round."""
+        self.trainer.finished = True
+        self.keeper.end(self.trainer)
+        self.keeper.close()
+        files = {int(path.stem.split("-")[1]): path for path in self.logs.folder.glob("iter-*.txt")}
+        return {number: json.loads(files[number].read_text()).get("accuracy") for number in sorted(files)}
+
+    @property
+    def progress(self) -> list[Progress]:
+        return [found for line in self.stream.getvalue().splitlines() if (found := parse(line)) is not None]

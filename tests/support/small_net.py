@@ -1,0 +1,52 @@
+"""A small network with batch norm, its batches, and a trainer of it that works alone."""
+
+import numpy as np
+
+import esync
+from esync.runtime.mxnet_import import mx
+
+nn = mx.gluon.nn
+BATCH = 8
+OPTIMIZERS = [
+    ("sgd", {"learning_rate": 0.1, "momentum": 0.9}),
+    ("sgd", {"learning_rate": 0.1, "wd": 0.01, "rescale_grad": 0.5, "clip_gradient": 0.2}),
+    ("adam", {"learning_rate": 0.01}),
+    ("nadam", {"learning_rate": 0.01}),
+]
+
+
+def make_net(prefix: str = "net_"):
+    """The same weights at every call; with batch norm, so that there are statistics too."""
+    net = nn.HybridSequential(prefix=prefix)
+    with net.name_scope():
+        net.add(nn.Dense(6, in_units=5), nn.BatchNorm(in_channels=6), nn.Dense(3, in_units=6))
+    mx.random.seed(3)
+    net.initialize(mx.init.Xavier())
+    return net
+
+
+def batch(number: int):
+    rng = np.random.default_rng(number)
+    return mx.nd.array(rng.standard_normal((BATCH, 5))), mx.nd.array(rng.integers(0, 3, BATCH))
+
+
+def backward(net, number: int) -> None:
+    data, label = batch(number)
+    with mx.autograd.record():
+        loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()(net(data), label)
+    loss.backward()
+
+
+def values(net) -> list[bytes]:
+    """All weights and statistics, bit for bit."""
+    return [parameter.data().asnumpy().tobytes() for parameter in net.collect_params().values()]
+
+
+def local_trainer(net, optimizer="sgd", options=None, **more) -> esync.Trainer:
+    options = {"learning_rate": 0.1} if options is None else options
+    return esync.Trainer(net.collect_params(), optimizer, options, algorithm="local", **more)
+
+
+def flat(net) -> list[float]:
+    chosen = sorted((name, p) for name, p in net.collect_params().items() if p.grad_req != "null")
+    return np.concatenate([p.data().asnumpy().reshape(-1) for _, p in chosen]).tolist()

@@ -1,0 +1,148 @@
+"""The disk of the tests loses what it says it loses, and nothing else."""
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from esync.runtime.files import flush_folder, whole, write_whole
+
+from .volatile_disk import Choose, VolatileDisk
+
+
+def lost(possibilities: int) -> int:
+    """Nothing that was not flushed is left."""
+    return 0
+
+
+def there(possibilities: int) -> int:
+    """Everything is left."""
+    return 1
+
+
+def left_of(root: Path, work: Callable[[Path], object], choose: Choose = lost) -> dict[str, bytes]:
+    """Return the files that are left of what was done in a new folder with a file `old` that is on the disk."""
+    root.mkdir()
+    (root / "old").write_bytes(b"old")
+    with VolatileDisk(root) as disk:
+        with disk.attached():
+            work(root)
+        disk.lose_power(choose)
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def outcomes(folder: Path, work: Callable[[Path], object]) -> set[tuple[tuple[str, bytes], ...]]:
+    """Return what may be left, as chance says."""
+    seeds = range(60)
+    return {tuple(sorted(left_of(folder / str(seed), work, random.Random(seed).randrange).items())) for seed in seeds}
+
+
+def test_a_file_that_was_not_flushed_is_lost_or_there(tmp_path: Path) -> None:
+    def work(root: Path) -> None:
+        (root / "new").write_bytes(b"new")
+
+    assert left_of(tmp_path / "lost", work) == {"old": b"old"}
+    assert left_of(tmp_path / "there", work, there) == {"old": b"old", "new": b"new"}
+
+
+def test_a_name_outlives_its_contents_of_which_a_part_may_be_left(tmp_path: Path) -> None:
+    def work(root: Path) -> None:
+        (root / "new").write_bytes(b"new")
+        flush_folder(root)
+
+    assert left_of(tmp_path / "lost", work) == {"old": b"old", "new": b""}
+    assert {dict(each)["new"] for each in outcomes(tmp_path, work)} == {b"", b"n", b"ne", b"new"}
+
+
+def test_a_rename_that_was_not_flushed_is_lost(tmp_path: Path) -> None:
+    def work(root: Path) -> None:
+        with whole(root / "old") as beside:
+            beside.write_bytes(b"new")
+
+    assert left_of(tmp_path / "lost", work) == {"old": b"old"}
+    assert left_of(tmp_path / "there", work, there) == {"old": b"new"}
+
+
+def test_a_rename_that_was_flushed_is_not(tmp_path: Path) -> None:
+    def work(root: Path) -> None:
+        write_whole(root / "old", b"new")
+        flush_folder(root)
+
+    assert outcomes(tmp_path, work) == {(("old", b"new"),)}
+
+
+def test_a_rename_of_what_was_not_flushed_leads_to_nothing(tmp_path: Path) -> None:
+    def work(root: Path) -> None:
+        (root / "beside").write_bytes(b"new")
+        os.replace(root / "beside", root / "old")
+        flush_folder(root)
+
+    assert left_of(tmp_path / "lost", work) == {"old": b""}
+
+
+def test_a_deletion_that_was_not_flushed_comes_back(tmp_path: Path) -> None:
+    def work(root: Path) -> None:
+        (root / "old").unlink()
+
+    assert left_of(tmp_path / "lost", work) == {"old": b"old"}
+    assert left_of(tmp_path / "flushed", lambda root: (work(root), flush_folder(root))) == {}
+
+
+def test_of_several_changes_any_may_be_left(tmp_path: Path) -> None:
+    def work(root: Path) -> None:
+        (root / "old").unlink()
+        (root / "new").touch()
+
+    names = {tuple(name for name, _ in each) for each in outcomes(tmp_path, work)}
+    assert names == {(), ("old",), ("new",), ("new", "old")}
+
+
+def test_a_folder_is_lost_with_all_that_is_flushed_in_it(tmp_path: Path) -> None:
+    def work(root: Path) -> None:
+        (root / "inner").mkdir()
+        write_whole(root / "inner" / "new", b"new")
+        flush_folder(root / "inner")
+
+    assert left_of(tmp_path / "lost", work) == {"old": b"old"}
+    flushed = left_of(tmp_path / "flushed", lambda root: (work(root), flush_folder(root)))
+    assert flushed == {"old": b"old", "inner/new": b"new"}
+
+
+def test_a_folder_that_was_deleted_may_come_back_with_its_files(tmp_path: Path) -> None:
+    def work(root: Path) -> None:
+        (root / "inner").mkdir()
+        write_whole(root / "inner" / "new", b"new")
+        flush_folder(root / "inner")
+        flush_folder(root)
+        (root / "inner" / "new").unlink()
+        (root / "inner").rmdir()
+
+    assert left_of(tmp_path / "lost", work) == {"old": b"old", "inner/new": b"new"}
+    assert left_of(tmp_path / "there", work, there) == {"old": b"old"}
+
+
+def test_a_power_cut_is_not_undone_by_the_next_one(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    with VolatileDisk(root) as disk:
+        with disk.attached():
+            (root / "new").write_bytes(b"new")
+        disk.lose_power(there)
+        disk.lose_power()
+    assert (root / "new").read_bytes() == b"new"
+
+
+def test_whoever_is_stopped_before_a_step_has_not_done_it(tmp_path: Path) -> None:
+    allowed = iter(range(3))
+
+    def step() -> None:
+        if next(allowed, None) is None:
+            raise KeyboardInterrupt
+
+    with VolatileDisk(tmp_path, step) as disk, disk.attached():
+        write_whole(tmp_path / "file", b"1")  # flushes, renames
+        with pytest.raises(KeyboardInterrupt):
+            write_whole(tmp_path / "file", b"2")
+    assert (tmp_path / "file").read_bytes() == b"1"

@@ -1,0 +1,193 @@
+"""ESync that runs ahead of its exchanges, in a world where answers come when the script says."""
+
+from dataclasses import replace
+
+import pytest
+
+from esync.algorithms import ESync
+from esync.exchange import Payload, Specification
+from esync.runtime.futures import Completed
+
+from ..support.scripted_world import Array, ScriptedExchange, World
+
+
+class Traveller(Completed):
+    """An exchange that is over after so many looks, or when it is waited for."""
+
+    def __init__(self, looks, arrive):
+        super().__init__(None)
+        self.__dict__.update(looks=looks, arrive=arrive, waited=False)
+
+    def done(self):
+        self.__dict__["looks"] -= 1
+        return self.looks < 0
+
+    def wait(self):
+        self.__dict__["waited"] = True
+        return self.arrive()
+
+
+class SlowExchange(ScriptedExchange):
+    """Answers after so many looks of the worker."""
+
+    def __init__(self, specification, answers, looks):
+        super().__init__(specification, 0, answers)
+        self.looks, self.travelling = looks, []
+
+    def start(self, payload: Payload, model):
+        made = Traveller(self.looks.pop(0), lambda: ScriptedExchange.start(self, payload_as_read, model).wait())
+        kept = {name: Array([0] * self.sizes[name]) for name in payload.vectors}
+        for name, source in payload.vectors.items():
+            source.read(0, kept[name].size, kept[name].values)  # a payload is read at once
+        payload_as_read = Payload(kept, payload.samples, payload.learning_rate)
+        self.travelling.append(made)
+        return made
+
+
+class Landing:
+    """Keeps progress, as `landing.Landing`."""
+
+    def __init__(self, replica):
+        self.replica, self.pushed = replica, replica.weights.values.copy()
+        self.iterations, self.discarded = 0, False
+
+    def write(self, vector, start, values):
+        assert self.replica.is_open
+        self.replica.anchor[:] = values
+        self.replica.weights.values = values + self.replica.weights.values - self.pushed
+
+    def discard(self):
+        assert self.replica.is_open
+        self.discarded = True
+
+
+def overlapped(answers, looks, **options):
+    """A world whose worker has been started, and its algorithm."""
+    world = World(answers=answers, ready=options.pop("ready", []))
+    algorithm = ESync(**{"local_iterations": 2, "run_ahead": 10, **options})
+    landings = []
+    world.replica.expect_landings = lambda: None
+    world.replica.settle = lambda: None
+
+    def depart():
+        landings.append(Landing(world.replica))
+        return landings[-1]
+
+    def exchange(specification: Specification):
+        world.made = SlowExchange(specification, answers, looks)
+        return world.made
+
+    world.replica.depart, world.exchange = depart, exchange
+    world.start(algorithm)
+    return world, algorithm, landings
+
+
+def test_iterations_go_on_and_their_progress_is_sent_with_the_next_update():
+    world, algorithm, landings = overlapped([([10, 20], False, True), ([0, 0], False, True)], [0, 0])
+    exchanged = []
+    for gradient in ([1, 0], [1, 0], [0, 1], [0, 2], [0, 4]):
+        world.step(algorithm, gradient)
+        exchanged.append((algorithm.exchanged, algorithm.round))
+    # Pushed after the second step, there after the third: w = (10, 20) + (0, 1); pushed again after the fourth.
+    assert exchanged == [(False, 0), (False, 0), (True, 1), (False, 1), (True, 2)]
+    assert [sent.values for sent in world.made.sent] == [[2.0, 0.0], [0.0, 3.0]]
+    assert [sent.samples for sent in world.made.sent] == [8, 8]
+    assert [landing.iterations for landing in landings] == [1, 1]
+    assert world.made.specification.overlap
+
+
+def test_a_worker_waits_where_it_is_as_far_ahead_as_it_may_be():
+    world, algorithm, landings = overlapped([([10, 20], False, True)], [99], local_iterations=5, run_ahead=3)
+    for _ in range(7):
+        world.step(algorithm, [1, 0])
+    assert not world.made.travelling[0].waited
+    world.step(algorithm, [1, 0])
+    assert world.made.travelling[0].waited
+    assert (algorithm.exchanged, landings[0].iterations) == (True, 3)
+
+
+def test_the_next_exchange_waits_for_the_one_before():
+    world, algorithm, _ = overlapped([([0, 0], False, True)] * 2, [99, 99], local_iterations=2, run_ahead=100)
+    for _ in range(4):
+        world.step(algorithm, [1, 0])
+    assert [each.waited for each in world.made.travelling] == [True, False]
+    assert algorithm.exchanged
+
+
+def test_the_state_server_is_asked_once_the_model_is_there_about_the_iterations_since_the_push():
+    answers = [([0, 0], False, True)] * 2
+    world, algorithm, _ = overlapped(answers, [1, 0], local_iterations=None, ready=[True, False, True, False])
+    assert world.addresses[0][3]  # answers are not waited for
+    del world.made.log[:]
+    for _ in range(5):
+        world.step(algorithm, [1, 0])
+    assert world.made.log == [
+        ("ask", 1, 1, 2.0),
+        "exchange",  # comes two iterations after the push
+        ("reset", 2),
+        ("ask", 2, 2, 2.0),
+        ("ask", 2, 3, 2.0),
+        "exchange",
+        ("reset", 3),
+        ("ask", 3, 1, 2.0),
+    ]
+    assert not algorithm.abandoned
+
+
+def test_the_end_of_the_run_discards_what_nobody_will_get():
+    world, algorithm, landings = overlapped([([10, 20], True, True)], [0])
+    for _ in range(3):
+        world.step(algorithm, [1, 0])
+    assert (algorithm.finished, algorithm.exchanged, landings[0].discarded) == (True, True, True)
+    assert len(world.made.travelling) == 1
+
+
+class CheckpointsAfter:
+    """Checkpoints that are due after these rounds, until they have been written."""
+
+    def __init__(self, *rounds):
+        self.rounds = set(rounds)
+
+    def due(self, round_):
+        return round_ in self.rounds
+
+
+@pytest.mark.parametrize("due", [(), (1,), (1, 2)])
+def test_an_exchange_that_is_due_waits_until_the_checkpoint_has_been_written(due):
+    """It begins with the next step, so that the checkpoint misses nothing; what is sent is the same."""
+    answers = [([0, 0], False, True)] * 3
+    world, algorithm, _ = overlapped(answers, [99] * 3, local_iterations=2, run_ahead=2)
+    algorithm.surroundings = replace(algorithm.surroundings, past=CheckpointsAfter(*due))
+    for gradient in ([1, 0], [1, 0], [0, 1], [0, 2], [0, 4], [0, 8], [0, 16]):
+        world.step(algorithm, gradient)
+        assert algorithm.in_flight == (len(world.made.travelling) > algorithm.round)
+        if algorithm.exchanged:  # after 4 and 6 steps
+            assert algorithm.in_flight == (algorithm.round not in due)
+            assert algorithm.unsent().get("ahead", {}).get("iterations") == (None if algorithm.in_flight else 2)
+    assert [sent.values for sent in world.made.sent] == [[2.0, 0.0], [0.0, 3.0]]
+    assert len(world.made.travelling) == 3
+
+
+def test_a_resumed_worker_sends_what_it_had_learnt_at_once():
+    answers = [([0, 0], False, True)] * 3
+    whole, first, _ = overlapped(answers, [99] * 3, local_iterations=2, run_ahead=2)
+    first.surroundings = replace(first.surroundings, past=CheckpointsAfter(1))
+    for gradient in ([1, 0], [1, 0], [0, 1], [0, 2]):
+        whole.step(first, gradient)
+    world, algorithm, _ = overlapped(answers[1:], [99] * 2, local_iterations=2, run_ahead=2)
+    world.replica.anchor[:] = 0  # the common model of the checkpoint
+    world.replica.keep_common = lambda: None
+    algorithm.restore_unsent(first.unsent())
+    for gradient in ([0, 4], [0, 8]):
+        whole.step(first, gradient)
+        world.step(algorithm, gradient)
+    assert [each.values for each in world.made.sent] == [each.values for each in whole.made.sent[1:]] == [[0.0, 3.0]]
+    assert [each.samples for each in world.made.sent] == [8]
+
+
+def test_what_is_discarded_at_the_end_is_in_no_checkpoint():
+    world, algorithm, _ = overlapped([([10, 20], True, True)], [0])
+    for _ in range(3):
+        world.step(algorithm, [1, 0])
+    assert algorithm.finished
+    assert algorithm.unsent() == {}

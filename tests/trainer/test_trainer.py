@@ -1,0 +1,416 @@
+"""What a Trainer refuses, its rounds and limits, and what it does with other workers."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import esync
+from esync.algorithms import DiLoCo, DyLU, ESync, LocalSGD, Schedule, SyncSwitch
+from esync.exchange.protocol.round_state import Limits
+from esync.runtime.mxnet_import import mx
+
+from ..support.scripted_world import World
+from ..support.small_net import BATCH, backward, flat, local_trainer, make_net, nn
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [("kvstore", "device"), ("compression_params", {"type": "2bit"}), ("update_on_kvstore", False)],
+)
+def test_the_exchange_is_not_gluons(argument, value):
+    with pytest.raises(ValueError, match=f"{argument}=.*leave {argument} out"):
+        esync.Trainer(make_net().collect_params(), "sgd", {"learning_rate": 0.1}, **{argument: value})
+
+
+def test_an_unknown_algorithm_is_named_with_those_that_are_known():
+    with pytest.raises(ValueError, match=r"'magic'.*async, .*esync, .*sync\b"):
+        esync.Trainer(make_net().collect_params(), "sgd", algorithm="magic")
+
+
+@pytest.mark.parametrize("algorithm", ["dcasgd", "sync-switch", "dgs"])
+@pytest.mark.parametrize("optimizer", ["adam", "nag", mx.optimizer.RMSProp()])
+def test_an_algorithm_with_an_sgd_of_its_own_takes_no_other_optimizer(algorithm, optimizer):
+    text = f"'{algorithm}' does SGD on the servers: use the optimizer 'sgd'.*sync, async and ssp take this one"
+    with pytest.raises(ValueError, match=text):
+        esync.Trainer(make_net().collect_params(), optimizer, algorithm=algorithm)
+
+
+@pytest.mark.parametrize("algorithm", ["sync", "async", "ssp"])
+@pytest.mark.parametrize("optimizer", ["sgd", "nag", "adam", "adamw", "rmsprop", "adagrad"])
+def test_servers_take_the_steps_of_these_optimizers(algorithm, optimizer):
+    esync.Trainer(make_net().collect_params(), optimizer, {"clip_gradient": 1.0}, algorithm=algorithm)
+
+
+@pytest.mark.parametrize(
+    "option", [{"multi_precision": True}, {"lazy_update": False}, {"begin_num_update": 5}, {"param_idx2name": {}}]
+)
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_an_option_that_the_servers_would_ignore_is_refused(option, optimizer):
+    name = next(iter(option))
+    with pytest.raises(ValueError, match=f"'sync' .* know no {name}"):
+        esync.Trainer(make_net().collect_params(), optimizer, {"learning_rate": 0.1, **option}, algorithm="sync")
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "algorithm", "name"),
+    [
+        (mx.optimizer.SGD(clip_gradient=1.0), "dcasgd", "clip_gradient"),
+        (mx.optimizer.Adam(begin_num_update=5), "sync", "begin_num_update"),
+    ],
+)
+def test_such_options_of_an_optimizer_object_are_refused_too(optimizer, algorithm, name):
+    with pytest.raises(ValueError, match=f"know no {name}:"):
+        esync.Trainer(make_net().collect_params(), optimizer, algorithm=algorithm)
+
+
+@pytest.mark.parametrize("options", [{"lr_mult": 2.0}, {"wd_mult": 0.0}])
+@pytest.mark.parametrize(("optimizer", "algorithm"), [("sgd", "sync"), ("adam", "sync"), ("sgd", "dcasgd")])
+def test_one_learning_rate_for_all_where_the_servers_take_the_steps(options, optimizer, algorithm):
+    net = make_net()
+    for name, value in options.items():
+        setattr(net[2].bias, name, value)
+    with pytest.raises(ValueError, match=net[2].bias.name):
+        esync.Trainer(net.collect_params(), optimizer, {"learning_rate": 0.1, "wd": 0.01}, algorithm=algorithm)
+
+
+@pytest.mark.parametrize("algorithm", ["esync", "local-sgd", "diloco", "dylu"])
+@pytest.mark.parametrize("optimizer", ["ftrl", "ftml", mx.optimizer.FTML()])
+def test_an_optimizer_that_keeps_the_weights_in_its_own_state_would_forget_the_common_ones(algorithm, optimizer):
+    with pytest.raises(ValueError, match=f"'{algorithm}' .* 'F.*' computes the weights from its own state"):
+        esync.Trainer(make_net().collect_params(), optimizer, algorithm=algorithm)
+    esync.Trainer(make_net().collect_params(), optimizer, algorithm="local")
+
+
+def test_all_others_go_on_from_the_weights_that_they_find():
+    """Each optimizer that MXNet has, twice: with the same gradients, from weights that are moved in between."""
+    known = {kind for kind in mx.optimizer.Optimizer.opt_registry.values() if kind.__module__.startswith("mxnet")}
+    lost = set()
+    for kind in sorted(known, key=lambda kind: kind.__name__):
+        ends = []
+        for moved in (0.0, 5.0):
+            mx.random.seed(1)
+            weight, slope = mx.nd.array([[1.0], [2.0]]), mx.nd.array([[0.5], [-0.25]])
+            updater = mx.optimizer.get_updater(kind(learning_rate=0.001))
+            for _ in range(2):
+                updater(0, slope, weight)
+            weight += moved
+            updater(0, slope, weight)
+            ends.append(weight.asnumpy())
+        if not np.allclose(ends[1] - ends[0], 5.0, atol=0.1):
+            lost.add(kind)
+    assert lost == {mx.optimizer.Ftrl, mx.optimizer.FTML}
+
+
+def test_multipliers_are_fine_where_the_optimizer_runs_here():
+    net = make_net()
+    net[2].bias.lr_mult = 2.0
+    esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=ESync(local_iterations=1))
+
+
+def test_what_the_servers_understand_is_accepted():
+    options = {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.01, "rescale_grad": 2.0}
+    scheduler = mx.lr_scheduler.FactorScheduler(10)
+    esync.Trainer(make_net().collect_params(), "sgd", {**options, "lr_scheduler": scheduler}, algorithm="sync")
+
+
+def test_gradients_are_not_exchanged_by_hand():
+    trainer = local_trainer(make_net())
+    with pytest.raises(RuntimeError, match="call step"):
+        trainer.allreduce_grads()
+    with pytest.raises(RuntimeError, match="call step"):
+        trainer.update(BATCH)
+
+
+def test_every_local_iteration_is_a_round():
+    net = make_net()
+    trainer = local_trainer(net)
+    assert (trainer.round, trainer.local_iterations, trainer.exchanged, trainer.finished) == (0, 0, False, False)
+    assert (trainer.rank, trainer.workers) == (0, 1)
+    for number in range(1, 4):
+        backward(net, number)
+        trainer.step(BATCH)
+        assert (trainer.round, trainer.local_iterations, trainer.exchanged) == (number, 1, True)
+    assert not trainer.finished
+
+
+@pytest.mark.parametrize("limits", [Limits(rounds=3), Limits(samples=3 * BATCH), Limits(samples=2 * BATCH + 1)])
+def test_limits_end_a_local_run(limits):
+    net = make_net()
+    trainer = local_trainer(net, limits=limits)
+    for number in range(1, 4):
+        assert not trainer.finished
+        backward(net, number)
+        trainer.step(BATCH)
+    assert trainer.finished
+    assert trainer.round == 3
+
+
+def test_a_limit_of_time_ends_a_local_run():
+    net = make_net()
+    trainer = local_trainer(net, limits=Limits(seconds=1e-9))
+    backward(net, 0)
+    trainer.step(BATCH)
+    assert trainer.finished
+
+
+def test_stop_ends_a_local_run_with_the_next_iteration():
+    net = make_net()
+    trainer = local_trainer(net)
+    for number in range(2):
+        backward(net, number)
+        trainer.step(BATCH)
+    trainer.stop()
+    assert not trainer.finished
+    backward(net, 2)
+    trainer.step(BATCH)
+    assert trainer.finished
+
+
+def test_a_step_after_the_end_is_an_error():
+    net = make_net()
+    trainer = local_trainer(net, limits=Limits(rounds=1))
+    backward(net, 0)
+    trainer.step(BATCH)
+    assert trainer.finished
+    with pytest.raises(RuntimeError, match="the run is over"):
+        trainer.step(BATCH)
+    assert trainer.round == 1
+
+
+def test_stopping_before_the_start_is_no_error():
+    trainer = local_trainer(make_net())
+    trainer.stop()
+    trainer.abort("changed my mind")
+    trainer.close()
+    assert trainer.round == 0
+
+
+def test_samples_and_phases_are_recorded():
+    net = make_net()
+    trainer = local_trainer(net)
+    for number, size in enumerate((BATCH, BATCH // 2)):
+        backward(net, number)
+        trainer.step(size)
+    taken = trainer.world.recorder.take()
+    assert taken["num_samples"] == BATCH + BATCH // 2
+    assert set(taken["time"]["0"]) == {"local update", "forward and backward"}
+
+
+def scripted(net, answers: int, beginning: list[float]) -> World:
+    """A world in which every exchange is answered with `beginning`."""
+    return World(
+        rank=1,
+        answers=[(beginning, False, True)] * answers,
+        prepare=lambda exchange: setattr(exchange, "beginning", beginning),
+    )
+
+
+def test_gradients_of_weights_that_are_replaced_at_the_start_are_not_used():
+    net = make_net()
+    common = [0.5] * len(flat(net))
+    world = scripted(net, 1, common)
+    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm="sync", world=world)
+    backward(net, 0)
+    trainer.step(BATCH)
+    assert flat(net) == common
+    assert (world.made.sent, trainer.round, trainer.exchanged) == ([], 0, False)
+    assert (trainer.rank, trainer.workers) == (1, 3)
+    backward(net, 1)
+    trainer.step(BATCH)
+    assert (len(world.made.sent), trainer.round, trainer.exchanged) == (1, 1, True)
+    assert world.recorder.take()["num_samples"] == BATCH
+
+
+def test_gradients_of_the_common_weights_are_used():
+    net = make_net()
+    world = scripted(net, 1, flat(net))
+    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm="sync", world=world)
+    backward(net, 0)
+    trainer.step(BATCH)
+    assert len(world.made.sent) == 1
+
+
+def test_what_a_gradient_is_sent_with():
+    """The mean over the batch, and the hyper-parameters of this moment: schedules reach the server."""
+    net = make_net()
+    world = scripted(net, 4, flat(net))
+    schedule = mx.lr_scheduler.FactorScheduler(step=2, factor=0.5, base_lr=0.4)
+    options = {"lr_scheduler": schedule, "momentum": 0.9, "wd": 0.01, "rescale_grad": 2.0}
+    trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm="sync", world=world)
+    for number in range(4):
+        backward(net, number)
+        trainer.step(BATCH)
+    gradients = sorted((name, p) for name, p in net.collect_params().items() if p.grad_req != "null")
+    expected = np.concatenate([p.grad().asnumpy().reshape(-1) for _, p in gradients]) * np.float32(2.0 / BATCH)
+    np.testing.assert_allclose(world.made.sent[-1].values, expected, rtol=1e-6)
+    # Gluon asks its schedule with the number of the update, from 1: 0.4 for the first two, 0.2 for the next two.
+    assert [sent.learning_rate for sent in world.made.sent] == [0.4, 0.4, 0.2, 0.2]
+    assert {(sent.samples, sent.momentum, sent.weight_decay) for sent in world.made.sent} == {(BATCH, 0.9, 0.01)}
+
+
+@pytest.mark.parametrize("algorithm", ["sync", "async", "sync-switch"])
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        lambda: mx.lr_scheduler.FactorScheduler(step=2, factor=0.5, base_lr=0.4),
+        lambda: mx.lr_scheduler.PolyScheduler(max_update=4, base_lr=0.4, final_lr=0.1),
+    ],
+)
+def test_a_newcomers_schedule_goes_on_where_its_slot_is(algorithm, schedule):
+    if algorithm == "sync-switch":
+        algorithm = SyncSwitch(Schedule(train_steps=[100, 200]))
+    rates = []
+    for exchanges, answers in ((0, 7), (5, 2)):
+        net = make_net()
+        world = scripted(net, answers, flat(net))
+        world.prepare = lambda exchange, exchanges=exchanges, net=net: vars(exchange).update(
+            beginning=flat(net), exchanges=exchanges, replacement=exchanges > 0
+        )
+        options = {"lr_scheduler": schedule()}
+        trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm=algorithm, world=world)
+        for number in range(answers):
+            backward(net, number)
+            trainer.step(BATCH)
+        rates.append([sent.learning_rate for sent in world.made.sent])
+    assert rates[1] == rates[0][5:]
+    assert rates[1][-1] < rates[0][0]
+
+
+def test_the_servers_rates_are_compared_at_the_start_and_own_rates_are_not():
+    def told(algorithm: Any, **options: Any) -> dict[str, Any]:
+        net = make_net()
+        world = scripted(net, 0, flat(net))
+        trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm=algorithm, world=world)
+        trainer.start()
+        return world.made.log[0][-1]
+
+    common = told("sync", learning_rate=0.1, momentum=0.9, wd=0.01)
+    assert {name: common[name] for name in ("learning rate", "momentum", "weight decay")} == {
+        "learning rate": 0.1,
+        "momentum": 0.9,
+        "weight decay": 0.01,
+    }
+    scheduled = told("sync", lr_scheduler=mx.lr_scheduler.FactorScheduler(10))
+    assert "learning rate" not in scheduled  # what it gives is compared with every round
+    assert told("sync", learning_rate=0.1 + 0.2) == told("sync", learning_rate=0.3)
+    assert type(told("sync", learning_rate=np.float32(0.1))["learning rate"]) is float  # it travels as JSON
+    for algorithm in ("async", "ssp", "dcasgd", "gd-async"):
+        assert told(algorithm, learning_rate=0.1) == told(algorithm, learning_rate=0.5)
+
+
+@pytest.mark.parametrize("kind", [ESync, LocalSGD, DiLoCo, DyLU])
+def test_what_is_fixed_for_the_global_step_is_compared_at_the_start(kind):
+    told = []
+    for global_lr, outer_momentum in ((1.0, 0.0), (0.5, 0.0), (1.0, 0.5)):
+        net = make_net()
+        world = scripted(net, 0, flat(net))
+        algorithm = kind(local_iterations=2, global_lr=global_lr, outer_momentum=outer_momentum)
+        esync.Trainer(net.collect_params(), "sgd", algorithm=algorithm, world=world).start()
+        told.append(world.made.log[0][-1])
+    assert [(each["global learning rate"], each["outer momentum"]) for each in told] == [(1, 0), (0.5, 0), (1, 0.5)]
+
+
+def test_so_is_the_plan_of_sync_switch():
+    told = []
+    for steps in ([10, 20], [15, 20]):
+        net = make_net()
+        world = scripted(net, 0, flat(net))
+        algorithm = SyncSwitch(Schedule(train_steps=steps), BATCH)
+        esync.Trainer(net.collect_params(), "sgd", algorithm=algorithm, world=world).start()
+        told.append(world.made.log[0][-1])
+    assert {name for name in told[0] if told[0][name] != told[1][name]} == {"schedule"}
+
+
+@pytest.mark.parametrize("algorithm", ["sync", "async", "dgs"])
+@pytest.mark.parametrize("name", ["learning_rate", "momentum", "wd"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_rate_that_is_no_number_is_refused(algorithm, name, value):
+    """Else it would be found different from itself ("nan, but worker 0 nan"), or spoil everybody's weights."""
+    options = {"learning_rate": 0.1, name: value}
+    with pytest.raises(ValueError, match=r"(learning rate|momentum|weight decay) is (nan|inf), but"):
+        esync.Trainer(make_net().collect_params(), "sgd", options, algorithm=algorithm)
+
+
+@pytest.mark.parametrize("algorithm", ["sync", "async"])
+def test_a_rate_that_becomes_none_is_refused_before_it_is_sent(algorithm):
+    net = make_net()
+    common = flat(net)
+    world = World(answers=[(common, False, True)], prepare=lambda exchange: setattr(exchange, "beginning", common))
+    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=algorithm, world=world)
+    trainer.start()
+    backward(net, 0)
+    trainer.set_learning_rate(float("nan"))
+    with pytest.raises(ValueError, match="learning rate is nan"):
+        trainer.step(BATCH)
+    assert not world.made.sent
+
+
+def test_set_learning_rate_reaches_the_server():
+    net = make_net()
+    world = scripted(net, 2, flat(net))
+    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm="async", world=world)
+    for number, rate in enumerate((0.1, 0.025)):
+        trainer.set_learning_rate(rate)
+        backward(net, number)
+        trainer.step(BATCH)
+    assert [sent.learning_rate for sent in world.made.sent] == [0.1, 0.025]
+
+
+def test_esync_keeps_the_local_optimizers_state_across_exchanges():
+    """Adam's moments after an exchange are those of an Adam that was never interrupted."""
+    net, plain = make_net(), make_net()
+    optimizer = {"learning_rate": 0.01}
+    world = scripted(net, 3, flat(net))
+    trainer = esync.Trainer(net.collect_params(), "adam", optimizer, algorithm=ESync(local_iterations=1), world=world)
+    reference = mx.gluon.Trainer(plain.collect_params(), "adam", optimizer, kvstore=None)
+    begin = [p.data().copy() for p in plain.collect_params().values()]
+    for number in range(3):
+        backward(net, number)
+        trainer.step(BATCH)
+        backward(plain, number)
+        before = np.float32(flat(plain))
+        reference.step(BATCH)
+        np.testing.assert_array_equal(np.float32(world.made.sent[-1].values), np.float32(flat(plain)) - before)
+        for parameter, values_ in zip(plain.collect_params().values(), begin, strict=True):
+            if parameter.grad_req != "null":
+                parameter.set_data(values_)  # what the exchange answers
+
+
+def test_a_checkpoint_must_be_of_the_same_compression(tmp_path):
+    """Else what its workers and servers held back would have nowhere to go."""
+    agreements = {}
+    for kind in ("none", "fp16"):
+        net = make_net()
+        world = scripted(net, 0, flat(net))
+        algorithm = esync.algorithms.LocalSGD(local_iterations=1, compression=kind)
+        checkpoints = esync.Checkpoints(tmp_path / kind)
+        esync.Trainer(
+            net.collect_params(),
+            "sgd",
+            {"learning_rate": 0.1},
+            algorithm=algorithm,
+            world=world,
+            checkpoints=checkpoints,
+        ).start()
+        agreements[kind] = checkpoints._agreement
+    assert "compression" not in agreements["none"]  # as in checkpoints of earlier versions
+    assert agreements["fp16"] == {**agreements["none"], "compression": "fp16"}
+
+
+def test_what_must_agree_is_told_to_the_others():
+    nets = make_net(), make_net("other_"), nn.Dense(3, in_units=5)
+    nets[2].initialize()
+    told = []
+    for net in nets:
+        world = scripted(net, 0, flat(net))
+        trainer = esync.Trainer(
+            net.collect_params(), "sgd", algorithm="sync", world=world, agreement={"seed": 3}, limits=Limits(rounds=4)
+        )
+        trainer.start()
+        _, sizes, limits, agreement = world.made.log[0]
+        assert (sizes["weights"], limits) == (len(flat(net)), Limits(rounds=4))
+        told.append(agreement)
+    assert told[0] == told[1]  # the names of the parameters may differ, not their shapes
+    assert told[0] != told[2]
+    assert (told[0]["seed"], told[0]["algorithm"]) == (3, "sync")

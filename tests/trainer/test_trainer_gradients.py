@@ -1,0 +1,215 @@
+"""Gradients that a step cannot use: stale ones that are to be ignored, and those of a scaled loss that overflow."""
+
+import numpy as np
+import pytest
+
+import esync
+from esync.algorithms import ALGORITHMS, DCASGD, Schedule, SyncSwitch
+from esync.exchange.protocol.round_state import Limits
+from esync.runtime.mxnet_import import mx
+
+from ..support.scripted_world import World
+from ..support.small_net import BATCH, backward, flat, local_trainer, make_net
+
+ON_SERVERS = ["sync", "async", "ssp", "dcasgd", "sync-switch"]
+SPARSE = ["gd-async", "dgc-async", "dgs"]
+
+
+def make_trainer(net, algorithm, answers: int = 3, optimizer: str = "sgd", **options) -> esync.Trainer:
+    """Trains in a world that always answers with the weights of the beginning."""
+    common = flat(net)
+    world = World(
+        answers=[(common, False, True)] * answers, prepare=lambda exchange: setattr(exchange, "beginning", common)
+    )
+    options = {"learning_rate": 0.1, **options}
+    limits = Limits(samples=1000)
+    trainer = esync.Trainer(net.collect_params(), optimizer, options, algorithm=algorithm, world=world, limits=limits)
+    trainer.start()
+    return trainer
+
+
+# --- stale gradients ------------------------------------------------------------------------------------------------
+
+
+def half_backward(net, number: int) -> None:
+    """A backward pass that leaves out the last layer."""
+    data = mx.nd.array(np.random.default_rng(number).standard_normal((BATCH, 5)))
+    with mx.autograd.record():
+        loss = net[1](net[0](data)).square().sum()
+    loss.backward()
+
+
+SEGMENTS = Schedule("11", train_steps=[1, 100], hparams=["-", "momentum=0.9"])
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options", "moved_by"),
+    [
+        *((name, {"momentum": 0.9}, "momentum") for name in ON_SERVERS),
+        *((name, {"wd": 0.1}, "weight decay") for name in (*ON_SERVERS, "gd-async")),
+        ("sync", {"momentum": 0.9, "wd": 0.1}, "momentum and weight decay"),
+        ("dgs", {}, "momentum"),
+        ("dgc-async", {}, "momentum"),
+        (DCASGD(adaptive=True), {}, "the running mean of the adaptive λ"),
+        (SyncSwitch(SEGMENTS, BATCH), {"momentum": 0.0}, None),
+        (SyncSwitch(Schedule("1", train_steps=[9], hparams=["momentum=0.9"]), BATCH), {}, "momentum"),
+        ("sync", {"optimizer": "adam"}, "Adam's running means"),
+        ("async", {"optimizer": "adamw", "wd": 0.1}, "weight decay and Adam's running means"),
+        ("sync", {"optimizer": "rmsprop", "centered": True}, "RMSProp's running means"),
+        ("sync", {"optimizer": "nag", "momentum": 0.9}, "momentum"),
+        ("sync", {"optimizer": "adagrad"}, None),
+        ("sync", {}, None),
+        ("async", {}, None),
+        (DCASGD(adaptive=False), {}, None),
+    ],
+)
+def test_a_parameter_is_left_out_or_the_step_is_refused(algorithm, options, moved_by):
+    """What would move it without a gradient is named."""
+    net = make_net()
+    trainer = make_trainer(net, algorithm, **options)
+    half_backward(net, 0)
+    if moved_by is None:
+        trainer.step(BATCH, ignore_stale_grad=True)
+        sent = np.float32(trainer.world.made.sent[0].values)
+        size = sum(p.data().size for p in net[2].collect_params().values())
+        assert not sent[-size:].any()
+        assert sent[:-size].any()
+        return
+    with pytest.raises(ValueError, match=f"net_dense1_bias is stale, .* and {moved_by} would go on without a gradient"):
+        trainer.step(BATCH, ignore_stale_grad=True)
+    assert trainer.world.made.sent == []
+
+
+def test_where_no_gradient_is_stale_the_flag_changes_nothing():
+    net = make_net()
+    trainer = make_trainer(net, "sync", momentum=0.9, wd=0.1)
+    backward(net, 0)
+    trainer.step(BATCH, ignore_stale_grad=True)
+    assert len(trainer.world.made.sent) == 1
+
+
+@pytest.mark.parametrize("algorithm", ["local", "local-sgd", "dylu"])
+def test_a_local_optimizer_leaves_the_parameter_out(algorithm):
+    net = make_net()
+    options = {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.1}
+    if algorithm == "local":
+        trainer = local_trainer(net, "sgd", options)
+    else:
+        trainer = make_trainer(net, ALGORITHMS[algorithm](local_iterations=9), **options)
+    backward(net, 0)
+    trainer.step(BATCH)
+    before = net[2].weight.data().asnumpy()
+    half_backward(net, 1)
+    trainer.step(BATCH, ignore_stale_grad=True)
+    assert np.array_equal(net[2].weight.data().asnumpy(), before)
+
+
+# --- overflows ------------------------------------------------------------------------------------------------------
+
+
+def scaled(trainer) -> None:
+    """What amp.init_trainer does to a trainer."""
+    from mxnet.contrib.amp.loss_scaler import LossScaler
+
+    trainer._amp_loss_scaler, trainer._amp_original_scale = LossScaler(), trainer._scale
+
+
+def scaled_backward(net, trainer, number: int, factor: float = 1.0) -> None:
+    """As with amp.scale_loss; a large factor makes the gradients overflow."""
+    from mxnet.contrib import amp
+
+    data = mx.nd.array(np.random.default_rng(number).standard_normal((BATCH, 5)))
+    with mx.autograd.record():
+        loss = net(data).square().sum() * factor
+        with amp.scale_loss(loss, trainer) as larger:
+            larger.backward()
+
+
+@pytest.mark.parametrize("algorithm", [*ON_SERVERS, *SPARSE])
+def test_gradients_that_overflow_are_not_sent(algorithm):
+    net = make_net()
+    trainer = make_trainer(net, algorithm, answers=1)
+    scaled(trainer)
+    rounds, before = trainer.round, flat(net)
+    for number in range(2):
+        scaled_backward(net, trainer, number, 1e38)
+        trainer.step(BATCH)
+        assert (trainer.abandoned, trainer.exchanged, trainer.round) == (True, False, rounds)
+    assert trainer.world.made.sent == []
+    assert trainer.world.recorder.take()["num_samples"] == 0
+    assert trainer._amp_loss_scaler.loss_scale == 2.0**15  # takes effect one iteration after the overflow
+    assert flat(net) == before
+    if algorithm in ON_SERVERS:
+        scaled_backward(net, trainer, 3)
+        trainer.step(BATCH)
+        assert (trainer.abandoned, trainer.exchanged, trainer.round) == (False, True, rounds + 1)
+        assert np.isfinite(trainer.world.made.sent[0].values).all()
+
+
+def test_what_is_sent_is_the_gradient_of_the_loss_as_it_was():
+    nets = make_net(), make_net()
+    trainers = [make_trainer(net, "sync") for net in nets]
+    scaled(trainers[0])
+    scaled_backward(nets[0], trainers[0], 0)
+    data = mx.nd.array(np.random.default_rng(0).standard_normal((BATCH, 5)))
+    with mx.autograd.record():
+        loss = nets[1](data).square().sum()
+    loss.backward()
+    for trainer in trainers:
+        trainer.step(BATCH)
+    with_amp, without = (trainer.world.made.sent[0].values for trainer in trainers)
+    np.testing.assert_allclose(with_amp, without, rtol=1e-5)
+
+
+def test_a_local_step_is_left_out_as_in_gluon():
+    net = make_net()
+    trainer = make_trainer(net, ALGORITHMS["local-sgd"](local_iterations=2), answers=1, momentum=0.9)
+    scaled(trainer)
+    for number in range(2):
+        scaled_backward(net, trainer, number, 1e38)
+        trainer.step(BATCH)
+    assert trainer.exchanged
+    assert not np.any(trainer.world.made.sent[0].values)
+
+
+@pytest.mark.parametrize("algorithm", ["sync", "local"])
+def test_what_is_never_finite_is_said_at_last(algorithm):
+    net = make_net()
+    trainer = local_trainer(net) if algorithm == "local" else make_trainer(net, algorithm)
+    scaled(trainer)
+
+    def go_on() -> None:
+        for number in range(50):
+            scaled_backward(net, trainer, number, float("inf"))
+            trainer.step(BATCH)
+
+    with pytest.raises(OverflowError, match="overflow even with a loss scale of"):
+        go_on()
+
+
+def test_a_trial_leaves_the_loss_scale_as_it_was():
+    net = make_net()
+    trainer = local_trainer(net)
+    scaled(trainer)
+    state, scale = dict(vars(trainer._amp_loss_scaler)), trainer._scale
+    with trainer.trial():
+        scaled_backward(net, trainer, 0, 1e38)
+        trainer.step(BATCH)
+    assert vars(trainer._amp_loss_scaler) == state
+    assert trainer._scale == scale
+
+
+def test_a_checkpoint_has_the_loss_scale(tmp_path):
+    scales = []
+    for resume in (False, True):
+        net = make_net()
+        checkpoints = esync.Checkpoints(tmp_path, every=3, resume=resume)
+        trainer = local_trainer(net, checkpoints=checkpoints)
+        scaled(trainer)
+        trainer.start()
+        scales.append(trainer._amp_loss_scaler.loss_scale)
+        for number in range(3):
+            scaled_backward(net, trainer, number, 1e38 if number < 2 else 1.0)
+            trainer.step(BATCH)
+            checkpoints.save_if_due()
+    assert scales == [2.0**16, 2.0**14]

@@ -1,0 +1,119 @@
+"""Algorithm "local" is plain Gluon."""
+
+import numpy as np
+import pytest
+
+import esync
+from esync.runtime.mxnet_import import mx
+
+from ..support.small_net import BATCH, OPTIMIZERS, backward, local_trainer, make_net, nn, values
+
+
+@pytest.mark.parametrize(("optimizer", "options"), OPTIMIZERS)
+def test_local_training_is_gluons_bit_for_bit(optimizer, options):
+    ours, theirs = make_net(), make_net()
+    trainer = local_trainer(ours, optimizer, options)
+    plain = mx.gluon.Trainer(theirs.collect_params(), optimizer, options, kvstore=None)
+    for number in range(5):
+        backward(ours, number)
+        trainer.step(BATCH)
+        backward(theirs, number)
+        plain.step(BATCH)
+        assert values(ours) == values(theirs)
+    assert values(ours) != values(make_net())
+
+
+def test_parameters_may_be_a_list():
+    net = make_net()
+    trainer = esync.Trainer(list(net.collect_params().values()), "sgd", {"learning_rate": 0.1}, algorithm="local")
+    backward(net, 0)
+    trainer.step(BATCH)
+    assert values(net) != values(make_net())
+
+
+def test_the_learning_rate():
+    ours, theirs = make_net(), make_net()
+    trainer = local_trainer(ours)
+    plain = mx.gluon.Trainer(theirs.collect_params(), "sgd", {"learning_rate": 0.1}, kvstore=None)
+    assert trainer.learning_rate == 0.1
+    for each, net in ((trainer, ours), (plain, theirs)):
+        each.set_learning_rate(0.025)
+        backward(net, 0)
+        each.step(BATCH)
+    assert trainer.learning_rate == 0.025
+    assert values(ours) == values(theirs)
+
+
+@pytest.mark.parametrize(("optimizer", "options"), OPTIMIZERS)
+def test_saved_states_are_loaded(tmp_path, optimizer, options):
+    net = make_net()
+    trainer = local_trainer(net, optimizer, options)
+    for number in range(3):
+        backward(net, number)
+        trainer.step(BATCH)
+    trainer.save_states(str(tmp_path / "states"))
+    net.save_parameters(str(tmp_path / "weights"))
+
+    other = make_net()
+    other.load_parameters(str(tmp_path / "weights"))
+    resumed = local_trainer(other, optimizer, options)
+    resumed.load_states(str(tmp_path / "states"))
+    for number in range(3, 6):
+        for each, of in ((trainer, net), (resumed, other)):
+            backward(of, number)
+            each.step(BATCH)
+        assert values(other) == values(net)
+
+
+def test_a_stale_gradient_is_reported_as_in_gluon():
+    net = make_net()
+    trainer = local_trainer(net)
+    backward(net, 0)
+    trainer.step(BATCH)
+    with pytest.raises(UserWarning, match="has not been updated"):
+        trainer.step(BATCH)
+    before = values(net)
+    trainer.step(BATCH, ignore_stale_grad=True)
+    assert values(net) == before
+
+
+def test_frozen_parameters_stay_as_they_are():
+    net = make_net()
+    net[0].collect_params().setattr("grad_req", "null")
+    frozen = [p.data().asnumpy().tobytes() for p in net[0].collect_params().values()]
+    trained = net[2].weight.data().asnumpy()
+    trainer = local_trainer(net, "adam", {"learning_rate": 0.1})
+    for number in range(2):
+        backward(net, number)
+        trainer.step(BATCH)
+    assert [p.data().asnumpy().tobytes() for p in net[0].collect_params().values()] == frozen
+    assert not np.array_equal(net[2].weight.data().asnumpy(), trained)
+
+
+def test_shapes_that_the_first_batch_tells():
+    net = nn.Dense(3)
+    net.initialize()
+    trainer = local_trainer(net)
+    backward(net, 0)
+    before = net.weight.data().asnumpy()
+    trainer.step(BATCH)
+    assert not np.array_equal(net.weight.data().asnumpy(), before)
+
+
+def test_starting_before_shapes_are_known_says_what_to_do():
+    net = nn.Dense(3, prefix="later_")
+    net.initialize()
+    trainer = local_trainer(net)
+    with pytest.raises(ValueError, match=r"later_weight is not initialized yet: .* one batch"):
+        trainer.start()
+
+
+def test_a_layer_that_no_batch_has_passed_is_named_at_the_first_step():
+    net = make_net()
+    unused = nn.Dense(3, prefix="unused_")
+    unused.initialize()
+    parameters = {**net.collect_params(), **unused.collect_params()}
+    trainer = esync.Trainer(parameters, "sgd", {"learning_rate": 0.1}, algorithm="local")
+    backward(net, 0)
+    with pytest.raises(ValueError, match="unused_weight is not initialized yet"):
+        trainer.step(BATCH)

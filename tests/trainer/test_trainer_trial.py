@@ -1,0 +1,112 @@
+"""Trials: they measure, and change nothing."""
+
+import pytest
+
+import esync
+from esync.algorithms import Local
+from esync.exchange.protocol.round_state import Limits
+from esync.runtime.mxnet_import import mx
+
+from ..support.small_net import BATCH, OPTIMIZERS, backward, local_trainer, make_net, nn, values
+
+
+def scheduled() -> dict:
+    return {"learning_rate": 0.1, "momentum": 0.9, "lr_scheduler": mx.lr_scheduler.FactorScheduler(2, 0.5)}
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "options"), [*((o, lambda p=p: dict(p)) for o, p in OPTIMIZERS), ("sgd", scheduled)]
+)
+@pytest.mark.parametrize("before", [0, 1, 2])
+def test_a_trial_changes_nothing(optimizer, options, before):
+    """Two runs, one with trials in between, stay the same bit for bit, whatever the optimizer keeps."""
+    tried, untried = make_net(), make_net()
+    one, other = local_trainer(tried, optimizer, options()), local_trainer(untried, optimizer, options())
+    for number in range(before):
+        for trainer, net in ((one, tried), (other, untried)):
+            backward(net, number)
+            trainer.step(BATCH)
+    weights, rate = values(tried), one.learning_rate
+    for number in range(100, 103):
+        with one.trial():
+            backward(tried, number)
+            one.step(BATCH)
+            assert values(tried) != weights
+        assert values(tried) == weights
+        assert one.learning_rate == rate
+    assert one.round == before
+    for number in range(10, 14):
+        for trainer, net in ((one, tried), (other, untried)):
+            backward(net, number)
+            trainer.step(BATCH)
+        assert values(tried) == values(untried)
+        assert one.learning_rate == other.learning_rate
+
+
+def test_a_trial_is_no_round_and_no_sample():
+    net = make_net()
+    trainer = local_trainer(net, limits=Limits(rounds=1))
+    with trainer.trial():
+        backward(net, 0)
+        trainer.step(BATCH)
+    assert (trainer.round, trainer.finished) == (0, False)
+    assert trainer.world.recorder.take()["num_samples"] == 0
+
+
+def test_a_trial_that_fails_changes_nothing_either():
+    net = make_net()
+    trainer = local_trainer(net, "adam", {"learning_rate": 0.1})
+    weights = values(net)
+
+    def fail() -> None:
+        with trainer.trial():
+            backward(net, 0)
+            trainer.step(BATCH)
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        fail()
+    assert values(net) == weights
+    backward(net, 1)
+    trainer.step(BATCH)
+    assert trainer.round == 1
+
+
+def test_a_trial_needs_shapes():
+    net = nn.Dense(3, prefix="later_")
+    net.initialize()
+    trainer = local_trainer(net)
+    with pytest.raises(ValueError, match="later_weight"), trainer.trial():
+        backward(net, 0)
+
+
+class Spy(Local):
+    """Remembers the capability that it finds at its start."""
+
+    def start(self, surroundings):
+        super().start(surroundings)
+        self.capability = surroundings.capability()
+
+
+@pytest.mark.parametrize("step_time", [None, 50.0])
+def test_the_last_trial_tells_the_capability(step_time):
+    from esync.world import RealWorld
+
+    net, spy = make_net(), Spy()
+    trainer = esync.Trainer(
+        net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=spy, world=RealWorld(step_time)
+    )
+    with trainer.trial():
+        backward(net, 0)
+        trainer.step(BATCH)
+    trainer.start()
+    assert (spy.capability == step_time) if step_time else (0 < spy.capability < 50)
+    again = spy
+    trainer.start()  # is there already
+    assert trainer.algorithm is again
+
+
+def test_without_a_trial_the_capability_is_not_known():
+    net, spy = make_net(), Spy()
+    esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=spy).start()
+    assert spy.capability == 0

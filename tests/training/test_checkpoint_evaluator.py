@@ -1,0 +1,103 @@
+"""The evaluator: follows checkpoints that appear, from a folder that it only reads."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from esync.checkpoints.store import Store
+from esync.data import load
+from esync.models.networks import build
+from esync.runtime.mxnet_import import mx
+from esync.runtime.watchdog import Watchdog
+from esync.training import checkpoint_evaluator
+from esync.training.accuracy import accuracy
+
+from ..data import tiny_dataset
+
+AGREEMENT = {"network": "lenet", "data set": "fashion-mnist"}
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    tiny_dataset.write(folder)
+    return folder
+
+
+def write(folder: Path, round_: int, seed: int, prefix: str = "", **facts):
+    """Rank 0's part of a checkpoint; the network whose model it has."""
+    net = build("lenet", 10, mx.cpu(), seed)
+    values = {prefix + name: parameter.data() for name, parameter in sorted(net.collect_params().items())}
+    store = Store(folder, 0)
+    store.prepare()
+    books = {"round": round_, "version": round_, "samples": 16 * round_, "elapsed": 0.5 * round_, "step": round_}
+    store.write(
+        round_,
+        {"model.params": lambda path: mx.nd.save(str(path), values)},
+        {"agreement": AGREEMENT, "books": books, "job": 1, **facts},
+    )
+    return net
+
+
+def run(*words) -> int:
+    return checkpoint_evaluator.run([str(word) for word in words], Watchdog())
+
+
+def rows(folder: Path) -> list[list[str]]:
+    heading, *lines = (folder / checkpoint_evaluator.FILE).read_text().splitlines()
+    assert heading == checkpoint_evaluator.HEADING
+    return [line.split(",") for line in lines]
+
+
+def test_checkpoints_are_evaluated_once_each_in_their_order(tmp_path, data_dir):
+    checkpoints, out = tmp_path / "checkpoints", tmp_path / "out"
+    flags = ["--checkpoint-dir", checkpoints, "-dd", data_dir, "--out", out, "--once"]
+    nets = [write(checkpoints, 10, seed=1), write(checkpoints, 20, seed=2, prefix="another_")]
+    before = sorted(path for path in checkpoints.rglob("*"))
+    assert run(*flags) == 0
+    assert sorted(path for path in checkpoints.rglob("*")) == before  # it only reads
+    dataset = load("fashion-mnist", data_dir)
+    expected = [accuracy(net, dataset.test_images, dataset.test_labels, 28, mx.cpu()) for net in nets]
+    assert [float(row[4]) for row in rows(out)] == pytest.approx(expected)
+    assert [[float(row[1]), *map(int, row[2:4]), int(row[5])] for row in rows(out)] == [
+        [5.0, 10, 160, 10],
+        [10.0, 20, 320, 20],
+    ]
+    nets.append(write(checkpoints, 30, seed=3))
+    assert run(*flags) == run(*flags) == 0  # goes on where it was
+    assert [int(row[5]) for row in rows(out)] == [10, 20, 30]
+
+
+def test_what_is_not_whole_waits(tmp_path, data_dir):
+    whole, copy, out = tmp_path / "whole", tmp_path / "copy", tmp_path / "out"
+    write(whole, 7, seed=1)
+    flags = ["--checkpoint-dir", copy, "-dd", data_dir, "--out", out]
+    shutil.copytree(whole, copy)
+    model = copy / "round-7" / "model.params"
+    content = model.read_bytes()
+    model.write_bytes(content[:1000])  # is being copied
+    with pytest.raises(checkpoint_evaluator.FollowError, match="no whole checkpoint"):
+        run(*flags, "--once")
+    with pytest.raises(checkpoint_evaluator.FollowError, match=r"within 0\.1 s"):
+        run(*flags, "--patience", 0.1)
+    model.write_bytes(content)
+    assert run(*flags, "--until-round", 7) == 0
+    assert len(rows(out)) == 1
+
+
+@pytest.mark.parametrize(
+    ("facts", "text"),
+    [({"agreement": {}}, "network None"), ({"agreement": {**AGREEMENT, "network": "mobilenet-v2"}}, "no model of")],
+)
+def test_models_that_it_cannot_know_are_named(tmp_path, data_dir, facts, text):
+    write(tmp_path / "c", 1, seed=1, **facts)
+    with pytest.raises(checkpoint_evaluator.FollowError, match=text):
+        run("--checkpoint-dir", tmp_path / "c", "-dd", data_dir, "--out", tmp_path / "out", "--once")
+
+
+def test_another_file_is_not_overwritten(tmp_path):
+    (tmp_path / checkpoint_evaluator.FILE).write_text(json.dumps({}))
+    with pytest.raises(checkpoint_evaluator.FollowError, match="--out"):
+        run("--checkpoint-dir", tmp_path, "--out", tmp_path, "--once")

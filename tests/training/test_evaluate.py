@@ -1,0 +1,318 @@
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from esync import config
+from esync.data import as_floats, load
+from esync.evaluate import EvaluationError, EvaluationProcess
+from esync.exchange import WEIGHTS
+from esync.gluon.replica import Replica
+from esync.models.networks import build
+from esync.runtime.futures import NotDoneError
+from esync.runtime.mxnet_import import mx
+from esync.runtime.niceness import EVALUATING
+from esync.training.accuracy import accuracy, spread
+
+from ..data import tiny_dataset
+from ..support import child
+
+#: Weights of LeNet-5 for ten classes and 28×28 pixels: 6·(25+1) + 16·(150+1) + 120·(400+1) + 84·121 + 10·85.
+LENET_VALUES = 61_706
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    tiny_dataset.write(folder)
+    return folder
+
+
+def replica_of(net) -> Replica:
+    return Replica([parameter for _, parameter in sorted(net.collect_params().items())], lambda batch_size: None)
+
+
+def lenet(seed: int, images: np.ndarray):
+    """A lenet whose answers differ from image to image."""
+    net = build("lenet", 10, mx.cpu(), seed)
+    answers = net(mx.nd.array(as_floats(images))).asnumpy().argmax(axis=1)
+    assert len(set(answers.tolist())) > 1
+    return net, answers
+
+
+# --- the number itself ------------------------------------------------------------------------------------------------
+
+
+class Table:
+    """A "network" that answers with what stands in a table for the first pixel of the image."""
+
+    def __init__(self, answers: list[int], auxiliary: bool = False) -> None:
+        self.answers, self.auxiliary, self.batches = answers, auxiliary, []
+
+    def __call__(self, inputs):
+        self.batches.append(inputs.shape)
+        values = np.rint(inputs.asnumpy()[:, 0, 0, 0] * 255).astype(int)
+        scores = mx.nd.one_hot(mx.nd.array([self.answers[value] for value in values]), 10)
+        return [scores, scores * 0] if self.auxiliary else scores
+
+
+def numbered_images(count: int, size: int = 28) -> np.ndarray:
+    """Images that are all of one grey: that of their number, up to 200."""
+    return np.broadcast_to((np.arange(count) % 200).astype(np.uint8)[:, None, None], (count, size, size)).copy()
+
+
+@pytest.mark.parametrize("auxiliary", [False, True])
+def test_accuracy_is_the_share_of_right_answers(auxiliary):
+    answers = [number % 10 for number in range(200)]
+    labels = np.uint8([0, 1, 2, 3, 0, 0, 0, 0])  # the first four are right
+    assert accuracy(Table(answers, auxiliary), numbered_images(8), labels, 28, mx.cpu()) == 0.5
+
+
+def test_no_image_is_left_out_where_batches_do_not_fit():
+    count = 1003
+    answers = [number % 10 for number in range(200)]
+    images = numbered_images(count)
+    labels = np.uint8([answers[number % 200] for number in range(count)])
+    labels[-1] += 1
+    table = Table(answers)
+    assert accuracy(table, images, labels, 28, mx.cpu()) == (count - 1) / count
+    assert sum(shape[0] for shape in table.batches) == count
+    assert len(table.batches) > 1
+
+
+def test_images_are_enlarged_and_then_fewer_at_a_time():
+    answers = [number % 10 for number in range(200)]
+    small, large = Table(answers), Table(answers)
+    images, labels = numbered_images(60), np.uint8([number % 10 for number in range(60)])
+    assert accuracy(small, images, labels, 28, mx.cpu()) == 1.0
+    assert accuracy(large, images, labels, 224, mx.cpu()) == 1.0
+    assert {shape[1:] for shape in large.batches} == {(1, 224, 224)}
+    assert max(shape[0] for shape in large.batches) < max(shape[0] for shape in small.batches)
+
+
+# --- the process ------------------------------------------------------------------------------------------------------
+
+
+def test_images_are_chosen_evenly():
+    images, labels = np.arange(10), np.arange(10) * 2
+    for count, chosen in (
+        (1, [0]),
+        (2, [0, 5]),
+        (4, [0, 2, 5, 7]),
+        (10, range(10)),
+        (99, range(10)),
+        (None, range(10)),
+    ):
+        some, their = spread(images, labels, count)
+        assert some.tolist() == list(chosen)
+        assert (their == 2 * some).all()
+
+
+@pytest.fixture(scope="module")
+def images(data_dir) -> np.ndarray:
+    return load("fashion-mnist", data_dir).test_images
+
+
+@pytest.fixture
+def process(data_dir):
+    started = EvaluationProcess("lenet", "fashion-mnist", str(data_dir), LENET_VALUES)
+    yield started
+    started.close()
+
+
+def ask(process: EvaluationProcess, replica: Replica):
+    replica.open()
+    evaluation = process.start(replica.weights, replica.statistics)
+    replica.close()
+    return evaluation
+
+
+def test_the_process_gives_the_accuracy_of_the_weights_it_was_given(process, data_dir, images):
+    labels = load("fashion-mnist", data_dir).test_labels
+    for seed in (1, 2):
+        net, answers = lenet(seed, images)
+        replica = replica_of(net)
+        evaluation = ask(process, replica)
+        assert evaluation is not None
+        # It works on a copy: what happens to the weights from now on does not matter.
+        replica.open()
+        replica.write(WEIGHTS, 0, np.zeros(replica.weights.size, np.float32))
+        replica.close()
+        assert evaluation.wait() == float(np.mean(answers == labels))
+        assert evaluation.done()
+        assert evaluation.result() == evaluation.wait()
+
+
+def test_some_images_or_every_one(data_dir, images):
+    labels = load("fashion-mnist", data_dir).test_labels
+    net, answers = lenet(1, images)
+    replica = replica_of(net)
+    process = EvaluationProcess("lenet", "fashion-mnist", str(data_dir), LENET_VALUES, images=50)
+    try:
+        assert ask(process, replica).wait() == float(np.mean(np.equal(*spread(answers, labels, 50))))
+        replica.open()
+        evaluation = process.start(replica.weights, replica.statistics, every_image=True)
+        replica.close()
+        assert evaluation.wait() == float(np.mean(answers == labels))
+    finally:
+        process.close()
+
+
+def test_one_evaluation_at_a_time(process, images):
+    replica = replica_of(lenet(1, images)[0])
+    first = ask(process, replica)
+    assert first is not None
+    assert not first.done()  # the process is still importing
+    with pytest.raises(NotDoneError):
+        first.result()
+    assert ask(process, replica) is None
+    value = first.wait()
+    second = ask(process, replica)
+    assert second is not None
+    assert second.wait() == value
+
+
+def test_ctrl_c_in_the_terminal_does_not_reach_it(process, images):
+    """The terminal's signal goes to the whole group of processes; the training process decides what ends."""
+    assert os.getpgid(process._process.pid) != os.getpgid(0)  # so that the terminal does not count it among us
+    evaluation = ask(process, replica_of(lenet(1, images)[0]))
+    assert 0 <= evaluation.wait() <= 1
+
+
+def test_closing_ends_the_process(data_dir):
+    started = EvaluationProcess("lenet", "fashion-mnist", str(data_dir), 10)
+    started.close()
+    assert started._process.poll() is not None
+
+
+def test_a_process_that_fails_is_reported(tmp_path, images, capfd):
+    """Here the data set is not there."""
+    replica = replica_of(lenet(1, images)[0])
+    process = EvaluationProcess("lenet", "fashion-mnist", str(tmp_path), replica.size)
+    try:
+        evaluation = ask(process, replica)
+        with pytest.raises(EvaluationError, match="the process that evaluates the model has ended"):
+            evaluation.wait()
+        with pytest.raises(EvaluationError):  # at once, or where it has closed its input a moment later
+            ask(process, replica).wait()
+    finally:
+        process.close()
+    errors = capfd.readouterr().err
+    assert errors.startswith("evaluation: error: ")
+    assert "no such folder" in errors
+    assert "Traceback" not in errors
+
+
+def accuracy_of(net_and_answers, data_dir) -> float:
+    return float(np.mean(net_and_answers[1] == load("fashion-mnist", data_dir).test_labels))
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_process_that_is_killed_is_started_again(process, data_dir, images, caplog, asked):
+    """While it evaluates, or when it has nothing to do."""
+    net, answers = lenet(1, images)
+    evaluation = ask(process, replica_of(net)) if asked else None
+    first = process._process
+    first.kill()
+    first.wait()
+    evaluation = evaluation or ask(process, replica_of(net))
+    assert evaluation.wait() == accuracy_of((net, answers), data_dir)
+    assert process._process.pid != first.pid
+    assert (
+        "the process that evaluates the model was killed by SIGKILL; starting it again (1 of at most 3)" in caplog.text
+    )
+
+
+def test_a_process_that_is_killed_too_often_is_reported(process, images, monkeypatch):
+    monkeypatch.setattr(config, "EVALUATION_RESTARTS", 1)
+    evaluation = ask(process, replica_of(lenet(1, images)[0]))
+    for _ in range(2):
+        current = process._process
+        current.kill()
+        current.wait()
+        evaluation.done()  # looks, and starts another one
+    with pytest.raises(
+        EvaluationError, match="was killed by SIGKILL, and was started again 1 times before; where memory"
+    ):
+        evaluation.wait()
+
+
+def test_a_process_that_is_stopped_is_not_waited_for_without_end(process, data_dir, images, monkeypatch, caplog):
+    net, answers = lenet(1, images)
+    evaluation = ask(process, replica_of(net))
+    stopped = process._process
+    stopped.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, stopped.pid, os.WSTOPPED | os.WNOWAIT)
+    monkeypatch.setattr(config, "EVALUATION_STILL", 0.0)
+    monkeypatch.setattr(config, "ANNOUNCE_AFTER", 0.0)
+    begin_again = process._begin_again
+
+    def patiently() -> None:
+        monkeypatch.setattr(config, "EVALUATION_STILL", 600.0)
+        begin_again()
+
+    monkeypatch.setattr(process, "_begin_again", patiently)
+    assert evaluation.wait() == accuracy_of((net, answers), data_dir)
+    name = f"the process that evaluates the model (process {stopped.pid}, stopped)"
+    assert re.search(rf"waiting for the accuracy of the model since \d+ s: {re.escape(name)}", caplog.text)
+    assert f"{name} has not computed for 0 s: killing it" in caplog.text
+
+
+def test_a_process_that_is_stopped_is_ended_with_the_run(data_dir):
+    started = EvaluationProcess("lenet", "fashion-mnist", str(data_dir), 10)
+    started._process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, started._process.pid, os.WSTOPPED | os.WNOWAIT)
+    started.close()
+    assert started._process.poll() is not None
+
+
+@pytest.mark.parametrize("busy_importing", [True, False])
+def test_it_dies_with_the_training_process(data_dir, busy_importing):
+    program = (
+        "import sys, time\n"
+        "from esync.evaluate import EvaluationProcess\n"
+        "class Zeros:\n"
+        "    def __init__(self, size):\n"
+        "        self.size = size\n"
+        "    def read(self, start, stop, out):\n"
+        "        out[:] = 0\n"
+        f"process = EvaluationProcess('lenet', 'fashion-mnist', sys.argv[1], {LENET_VALUES})\n"
+        f"if not {busy_importing}:\n"
+        f"    process.start(Zeros({LENET_VALUES}), Zeros(0)).wait()\n"
+        "print('ready')\n"
+        "print(process._process.pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    with child.started("-c", program, str(data_dir)) as parent:
+        pid = int(parent.stdout.readline())
+        assert alive(pid)
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+        deadline = time.monotonic() + 30
+        while alive(pid) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not alive(pid)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_the_evaluating_process_stands_back_behind_everybody_from_its_start(data_dir):
+    process = EvaluationProcess("lenet", "fashion-mnist", str(data_dir), LENET_VALUES)
+    try:  # its imports are still to come
+        number = process._process.pid
+        assert os.getpriority(os.PRIO_PROCESS, number) >= EVALUATING
+        group = Path(f"/proc/{number}/autogroup")
+        if group.exists() and Path("/proc/sys/kernel/sched_autogroup_enabled").read_text().strip() == "1":
+            # Otherwise the group of its session would get as large a share of the processor as a worker's.
+            assert group.read_text().split()[-1] == str(EVALUATING)
+    finally:
+        process.close()
