@@ -4,7 +4,9 @@ import argparse
 import importlib
 import json
 import math
+import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from ..reports.log_trees import esync_round, write_round
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 reproduce = importlib.import_module("reproduce_paper")
+beyond = importlib.import_module("beyond_paper")
+simulations = importlib.import_module("harness.simulations")
 sys.path.remove(str(ROOT / "benchmarks"))
 
 
@@ -33,7 +37,9 @@ def outcome(reached, final):
 
 
 def write(folder, name, *values):
-    (folder / f"{name}.json").write_text(json.dumps(outcome(*values)))
+    runs = folder / simulations.RUNS
+    known = json.loads(runs.read_text()) if runs.exists() else {}
+    runs.write_text(json.dumps({**known, name: {"result": outcome(*values), "real": {}}}))
 
 
 def test_every_run_has_files_of_its_own_and_flags_that_the_simulator_knows(monkeypatch, tmp_path):
@@ -107,6 +113,91 @@ def test_what_is_done_is_not_done_again(tmp_path, monkeypatch, capsys):
     assert "1 of 1 done" in capsys.readouterr().out
     assert reproduce.main(["--out", str(tmp_path), "--only", first.name]) == 0
     assert len(begun) == 1
+
+
+def leave(folder, name, *values):
+    """Leave what a simulation has written."""
+    (folder / f"{name}.json").write_text(json.dumps(outcome(*values)))
+    (folder / f"{name}.real.json").write_text(json.dumps({"events": 3}))
+
+
+def test_what_an_interrupted_program_has_left_is_kept_and_not_done_again(tmp_path, monkeypatch):
+    first, second = reproduce.Run("resnet18-v1", "sync", "niid"), reproduce.Run("resnet18-v1", "esync", "niid")
+    for run, reached in ((first, 2.0), (second, 1.0)):
+        leave(tmp_path, run.name, reached, 0.9)
+    monkeypatch.setattr(reproduce.Run, "words", lambda self, *_: pytest.fail(f"{self.name} was done again"))
+    monkeypatch.chdir(tmp_path)
+    assert reproduce.main(["--out", str(tmp_path), "--only", first.name]) == 0
+    kept = json.loads((tmp_path / "runs.json").read_text())
+    assert kept == {first.name: {"result": outcome(2.0, 0.9), "real": {"events": 3}}}
+    assert [path.name for path in sorted(tmp_path.glob("*.json"))] == [
+        f"{second.name}.json",
+        f"{second.name}.real.json",
+        "runs.json",
+    ]
+    simulations.gather(tmp_path, [second])
+    assert list(json.loads((tmp_path / "runs.json").read_text())) == [second.name, first.name]  # sorted
+    assert [path.name for path in tmp_path.glob("*.json")] == ["runs.json"]
+
+
+def test_a_result_whose_writer_was_killed_halfway_is_not_counted(tmp_path):
+    run = reproduce.Run("resnet18-v1", "sync")
+    leave(tmp_path, run.name, 2.0, 0.9)
+    (tmp_path / f"{run.name}.real.json").unlink()
+    simulations.gather(tmp_path, [run])
+    assert simulations.results(tmp_path) == {}
+
+
+def test_a_kill_while_the_results_are_written_leaves_the_old_ones_and_the_new_file(tmp_path, monkeypatch):
+    first, second = reproduce.Run("resnet18-v1", "sync"), reproduce.Run("resnet18-v1", "esync")
+    write(tmp_path, first.name, 2.0, 0.9)
+    leave(tmp_path, second.name, 1.0, 0.9)
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        simulations.gather(tmp_path, [second])
+    assert set(simulations.results(tmp_path)) == {first.name}
+    monkeypatch.undo()
+    simulations.gather(tmp_path, [second])
+    assert set(simulations.results(tmp_path)) == {first.name, second.name}
+
+
+def test_programs_that_gather_at_the_same_time_lose_nothing(tmp_path):
+    runs = [reproduce.Run("resnet18-v1", "sync", factor=factor) for factor in range(1, 41)]
+    for run in runs:
+        leave(tmp_path, run.name, 1.0, 0.9)
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from harness.simulations import gather; from reproduce_paper import Run\n"
+        "for factor in range(int(sys.argv[2]), 41, 2):\n"
+        "    gather(Path(sys.argv[1]), [Run('resnet18-v1', 'sync', factor=factor)])"
+    )
+    both = [
+        subprocess.Popen([sys.executable, "-c", program, str(tmp_path), first], cwd=ROOT / "benchmarks")
+        for first in ("1", "2")
+    ]
+    assert [process.wait() for process in both] == [0, 0]
+    assert set(simulations.results(tmp_path)) == {run.name for run in runs}
+
+
+def test_accuracies_before_and_after_are_drawn(tmp_path):
+    run = reproduce.Run("resnet18-v1", "async")
+    for folder, accuracies in (("before", [[1, 60.0, 0.5]]), ("after", [[1, 60.0, 0.6], [2, 120.0, 0.7]])):
+        (tmp_path / folder).mkdir()
+        result = {"result": {"accuracies": accuracies}}
+        (tmp_path / folder / "runs.json").write_text(json.dumps({run.name: result}))
+    words = ["--before", str(tmp_path / "before"), "--out", str(tmp_path / "after"), "--figure"]
+    assert reproduce.main([*words, str(tmp_path / "drawn.png")]) == 0
+    assert (tmp_path / "drawn.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(SystemExit, match="none of the chosen runs"):
+        reproduce.main([*words, str(tmp_path / "drawn.png"), "--only", "mobilenet"])
+
+
+def test_the_kept_results_give_the_kept_tables():
+    results = ROOT / "results"
+    networks = reproduce.runs(full=False, parity=True, seeds=5)
+    assert reproduce.table(results / "reproduction", networks) == (results / "reproduction" / "table.md").read_text()
+    for name, seeds in (("beyond-mlp", 3), ("beyond-resnet18", 3)):
+        assert beyond.compared(results / name, beyond.VARIANTS, seeds) == (results / name / "table.md").read_text()
 
 
 def test_the_table(tmp_path):

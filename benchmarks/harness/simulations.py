@@ -1,0 +1,140 @@
+"""Many simulations that are one experiment: carried out one after the other or several at a time, kept in one file."""
+
+import argparse
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from .figures import read_figures, write_figures
+
+#: Published learning rate, on the gradient summed over the batch.
+RATE = 0.0005
+#: Test accuracy whose time is compared, as results name it.
+TARGET = "0.8"
+#: Name of a kind of data → how it is dealt out to the workers.
+PARTITIONS = {"iid": "contiguous", "niid": "class"}
+#: The file that holds all finished runs of an experiment: name → result, and real times where they were measured.
+RUNS = "runs.json"
+#: Seconds between two lines of progress.
+TELL_EVERY = 10.0
+
+
+class Run(Protocol):
+    """One simulation of an experiment."""
+
+    @property
+    def name(self) -> str:
+        """The name that no other run of the experiment has."""
+
+    def words(self, given: argparse.Namespace) -> list[str]:
+        """Return the command line, which writes the result where `result_file` says."""
+
+
+def results(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the results of an experiment's finished runs by their names."""
+    return {name: run["result"] for name, run in read_figures(folder / RUNS).items()}
+
+
+def result_file(folder: Path, run: Run) -> Path:
+    """Return where a run writes its result, until `gather` moves it to the others."""
+    return folder / f"{run.name}.json"
+
+
+def gather(folder: Path, runs: Iterable[Run]) -> None:
+    """Move what these runs have written into the file of all of them.
+
+    What an interrupted program has left is found by the next one. Programs that carry out other runs of the same
+    experiment at the same time wait for one another.
+    """
+    with _locked(folder):
+        kept = read_figures(folder / RUNS)
+        files = []
+        for run in runs:
+            result = result_file(folder, run)
+            real = result.with_suffix(".real.json")  # written last
+            if real.exists():
+                kept[run.name] = {"result": json.loads(result.read_text()), "real": json.loads(real.read_text())}
+                files += [real, result]
+        if files:
+            write_figures(folder / RUNS, dict(sorted(kept.items())))
+        for file in files:
+            file.unlink()
+
+
+def carry_out(chosen: Sequence[Run], given: argparse.Namespace, lacks: Callable[[Any], str] = lambda run: "") -> bool:
+    """Carry out the runs that are not finished yet, each in a process of its own.
+
+    Args:
+        chosen: the runs.
+        given: `out`, the experiment's folder, and `jobs`, how many run at a time.
+        lacks: what a run still has to wait for; empty where it can begin.
+
+    Returns:
+        Whether all of them went well.
+    """
+    out: Path = given.out
+    gather(out, chosen)
+    finished = results(out)
+    waiting = [run for run in chosen if run.name not in finished]
+    done, failed = len(chosen) - len(waiting), 0
+    cores = len(os.sched_getaffinity(0))
+    environment = {**os.environ, "OMP_NUM_THREADS": str(max(1, cores // given.jobs))}
+    under_way: dict[Run, subprocess.Popen[bytes]] = {}
+    told = 0.0
+    try:
+        while waiting or under_way:
+            while waiting and len(under_way) < given.jobs:
+                run = next((run for run in waiting if not lacks(run)), None)
+                if run is None and not under_way:
+                    print(f"{waiting[0].name} needs {lacks(waiting[0])}, which is not there", flush=True)
+                    return False
+                if run is None:
+                    break
+                waiting.remove(run)
+                with (out / f"{run.name}.log").open("wb") as log:
+                    under_way[run] = subprocess.Popen(run.words(given), stdout=log, stderr=log, env=environment)
+            for run, process in list(under_way.items()):
+                if process.poll() is not None:
+                    del under_way[run]
+                    gather(out, [run])
+                    done, failed = done + (process.returncode == 0), failed + (process.returncode != 0)
+                    print(f"{done} of {len(chosen)} done: {run.name}: {_last_line(out, run)}", flush=True)
+            if time.monotonic() - told > TELL_EVERY:
+                told = time.monotonic()
+                for run in under_way:
+                    print(f"{done} of {len(chosen)} done; {run.name}: {_last_line(out, run)}", flush=True)
+            time.sleep(0.5)
+    finally:
+        for process in under_way.values():
+            process.terminate()
+        for process in under_way.values():
+            process.wait()
+    return not failed
+
+
+def exit_on_sigterm() -> None:
+    """Have SIGTERM end this program as Ctrl-C does: it takes with it what it has started."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
+def _last_line(out: Path, run: Run) -> str:
+    lines = (out / f"{run.name}.log").read_text(errors="replace").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "begins")
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
