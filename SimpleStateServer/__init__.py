@@ -1,1 +1,3 @@
-"""The state server's Django project: the published HTTP calls in front of `esync.coordination.coordinator`."""
+"""The published entrance to the state server, which is in `esync.state_server`: manage.py."""
+
+import esync as esync  # says where modules are that were here

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 def main(arguments: list[str] | None = None) -> int:
     """Run until everybody has left; the exit code."""
-    options = read("python -m esync.scheduler", "The scheduler of a cluster.", arguments)
+    options = read(program.name("python -m esync.scheduler"), "The scheduler of a cluster.", arguments)
     return program.run("scheduler", lambda watchdog: _schedule(options, watchdog))
 
 

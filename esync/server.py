@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve until all workers have left; the exit code."""
-    options = read("python -m esync.server", "A parameter server.", arguments)
+    options = read(program.name("python -m esync.server"), "A parameter server.", arguments)
     return program.run("server", lambda watchdog: _serve(options, watchdog), grace=0)
 
 

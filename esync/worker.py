@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
         from . import scheduler
 
         return scheduler.main(arguments)
-    options = read("python -m esync.worker", "Train a network on this device.", arguments)
+    options = read(program.name("python -m esync.worker"), "Train a network on this device.", arguments)
     niceness.stand_back(niceness.of_emulated(options.step_time))
     return program.run("worker", lambda watchdog: _work(options, watchdog))
 

@@ -33,7 +33,7 @@ import esync.reports.plot, esync.reports.summarize" ;;
 
 make_environment() {
     local extras=$1 python wanted
-    wanted="$extras $(sha256sum setup.py pyproject.toml | sha256sum)"
+    wanted="$extras $(sha256sum pyproject.toml)"
     if [ ! -x .venv/bin/python ]; then
         python=$(find_python) || return 1
         echo "== making a virtual environment in .venv with $("$python" --version)"

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 
 WRONG = """\
 import esync
-from esync.runtime.mxnet_import import mx
+from esync import mx
 from esync.gradient_sgd import GradientSGD
 
 net = mx.gluon.nn.Dense(1)
@@ -47,7 +47,7 @@ published.stepp(3)  # "GradientSGD" has no attribute "stepp"
 
 RIGHT = """\
 import esync
-from esync.runtime.mxnet_import import mx
+from esync import mx
 from typing_extensions import assert_type
 
 trainer = esync.Trainer(mx.gluon.nn.Dense(1).collect_params(), "sgd")
@@ -78,9 +78,10 @@ def expected(source: str) -> list[tuple[int, str]]:
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with what a wheel would install."""
-    pytest.importorskip("setuptools", reason="setup.py builds with setuptools")
+    pytest.importorskip("setuptools", reason="it builds this package")
     folder = tmp_path_factory.mktemp("installed")
-    command = ["setup.py", "-q", "build", "--build-lib", str(folder / "lib"), "--build-base", str(folder / "base")]
+    folders = ["--build-lib", str(folder / "lib"), "--build-base", str(folder / "base")]
+    command = ["-c", "import setuptools; setuptools.setup()", "-q", "build", *folders]
     subprocess.run([sys.executable, *command], cwd=ROOT, check=True, capture_output=True)
     return folder / "lib"
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from esync import config
+from esync.runtime import program
 from esync.runtime.files import expanded
 
 from .datasets import find_data_dir
@@ -51,7 +52,7 @@ def _default_data_dir(entry: AnyEntry) -> Path:
 
 
 def _parser(registry: Mapping[str, AnyEntry]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m esync.data", description="Data sets for training.")
+    parser = argparse.ArgumentParser(prog=program.name("python -m esync.data"), description="Data sets for training.")
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("fetch", help="get a data set", description="Get a data set and check it.")
     command.add_argument(

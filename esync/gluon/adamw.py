@@ -1,6 +1,7 @@
 """AdamW as an optimizer of Gluon: MXNet 1.9 has the operator, but no optimizer of that name."""
 
 import math
+import sys
 from typing import Any
 
 from ..runtime.mxnet_import import mx
@@ -40,3 +41,7 @@ class AdamW(mx.optimizer.Adam):
             out=weight,
             **clipping,
         )
+
+
+#: States that earlier versions have saved (`Trainer.save_states`) name this module as it was called then.
+sys.modules["esync.adamw"] = sys.modules[__name__]

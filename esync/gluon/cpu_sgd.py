@@ -6,6 +6,7 @@ in the processor's cache, with NumPy. On other devices, and for other types than
 """
 
 import ctypes
+import sys
 import threading
 from typing import Any
 
@@ -46,6 +47,10 @@ class SGD(GluonSGD):
                 np.float32(rate) * np.float32(decay),
                 np.float32(self.momentum),
             )
+
+
+#: States that earlier versions have saved (`Trainer.save_states`) name this module as it was called then.
+sys.modules["esync.hostsgd"] = sys.modules[__name__]
 
 
 class _Scratch(threading.local):

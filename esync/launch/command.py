@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import arguments, config
 from ..arguments.values import positive
-from ..runtime import lossy_output
+from ..runtime import descriptions, lossy_output, program
 from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded
 from . import flags, report, view
@@ -30,7 +30,6 @@ from .resources import Supplies
 from .spec import Plan
 from .supervisor import Supervisor
 
-PROGRAM = "python -m esync.launch"
 #: What workers and state server share, where others can reach it.
 TOKEN_VARIABLE = "ESYNC_TOKEN"
 
@@ -45,10 +44,11 @@ TOKEN_NEEDED = f"""\
 
 def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     """The options of launch, and the worker's flags that were typed."""
+    program_name = program.name("python -m esync.launch")
     parser = flags.parser_of_all(
-        PROGRAM, "Start a whole cluster, as a description says; end it, whatever happens.", words
+        program_name, "Start a whole cluster, as a description says; end it, whatever happens.", words
     )
-    parser.usage = f"{PROGRAM} FILE [flags of launch] [flags of the worker, worth more than FILE]"
+    parser.usage = f"{program_name} FILE [flags of launch] [flags of the worker, worth more than FILE]"
     with arguments.reporting_conflicts(parser):
         _add_to(parser)
     options = parser.parse_args(words)
@@ -63,9 +63,7 @@ def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, dict[str, Any
 
 def _add_to(parser: argparse.ArgumentParser) -> None:
     """Add launch's own flags."""
-    parser.add_argument(
-        "file", type=expanded, metavar="FILE", help="description of the cluster, for instance clusters/demo.yaml"
-    )
+    descriptions.add_file(parser)
     parser.add_argument("--dry-run", action="store_true", help="print the commands instead of running them")
     parser.add_argument("--follow", action="store_true", help="print what the processes print, with their names")
     parser.add_argument("--json", type=expanded, metavar="FILE", help="write how the job went to FILE")

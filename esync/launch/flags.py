@@ -13,8 +13,9 @@ from .. import arguments, config
 from ..algorithms import ALGORITHMS, Algorithm
 from ..algorithms.registry import flags_of
 from ..arguments.mode import USE_DCASGD, WITH_DCASGD, parse_mode, typed_text
+from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded
-from .yaml_text import DescriptionError, load, shown
+from .yaml_text import load, shown
 
 Settings = dict[str, Any]
 
@@ -66,7 +67,7 @@ def parser_of_all(program: str, description: str, words: Sequence[str]) -> argpa
         description: what it does.
         words: the command line; where it names no mode, the description of the cluster does.
     """
-    with contextlib.suppress(FlagError, DescriptionError):  # told when it is parsed, or the file is read
+    with contextlib.suppress(FlagError, ExpectedError):  # told when it is parsed, or the file is read
         _, typed = parse_mode(_Parser, program, words)
         if not typed:
             for word in words:

@@ -2,3 +2,7 @@
 
 May import `runtime`.
 """
+
+from .networks import MODELS, build
+
+__all__ = ["MODELS", "build"]

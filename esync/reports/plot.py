@@ -19,6 +19,7 @@ from rich.progress import track
 
 from .. import config
 from ..algorithms.registry import FIGURES
+from ..runtime import program
 from ..runtime.files import expanded, write_whole
 from . import cli_io, figures
 from .discovery import SPEEDUP_FILE
@@ -30,7 +31,7 @@ from .tables import comparison_text
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line; exits with 2 on bad usage."""
-    parser = argparse.ArgumentParser(prog="plot", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog=program.name("plot"), description=__doc__.splitlines()[0])
     parser.add_argument(
         "-b", "--base-dir", type=expanded, default=config.LOG_DIR, help="folder of all logs (default: %(default)s)"
     )

@@ -17,6 +17,7 @@ from pathlib import Path
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from .. import config
+from ..runtime import program
 from ..runtime.files import expanded, write_whole
 from ..runtime.printable import printable
 from . import cli_io
@@ -28,7 +29,7 @@ from .modes import FOLDERS, mode_of
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line; exits with 2 on bad usage."""
-    parser = argparse.ArgumentParser(prog="summarize", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog=program.name("summarize"), description=__doc__.splitlines()[0])
     parser.add_argument(
         "-b", "--base-dir", type=expanded, default=config.LOG_DIR, help="folder of all logs (default: %(default)s)"
     )

@@ -13,6 +13,7 @@ from itertools import groupby
 from pathlib import Path
 
 from .. import config
+from ..runtime import program
 from ..runtime.files import expanded, write_whole
 from ..runtime.text_tables import markdown, number, right
 from . import cli_io
@@ -26,7 +27,7 @@ HEADINGS = ("n", "final accuracy", "best", "time s", "time ÷ BSP", "speedup", "
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line; exits with 2 on bad usage."""
-    parser = argparse.ArgumentParser(prog="sync_switch_report", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog=program.name("sync_switch_report"), description=__doc__.splitlines()[0])
     parser.add_argument("dir", type=expanded, metavar="DIR", help="folder that holds runs, at any depth")
     parser.add_argument("--json", type=expanded, metavar="FILE", help="also write everything that was read to FILE")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""What every program of this package does the same way: logging, signals, errors as one sentence, and the way out."""
+"""What every program of this package does the same way: its name, logging, signals, errors, and the way out."""
 
 import logging
 import sys
@@ -8,19 +8,27 @@ from . import progress
 from .errors import ExpectedError
 from .watchdog import GRACE, InterruptedBySignalError, Watchdog, leave
 
-__all__ = ["leave", "run"]
+__all__ = ["COMMAND", "leave", "name", "run"]
+
+#: The command whose subcommands are the programs.
+COMMAND = "esync"
 
 
-def run(name: str, body: Callable[[Watchdog], int], grace: float = GRACE) -> int:
+def name(otherwise: str) -> str:
+    """Return what this program was started as, for usage lines: `esync launch`, or the name that it has otherwise."""
+    return sys.argv[0] if sys.argv[0].startswith(f"{COMMAND} ") else otherwise
+
+
+def run(role: str, body: Callable[[Watchdog], int], grace: float = GRACE) -> int:
     """Run a program's body; its exit code: 0 done, 1 failed, 2 bad usage.
 
     Args:
-        name: stands in front of what is logged.
+        role: stands in front of what is logged.
         body: takes the watchdog of this process and returns the exit code.
         grace: seconds that the main thread has to end by itself after a signal; 0 where it only ever waits in C++.
     """
     logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format=f"%(asctime)s {name}: %(message)s", datefmt="%H:%M:%S"
+        stream=sys.stderr, level=logging.INFO, format=f"%(asctime)s {role}: %(message)s", datefmt="%H:%M:%S"
     )
     watchdog = Watchdog()
     watchdog.handle_signals(grace)
@@ -29,9 +37,9 @@ def run(name: str, body: Callable[[Watchdog], int], grace: float = GRACE) -> int
     except ExpectedError as error:
         if not error.transient:
             progress.tell(progress.OVER, reason=str(error))
-        print(f"{name}: error: {error}", file=sys.stderr)
+        print(f"{role}: error: {error}", file=sys.stderr)
     except InterruptedBySignalError as signal:
-        print(f"{name}: ended by {signal}", file=sys.stderr)
+        print(f"{role}: ended by {signal}", file=sys.stderr)
     except Exception:
-        logging.getLogger(__name__).exception("%s failed in a way that nobody foresaw", name)
+        logging.getLogger(__name__).exception("%s failed in a way that nobody foresaw", role)
     return 1

@@ -12,19 +12,19 @@ from typing import Any
 from .. import arguments
 from ..launch import flags
 from ..launch.description import DescriptionError
+from ..runtime import descriptions, program
 from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded, write_whole
 from ..runtime.text_tables import clock
 from . import sweep
 from .job import Done, Job, run
 
-PROGRAM = "python -m esync.simulate"
-
 
 def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, Job]:
     """The options, and the job that they describe."""
-    parser = flags.parser_of_all(PROGRAM, "Train on a modelled cluster, in virtual time.", words)
-    parser.usage = f"{PROGRAM} FILE [--numerics none] [--json FILE] [--sweep KEY=A,B,C] [flags of the worker]"
+    program_name = program.name("python -m esync.simulate")
+    parser = flags.parser_of_all(program_name, "Train on a modelled cluster, in virtual time.", words)
+    parser.usage = f"{program_name} FILE [--numerics none] [--json FILE] [--sweep KEY=A,B,C] [flags of the worker]"
     with arguments.reporting_conflicts(parser):
         _add_to(parser)
     options = parser.parse_args(words)
@@ -44,7 +44,7 @@ def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, Job]:
 def _add_to(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the simulation itself."""
     add = parser.add_argument_group("simulation").add_argument
-    parser.add_argument("file", type=expanded, metavar="FILE", help="description of the cluster: clusters/paper.yaml")
+    descriptions.add_file(parser)
     add(
         "--numerics",
         choices=("real", "none"),

@@ -11,14 +11,16 @@ import sys
 from collections.abc import Sequence
 
 from .. import config
-from ..runtime import lossy_output
+from ..runtime import lossy_output, program
 from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded
 
 
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line; ends the process with code 2 where it makes no sense."""
-    parser = argparse.ArgumentParser(prog="python -m esync.state_server", description="The state server of ESync.")
+    parser = argparse.ArgumentParser(
+        prog=program.name("python -m esync.state_server"), description="The state server of ESync."
+    )
     parser.add_argument(
         "--host",
         default=config.STATE_SERVER_HOST,

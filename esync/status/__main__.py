@@ -20,6 +20,7 @@ from rich.live import Live
 from rich.text import Text
 
 from .. import config
+from ..runtime import program
 from ..runtime.errors import ExpectedError
 from ..runtime.printable import all_printable
 from .client import Client, Unreachable
@@ -32,7 +33,9 @@ EVERY = 1.0
 def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line; ends the process with code 2 where it makes no sense."""
     parser = argparse.ArgumentParser(
-        prog="python -m esync.status", description="What a state server knows of its jobs.", allow_abbrev=False
+        prog=program.name("python -m esync.status"),
+        description="What a state server knows of its jobs.",
+        allow_abbrev=False,
     )
     default = os.environ.get("ESYNC_STATE_SERVER") or f"{config.STATE_SERVER_HOST}:{config.STATE_SERVER_PORT}"
     parser.add_argument("address", nargs="?", metavar="HOST:PORT", default=default, help="(default: %(default)s)")

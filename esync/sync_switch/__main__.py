@@ -9,24 +9,26 @@ import sys
 from pathlib import Path
 
 from .. import arguments, config
+from ..runtime import descriptions, program
 from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded, write_whole
 from .report import as_json, as_text
 from .search import search
 from .trials import ENGINES, Trials
 
-PROGRAM = "python -m esync.sync_switch"
-
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(prog=PROGRAM, description="When to switch from synchronous to asynchronous.")
+    parser = argparse.ArgumentParser(
+        prog=program.name("python -m esync.sync_switch"),
+        description="When to switch from synchronous to asynchronous.",
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     about = "find the smallest BSP share whose accuracy is within beta of BSP's"
     description = f"{about}, by bisection: a reconstruction of the paper's search; flags of the worker are passed on."
     command = commands.add_parser("search", help=about, description=description)
     add = command.add_argument
-    add("file", type=expanded, metavar="FILE", help="description of the cluster and the training")
+    descriptions.add_file(command)
     add("--on", choices=sorted(ENGINES), default="simulate", help="where trials run (default: %(default)s)")
     add("--out", type=expanded, default=Path("sync-switch-search"), help="folder of the trials (default: %(default)s)")
     add("--beta", type=float, default=config.SEARCH_BETA, help="accuracy that may be lost (default: %(default)s)")

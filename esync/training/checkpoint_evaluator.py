@@ -18,6 +18,7 @@ from ..arguments.values import index, positive
 from ..checkpoints.store import Part, Store
 from ..data import find_data_dir, load
 from ..models.networks import MODELS, build
+from ..runtime import program
 from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded, write_whole
 from ..runtime.mxnet_import import mx
@@ -38,7 +39,7 @@ class FollowError(ExpectedError):
 def build_parser() -> argparse.ArgumentParser:
     """The flags."""
     parser = argparse.ArgumentParser(
-        prog="python -m esync.evaluate",
+        prog=program.name("python -m esync.evaluate"),
         description="Evaluate a run's checkpoints as they appear; may run on another machine than the training.",
         allow_abbrev=False,
     )

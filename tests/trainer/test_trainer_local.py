@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import esync
+from esync.gluon import cpu_sgd
+from esync.gluon.adamw import AdamW
 from esync.runtime.mxnet_import import mx
 
 from ..support.small_net import BATCH, OPTIMIZERS, backward, local_trainer, make_net, nn, values
@@ -117,3 +119,18 @@ def test_a_layer_that_no_batch_has_passed_is_named_at_the_first_step():
     backward(net, 0)
     with pytest.raises(ValueError, match="unused_weight is not initialized yet"):
         trainer.step(BATCH)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "kind", "module"), [("sgd", cpu_sgd.SGD, "esync.hostsgd"), ("adamw", AdamW, "esync.adamw")]
+)
+def test_states_that_earlier_versions_have_saved_are_loaded(tmp_path, monkeypatch, optimizer, kind, module):
+    """Gluon saves the optimizer as a pickle, which names the module of its class."""
+    trainer = local_trainer(make_net(), optimizer, {"learning_rate": 0.25})
+    with monkeypatch.context() as earlier:
+        earlier.setattr(kind, "__module__", module)
+        trainer.save_states(str(tmp_path / "states"))
+    assert module.encode() in (tmp_path / "states").read_bytes()
+    resumed = local_trainer(make_net(), optimizer, {"learning_rate": 0.5})
+    resumed.load_states(str(tmp_path / "states"))
+    assert resumed.learning_rate == 0.25

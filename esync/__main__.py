@@ -1,0 +1,73 @@
+"""The command `esync`: `esync launch FILE` runs the program that `python -m esync.launch FILE` runs.
+
+The module of a subcommand is imported when that subcommand is asked for, so that only what trains needs MXNet.
+"""
+
+import difflib
+import runpy
+import sys
+
+from .runtime.program import COMMAND
+from .version import __version__
+
+#: Subcommand → its module, and what it does.
+SUBCOMMANDS = {
+    "launch": ("esync.launch", "start a whole cluster, as a description says, and end it"),
+    "simulate": ("esync.simulate", "train on a modelled cluster, in virtual time"),
+    "status": ("esync.status", "show what a state server knows of its jobs"),
+    "worker": ("esync.worker", "train a network on this device, with the other workers of a cluster"),
+    "server": ("esync.server", "be a parameter server"),
+    "scheduler": ("esync.scheduler", "be the scheduler, which brings workers and servers together"),
+    "state-server": ("esync.state_server", "be the state server, which tells workers when to exchange"),
+    "evaluate": ("esync.evaluate", "evaluate a run's checkpoints as they appear"),
+    "data": ("esync.data", "fetch a data set"),
+    "summarize": ("esync.reports.summarize", "summarize the logs of each mode in one file"),
+    "plot": ("esync.reports.plot", "draw the figures and the speedup table from the summaries"),
+    "sync-switch": ("esync.sync_switch", "search for the best moment to switch from synchronous to asynchronous"),
+    "sync-switch-report": ("esync.reports.sync_switch_report", "compare the accuracy and time of Sync-Switch runs"),
+}
+
+
+def usage() -> str:
+    """Return what `esync --help` prints."""
+    width = max(map(len, SUBCOMMANDS))
+    lines = [f"  {name:<{width}}  {about}" for name, (_, about) in SUBCOMMANDS.items()]
+    return "\n".join(
+        [
+            f"usage: {COMMAND} SUBCOMMAND …",
+            f"       {COMMAND} SUBCOMMAND --help",
+            f"       {COMMAND} --version",
+            "",
+            "Gluon training on clusters of unequal devices.",
+            "",
+            "subcommands:",
+            *lines,
+        ]
+    )
+
+
+def main() -> int:
+    """Run the subcommand that the command line names; the exit code is the subcommand's, or 2 for bad usage."""
+    first, *words = sys.argv[1:] or [""]
+    if first in ("-h", "--help"):
+        print(usage())
+        return 0
+    if first == "--version":
+        print(f"{COMMAND} {__version__}")
+        return 0
+    if first not in SUBCOMMANDS:
+        print(usage() if not first else _refusal(first), file=sys.stderr)
+        return 2
+    sys.argv = [f"{COMMAND} {first}", *words]
+    runpy.run_module(SUBCOMMANDS[first][0], run_name="__main__")
+    return 0
+
+
+def _refusal(word: str) -> str:
+    close = difflib.get_close_matches(word, SUBCOMMANDS, 1)
+    meant = f" (did you mean {close[0]}?)" if close else ""
+    return f"{COMMAND}: error: there is no subcommand {word!r}{meant}; choose one of {', '.join(SUBCOMMANDS)}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""The descriptions of clusters that come with this package, by their names: `:quick` is clusters/quick.yaml."""
+
+import argparse
+import difflib
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from .errors import ExpectedError
+from .files import NoHomeError, expanded
+
+#: What stands in front of a name; alone, it asks for the list of names.
+MARK = ":"
+WIDTH = 100  # of a line of the list
+FOLDER = Path(__file__).parents[1] / "clusters"
+
+
+class NoDescriptionError(ExpectedError):
+    """No description of that name comes with this package."""
+
+
+def path_of(word: str) -> Path:
+    """Return the path of the file that `:NAME` or `FILE` means. Write `./:NAME` for a file of that name.
+
+    Raises:
+        NoDescriptionError: no description of that name comes with this package.
+        NoHomeError: FILE begins with the home directory of somebody who has none here.
+    """
+    if not word.startswith(MARK):
+        return expanded(word)
+    known = {path.stem: path for path in FOLDER.glob("*.yaml")}
+    name = word.removeprefix(MARK)
+    if name not in known:
+        close = difflib.get_close_matches(name, known, 1)
+        meant = f" (did you mean {MARK}{close[0]}?)" if close else ""
+        names = ", ".join(f"{MARK}{each}" for each in sorted(known))
+        raise NoDescriptionError(f"no description {word} comes with this package{meant}; choose one of {names}")
+    return known[name]
+
+
+def listing() -> str:
+    """Return a line for each description that comes with this package: its name, and how its first comment begins."""
+    comments = {path.stem: path.read_text(encoding="utf-8").partition("\n#\n")[0] for path in FOLDER.glob("*.yaml")}
+    width = max(map(len, comments))
+    return "\n".join(
+        f"{MARK}{name:<{width}}  {textwrap.shorten(comment.replace('#', ''), WIDTH - width - 3, placeholder=' …')}"
+        for name, comment in sorted(comments.items())
+    )
+
+
+class DescriptionAction(argparse.Action):
+    """The argument FILE of a program that reads a description of a cluster; `:` prints the list of names instead."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, word: Any, flag: str | None = None
+    ) -> None:
+        """Keep the path."""
+        if word == MARK:
+            print(listing())
+            parser.exit()
+        try:
+            setattr(namespace, self.dest, path_of(word))
+        except (NoDescriptionError, NoHomeError) as error:
+            parser.error(str(error))
+
+
+def add_file(parser: argparse.ArgumentParser) -> None:
+    """Add the argument FILE."""
+    parser.add_argument(
+        "file",
+        action=DescriptionAction,
+        metavar="FILE",
+        help=f"description of the cluster; {MARK}NAME for one that comes with this package, {MARK}quick for instance; "
+        f"{MARK} lists them",
+    )

@@ -1,0 +1,92 @@
+"""The command `esync`: its subcommands, what it says about itself, and what it imports for that."""
+
+import json
+import re
+
+import pytest
+
+from esync.__main__ import SUBCOMMANDS
+
+from .support import child
+
+#: Those that MXNet is needed for, even for --help.
+NEED_MXNET = {"evaluate"}
+
+#: Run one program with --help, with and without MXNet; what was printed, by subcommand.
+HELP = """
+import contextlib, io, json, sys
+from esync import __main__ as command
+from esync.runtime import lossy_output
+lossy_output.install = lambda: None  # the output is read here
+texts = {}
+sys.modules["mxnet"] = None
+for name in sorted(command.SUBCOMMANDS, key=lambda name: name in NEED_MXNET):
+    if name in NEED_MXNET:
+        sys.modules.pop("mxnet", None)
+    sys.argv = ["esync", name, "--help"]
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        try:
+            command.main()
+        except SystemExit as end:
+            texts[name] = [end.code, printed.getvalue()]
+print(json.dumps(texts))
+"""
+
+
+def esync(*words: str, **variables: str):
+    return child.run("-m", "esync", *words, **variables)
+
+
+def test_help_lists_every_subcommand_and_imports_none():
+    program = (
+        "import runpy, sys; sys.argv = ['esync', '--help']\n"
+        "try: runpy.run_module('esync', run_name='__main__')\n"
+        "finally: print('imported:', *{'mxnet', 'django', 'matplotlib', 'pydantic'} & sys.modules.keys())"
+    )
+    result = child.run("-c", program)
+    for name, (_, about) in SUBCOMMANDS.items():
+        assert re.search(rf"^  {name} +{re.escape(about)}$", result.stdout, re.MULTILINE)
+    assert result.stdout.endswith("imported:\n")
+
+
+def test_version():
+    from esync import __version__
+
+    result = esync("--version")
+    assert (result.returncode, result.stdout) == (0, f"esync {__version__}\n")
+
+
+def test_without_a_subcommand_it_says_which_there_are():
+    result = esync()
+    assert result.returncode == 2
+    assert result.stderr == esync("--help").stdout
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("lauch", "launch"), ("state_server", "state-server"), ("xyz", None)])
+def test_an_unknown_subcommand_is_refused_with_the_list_and_the_nearest(typed, meant):
+    result = esync(typed, "--help")
+    assert (result.returncode, result.stdout) == (2, "")
+    did_you_mean = f" (did you mean {meant}?)" if meant else ""
+    names = ", ".join(SUBCOMMANDS)
+    assert result.stderr == f"esync: error: there is no subcommand {typed!r}{did_you_mean}; choose one of {names}\n"
+
+
+def test_every_subcommand_says_its_name_and_only_evaluating_needs_mxnet_for_it():
+    texts = json.loads(child.run("-c", f"NEED_MXNET = {NEED_MXNET}\n{HELP}").stdout)
+    assert texts.keys() == SUBCOMMANDS.keys()
+    for name, (code, text) in texts.items():
+        assert code == 0
+        assert text.startswith(f"usage: esync {name} ")
+
+
+@pytest.mark.parametrize("module", ["esync.launch", "esync.state_server"])
+def test_a_module_started_by_itself_says_that_name(module):
+    assert child.run("-m", module, "--help").stdout.startswith(f"usage: python -m {module} ")
+
+
+def test_the_exit_code_is_the_subcommands(tmp_path):
+    failed = esync("summarize", "-b", str(tmp_path / "nothing"))
+    assert failed.returncode == 1
+    misused = esync("summarize", "--no-such-flag")
+    assert misused.returncode == 2
+    assert "esync summarize: error: unrecognized arguments: --no-such-flag" in misused.stderr

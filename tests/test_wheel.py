@@ -1,0 +1,113 @@
+"""The wheel, made from the sdist, in an empty folder and a virtual environment of its own: nothing is missing there.
+
+What this package needs is taken from the environment that runs the tests: nothing is downloaded.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import urllib.request
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from .support import child
+
+pytest.importorskip("setuptools.command.bdist_wheel", reason="setuptools from 70.1 on builds wheels")
+
+ROOT = Path(__file__).parents[1]
+#: What is packed; the links in esync/ lead to the others.
+FOLDERS = ("esync", "clusters", "examples", "logs_tools", "SimpleStateServer")
+FILES = ("config.py", "pyproject.toml", "README.md")
+BUILD_SDIST = "from setuptools import build_meta; import sys; build_meta.build_sdist(sys.argv[1])"
+
+
+def succeed(*command: str | Path, cwd: Path) -> str:
+    """Run a command, which has to succeed; what it printed."""
+    words, environment = list(map(str, command)), child.environment()
+    result = subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert result.returncode == 0, f"{result.stdout}\n{result.stderr}"
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make the wheel from the sdist that is made from a copy: building leaves folders behind."""
+    folder = tmp_path_factory.mktemp("built")
+    copy = folder / "checkout"
+    copy.mkdir()
+    for name in FOLDERS:
+        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in FILES:
+        shutil.copy(ROOT / name, copy)
+    succeed(sys.executable, "-c", BUILD_SDIST, folder, cwd=copy)
+    (sdist,) = folder.glob("*.tar.gz")
+    offline = ["--no-deps", "--no-index", "--no-build-isolation"]
+    succeed(sys.executable, "-m", "pip", "wheel", "-q", *offline, "-w", folder, sdist, cwd=folder)
+    return next(folder.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def bin_folder(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the wheel in a new virtual environment; the folder of its commands."""
+    venv = tmp_path_factory.mktemp("venv")
+    succeed(sys.executable, "-m", "venv", "--without-pip", venv, cwd=venv)
+    python = venv / "bin" / "python"
+    succeed(
+        *(sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", "--no-index", wheel), cwd=venv
+    )
+    ours, theirs = venv / Path(sysconfig.get_path("purelib")).relative_to(sys.prefix), sysconfig.get_path("purelib")
+    # Only this folder, behind the wheel: a .pth file in it that leads to the checkout is not read there.
+    (ours / "dependencies.pth").write_text(f"{theirs}\n")
+    hack = Path(theirs, "distutils-precedence.pth")  # brings distutils back
+    if hack.exists():
+        shutil.copy(hack, ours)
+    return venv / "bin"
+
+
+def test_every_module_and_data_file_is_in_the_wheel(wheel):
+    left_out = {"__pycache__", ".mypy_cache", ".ruff_cache"}
+    wanted = set()
+    for top in ("esync", "logs_tools", "SimpleStateServer"):
+        for folder, names, files in os.walk(ROOT / top, followlinks=True):
+            names[:] = set(names) - left_out
+            wanted |= {str(Path(folder, file).relative_to(ROOT)) for file in files}
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert packed == wanted
+    assert {"esync/config.py", "esync/clusters/quick.yaml", "esync/examples/own_model.py"} <= packed
+
+
+def test_the_command_works_in_an_empty_folder(bin_folder, tmp_path):
+    def esync(*words: str) -> str:
+        return succeed(bin_folder / "esync", *words, cwd=tmp_path)
+
+    where = succeed(bin_folder / "python", "-c", "import esync; print(esync.__file__, esync.__version__)", cwd=tmp_path)
+    file, version = where.split()
+    assert Path(file).is_relative_to(bin_folder.parent)
+    assert esync("--version") == f"esync {version}\n"
+    summary = esync("simulate", ":paper", "--numerics", "none", "--max-time", "60")
+    assert summary.startswith("resnet18-v1, esync, 6 workers: ")
+    assert "rounds, devices: 6" in esync("summarize", "--mode", "esync")
+    esync("plot")
+    assert (tmp_path / "logs" / "resnet18-v1" / "figures" / "speedup.txt").exists()
+    commands = esync("launch", ":quick", "--dry-run")
+    assert f"{bin_folder / 'python'} -m esync.worker " in commands
+
+
+def test_the_state_server_works_in_an_empty_folder(bin_folder, tmp_path):
+    command = [str(bin_folder / "esync"), "state-server", "--port", "0"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=tmp_path, env=child.environment(), stdout=pipe, text=True) as server:
+        try:
+            url = server.stdout.readline().removeprefix("listening on ").strip()
+            browser = urllib.request.Request(url, headers={"Accept": "text/html"})
+            with urllib.request.urlopen(browser, timeout=60) as page:
+                assert b"<title>" in page.read()  # of the dashboard
+            server.send_signal(signal.SIGTERM)
+            assert server.wait(60) == 0
+        finally:
+            server.kill()
