@@ -26,12 +26,12 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from harness import program
 from harness.simulations import (
     PARTITIONS,
     RATE,
     TARGET,
     carry_out,
-    exit_on_sigterm,
     gather,
     result_file,
     results,
@@ -290,7 +290,7 @@ def _deviation(values: Sequence[float]) -> float:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run, write the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = program.parser(__doc__)
     parser.add_argument("--network", choices=SETTINGS, default="resnet18-v1")
     parser.add_argument("--to-the-end", action="store_true", help="go on after an accuracy of 0.8")
     parser.add_argument("--seeds", type=int, default=1, help="of every run (default: %(default)s)")
@@ -305,7 +305,6 @@ def main(words: Sequence[str] | None = None) -> int:
     more = "" if given.network == "resnet18-v1" else f"-{given.network}"
     given.out = given.out or Path(f"results/beyond{more}")
     given.out.mkdir(parents=True, exist_ok=True)
-    exit_on_sigterm()
     everything = runs(given.variants, given.seeds, SETTINGS[given.network], given.to_the_end)
     chosen = [run for run in everything if given.only in run.name]
     well = here(chosen, given) if given.here else carry_out(chosen, given)
@@ -316,4 +315,4 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.run(main)

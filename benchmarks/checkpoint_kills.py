@@ -7,7 +7,6 @@
    with those of jobs that were left alone, and so is how soon everybody had ended.
 """
 
-import argparse
 import json
 import os
 import random
@@ -23,7 +22,8 @@ from typing import Any
 
 import numpy as np
 import yaml
-from results_file import write_figures
+from harness import program
+from harness.figures import write_figures
 
 import esync
 from esync.checkpoints.checkpoints import Checkpoints
@@ -250,11 +250,10 @@ def lose_the_server(mode: str, seed: int) -> dict[str, Any]:
 
 def main() -> int:
     """Run both parts; 1 where a checkpoint was lost or a job did not go on."""
-    parser = argparse.ArgumentParser(description="Kills while checkpoints are written, and kills of the server.")
+    parser = program.parser(__doc__)
     parser.add_argument("--kills", type=int, default=50, help="of a writing process (default: %(default)s)")
     parser.add_argument("--modes", nargs="*", default=list(MODES), choices=list(MODES), help="of the jobs")
     parser.add_argument("--seed", type=int, default=0, help="of the random moments")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     arguments = parser.parse_args()
     figures: dict[str, Any] = {}
     if arguments.kills:
@@ -262,11 +261,10 @@ def main() -> int:
     for mode in arguments.modes:
         figures[f"server killed, {mode}"] = lose_the_server(mode, arguments.seed)
     met = all(part["met"] for part in figures.values())
-    if arguments.json:
-        write_figures(arguments.json, figures)
+    write_figures(arguments.json, figures)
     print("target met" if met else "target MISSED")
     return 0 if met else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.run(main)

@@ -22,9 +22,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import loopback
 import numpy as np
-from results_file import write_figures
+from harness import clusters, program
+from harness.figures import read_figures, write_figures
 
 from esync import config
 from esync.exchange.collectives import SCHEDULES
@@ -142,7 +142,7 @@ def run_ranks(words: list[str]) -> Any:
 
 def run_servers(size: int) -> Any:
     """The same of an exchange with a scheduler, a parameter server and two workers."""
-    environment = loopback.environment(2)
+    environment = clusters.environment(2)
     command = [sys.executable, __file__, "--whole", "ps", "--size", str(size)]
     roles = [("scheduler", [sys.executable, "-m", "esync.scheduler"])]
     roles += [("server", [sys.executable, "-m", "esync.server", "-c", "1"]), ("worker", command), ("worker", command)]
@@ -270,9 +270,8 @@ def simulated(ranks: list[int], sizes: list[int]) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Measure."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = program.parser(__doc__)
     parser.add_argument("parts", nargs="*", choices=("real", "simulated", []), help="default: both")
-    parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), help="bytes, of the real ones")
     parser.add_argument("--server-up-to", type=int, default=SIZES[-1], help="bytes of the largest model with a server")
     parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
@@ -284,13 +283,10 @@ def main() -> None:
     elif options.whole:
         whole(options.whole, options.size)
     else:
-        figures: dict[str, Any] = {"command": "python benchmarks/collectives.py " + " ".join(sys.argv[1:])}
-        if options.json and options.json.exists():
-            figures.update(json.loads(options.json.read_text()))
+        figures = {"command": program.command(), **read_figures(options.json)}
 
         def written() -> None:
-            if options.json:
-                write_figures(options.json, figures)
+            write_figures(options.json, figures)
 
         parts = options.parts or ["real", "simulated"]
         if "simulated" in parts:
@@ -307,4 +303,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    program.run(main)

@@ -27,10 +27,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import loopback
 import numpy as np
-from results_file import write_figures
-from wire import exchanges
+from harness import clusters, program
+from harness.exchanges import exchanges
+from harness.figures import read_figures, write_figures
 
 KINDS = ("none", "fp16", "2bit", "topk:0.01", "topk:0.01:0.01")
 PARTS = ("wire", "codec", "traffic", "accuracy", "lenet")
@@ -91,7 +91,7 @@ def processor_time(pid: int) -> float:
 
 def with_cluster(words: Sequence[list[str]], watch: Callable[[Any, Any], float], **more: str) -> float:
     """Start a scheduler, a server and a worker for each command line; what `watch` of workers and server says."""
-    environment = {**loopback.environment(len(words)), **more}
+    environment = {**clusters.environment(len(words)), **more}
     start = lambda *arguments, **options: subprocess.Popen([sys.executable, *arguments], env=environment, **options)  # noqa: E731
     server = start("-m", "esync.server", "-c", "1")
     helpers = [start("-m", "esync.scheduler"), server]
@@ -263,9 +263,8 @@ def targets(figures: dict[str, Any]) -> list[tuple[str, bool]]:
 
 def main() -> int:
     """Measure what is not there yet, print all of it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = program.parser(__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (default: all of them)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="what there is, and where the rest is added")
     parser.add_argument("--only", default="", help="cases whose name matches this regular expression")
     parser.add_argument("--worker", choices=KINDS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -273,9 +272,7 @@ def main() -> int:
         wire_worker(arguments.worker)
     if wrong := set(arguments.parts) - set(PARTS):
         parser.error(f"{min(wrong)!r} is no part; there are {', '.join(PARTS)}")
-    figures: dict[str, Any] = {}
-    if arguments.json and arguments.json.exists():
-        figures = json.loads(arguments.json.read_text())
+    figures = read_figures(arguments.json)
     measure = {"codec": codec, "traffic": traffic, "accuracy": accuracy, "lenet": lenet}
     for part in arguments.parts or PARTS:
         known = figures.setdefault(part, {})
@@ -283,14 +280,13 @@ def main() -> int:
         together = wires(missing) if part == "wire" and missing else {}
         for name in missing:
             known[name] = together[name] if part == "wire" else measure[part](name)
-            if arguments.json:
-                write_figures(arguments.json, figures)
+            write_figures(arguments.json, figures)
             shown = {key: round(value, 4) for key, value in figures[part][name].items() if value is not None}
             print(f"{part} {name}: {shown}", flush=True)
     for text, met in targets(figures):
-        print(f"target: {text}: {'met' if met else 'MISSED'}")
+        print(f"target: {text}: {program.verdict(met)}")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.run(main)

@@ -6,19 +6,15 @@ and fp16. Processor time, so that it can be measured on a busy machine; `benchma
 seconds of real exchanges.
 """
 
-import argparse
 import statistics
-import sys
 import time
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import sparse
-from results_file import write_figures
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
+from harness import program
+from harness.figures import write_figures
 
 from esync import config
 from esync.exchange import Model, Source, Specification
@@ -95,8 +91,7 @@ class Cluster:
 
 def main() -> int:
     """Measure, print."""
-    parser = argparse.ArgumentParser(description="Processor time of float32 and fp16 exchanges, without a network.")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    parser = program.parser(__doc__)
     options = parser.parse_args()
     sizes, figures = sparse.tensors(), dict[str, Any]()
     for kind in KINDS:
@@ -105,10 +100,9 @@ def main() -> int:
         print(f"{kind}: {shown}", flush=True)
     figures["ratio"] = figures["fp16"]["server"] / figures["none"]["server"]
     print(f"a server's round: {figures['ratio']:.2f} times as long with fp16")
-    if options.json:
-        write_figures(options.json, {"command": "python benchmarks/compression_cost.py", **figures})
+    write_figures(options.json, {"command": program.command(), **figures})
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.run(main)

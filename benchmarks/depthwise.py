@@ -5,15 +5,13 @@ A gradient of 64 images on a CPU, hybridized, with gluoncv's network as it is an
 disturb less.
 """
 
-import argparse
 import statistics
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from results_file import write_figures
+from harness import program
+from harness.figures import write_figures
 
 from esync.models.depthwise import pad_beforehand
 from esync.models.networks import MODELS
@@ -24,10 +22,9 @@ WARM_UP = 3
 
 def main() -> int:
     """Measure, print the ratio."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = program.parser(__doc__)
     parser.add_argument("--network", choices=MODELS, default="mobilenet-v1")
     parser.add_argument("--gradients", type=int, default=15, help="of each (default: %(default)s)")
-    parser.add_argument("--json", type=Path, help="write the figures here")
     given = parser.parse_args()
     size = MODELS[given.network].size
     random = np.random.default_rng(0)
@@ -46,8 +43,7 @@ def main() -> int:
     medians = {name: statistics.median(each) for name, each in times.items()}
     ratio = medians["padded"] / medians["plain"]
     print(f"{given.network}: {changed} convolutions pad beforehand, a gradient takes {ratio:.2f} of what it did")
-    if given.json:
-        write_figures(given.json, {"network": given.network, "changed": changed, "seconds": medians, "ratio": ratio})
+    write_figures(given.json, {"network": given.network, "changed": changed, "seconds": medians, "ratio": ratio})
     return 0
 
 
@@ -67,4 +63,4 @@ def _gradient(net: Any, images: Any, labels: Any) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.run(main)

@@ -8,7 +8,6 @@ Two cases: ESync's rounds (six local iterations), and as the worst case synchron
 an exchange for which all processes need the machine at the same time.
 """
 
-import argparse
 import itertools
 import json
 import statistics
@@ -18,7 +17,8 @@ import tempfile
 from pathlib import Path
 
 import yaml
-from results_file import write_figures
+from harness import program
+from harness.figures import write_figures
 
 TARGET = 1.02  # times a round without evaluations
 STEP_TIME = 1.0  # seconds; three devices must leave the machine some time to spare
@@ -57,10 +57,9 @@ def job(case: str, kind: str, rounds: int) -> tuple[list[float], int]:
 
 def main() -> int:
     """Run all kinds of job, print the medians and the ratios; 1 where the target is missed."""
-    parser = argparse.ArgumentParser(description="Rounds of other workers with and without evaluations.")
+    parser = program.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=20, help="rounds that count in each job (default: %(default)s)")
     parser.add_argument("--turns", type=int, default=2, help="jobs of each kind (default: %(default)s)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     arguments = parser.parse_args()
     figures: dict[str, dict[str, float]] = {}
     for case in CASES:
@@ -80,12 +79,11 @@ def main() -> int:
             print(f"  {kind:12} {median:.4f} s   {median / medians['alone']:.3f} of alone")
     met = all(figure["ratio"] <= TARGET for figure in figures.values())
     told = ", ".join(f"{case} {figure['ratio']:.3f}" for case, figure in figures.items())
-    print(f"evaluations ÷ alone: {told}; target: at most {TARGET}: {'met' if met else 'MISSED'}")
-    if arguments.json:
-        content = {"seconds": figures, "target": TARGET, "met": met}
-        write_figures(arguments.json, content)
+    print(f"evaluations ÷ alone: {told}; target: at most {TARGET}: {program.verdict(met)}")
+    content = {"seconds": figures, "target": TARGET, "met": met}
+    write_figures(arguments.json, content)
     return 0 if met else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.run(main)

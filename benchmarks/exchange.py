@@ -14,11 +14,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import loopback
-from results_file import write_figures
+from harness import clusters, program
+from harness.figures import write_figures
 
 from esync.runtime.mxnet_import import mx
 
@@ -109,7 +108,7 @@ def work(way: str, rounds: int) -> None:
 
 def run(way: str, rounds: int) -> list[float]:
     """One cluster; the seconds of every round on every worker."""
-    environment = loopback.environment(WORKERS)
+    environment = clusters.environment(WORKERS)
     stock = [sys.executable, "-c", "import esync, mxnet"]  # with DMLC_ROLE set, this runs MXNet's own role
     scheduler, server = stock, stock
     if way == "esync":
@@ -135,10 +134,9 @@ def run(way: str, rounds: int) -> list[float]:
 
 def main() -> int:
     """Measure all ways in turn, print the medians and the ratios; 1 where the target is missed."""
-    parser = argparse.ArgumentParser(description="Time of one exchange of ResNet-18 between three workers.")
+    parser = program.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=10, help="rounds that count in each turn (default: %(default)s)")
     parser.add_argument("--turns", type=int, default=3, help="turns of every way (default: %(default)s)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     parser.add_argument("--worker", choices=WAYS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
@@ -154,12 +152,11 @@ def main() -> int:
     for way, median in medians.items():
         print(f"  {way:22} median {median:.3f} s   {median / base:.2f} of the published way")
     ratio = medians["esync"] / base
-    print(f"target: at most {TARGET} of the published way: {'met' if ratio <= TARGET else 'MISSED'}")
-    if arguments.json:
-        figures = {"seconds": medians, "ratio": ratio, "target": TARGET, "met": ratio <= TARGET}
-        write_figures(arguments.json, figures)
+    print(f"target: at most {TARGET} of the published way: {program.verdict(ratio <= TARGET)}")
+    figures = {"seconds": medians, "ratio": ratio, "target": TARGET, "met": ratio <= TARGET}
+    write_figures(arguments.json, figures)
     return 0 if ratio <= TARGET else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.run(main)

@@ -5,14 +5,13 @@ and beside it FedProx's `before_local_step`, which goes block by block, the same
 touches nothing. They take turns; the least of each in milliseconds, and how long the hook takes in iterations.
 """
 
-import argparse
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from results_file import write_figures
+from harness import program
+from harness.figures import write_figures
 
 import esync  # noqa: F401 - before mxnet
 from esync.algorithms import FedProx, ModelView
@@ -78,17 +77,15 @@ def measure(network: str, batch: int, repetitions: int) -> dict[str, Any]:
 
 def main() -> None:
     """Measure all cases."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="write the figures there")
+    parser = program.parser(__doc__)
     options = parser.parse_args()
     figures = []
     for network, batches in CASES.items():
         for batch, repetitions in batches.items():
             figures.append(measure(network, batch, repetitions))
             print(*(f"{name} {value}" for name, value in figures[-1].items()), sep=", ", flush=True)
-    if options.json:
-        write_figures(options.json, {"cases": figures})
+    write_figures(options.json, {"cases": figures})
 
 
 if __name__ == "__main__":
-    main()
+    program.run(main)

@@ -6,17 +6,16 @@ real state server answers; a silent slow worker in its records keeps it from eve
 counted.
 """
 
-import argparse
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from results_file import write_figures
+from harness import program
+from harness.figures import write_figures
 
 import esync
 from esync.algorithms import ESync
@@ -111,9 +110,8 @@ def worker(images: np.ndarray, labels: np.ndarray, port: int) -> Callable[[], No
 
 def main() -> int:
     """Measure both in turn, print the medians and the ratio; 1 where the target is missed."""
-    parser = argparse.ArgumentParser(description="Time of one iteration of ResNet-18, beside plain Gluon.")
+    parser = program.parser(__doc__)
     parser.add_argument("--iterations", type=int, default=200, help="of each (default: %(default)s)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     arguments = parser.parse_args()
     dataset = load_dataset("fashion-mnist")
     images, labels = dataset.train_images, dataset.train_labels
@@ -138,12 +136,11 @@ def main() -> int:
     ratio = medians["esync worker"] / medians["bare Gluon"]
     for way, median in medians.items():
         print(f"  {way:14} median {1e3 * median:.1f} ms an iteration (ResNet-18, batch {BATCH_SIZE}, CPU)")
-    print(f"ratio {ratio:.3f}; target: at most {TARGET}: {'met' if ratio <= TARGET else 'MISSED'}")
-    if arguments.json:
-        figures = {"seconds": medians, "ratio": ratio, "target": TARGET, "met": ratio <= TARGET}
-        write_figures(arguments.json, figures)
+    print(f"ratio {ratio:.3f}; target: at most {TARGET}: {program.verdict(ratio <= TARGET)}")
+    figures = {"seconds": medians, "ratio": ratio, "target": TARGET, "met": ratio <= TARGET}
+    write_figures(arguments.json, figures)
     return 0 if ratio <= TARGET else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.run(main)

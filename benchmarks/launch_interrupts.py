@@ -6,23 +6,20 @@ and on two hosts over a real sshd on loopback – and at a random moment interru
 last one is gone.
 """
 
-import argparse
 import random
 import re
 import signal
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from esync.data import find_data_dir
+from harness import program
+from harness.figures import write_figures
+from launching import Launch, description, write
+from sshd import ADDRESSES, MISSING, SSHD, Sshd
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.append(str(ROOT / "tests" / "launch"))
-from launching import Launch, description, write  # noqa: E402
-from results_file import write_figures  # noqa: E402
-from sshd import ADDRESSES, MISSING, SSHD, Sshd  # noqa: E402
+from esync.data import find_data_dir
 
 STEPS = [0.1, 0.23, 0.9]  # seconds of an iteration, as in clusters/quick.yaml
 LIMIT = 10.0  # seconds after which nothing may be left
@@ -35,7 +32,7 @@ def job(place: str, sshd: Sshd | None, train: dict[str, Any]) -> dict[str, Any]:
     content = description(STEPS, **train)
     if place == "ssh":
         assert sshd is not None
-        content["hosts"] = {name: sshd.entry(name, env={"PYTHONPATH": str(ROOT)}) for name in ADDRESSES}
+        content["hosts"] = {name: sshd.entry(name, env={"PYTHONPATH": str(program.ROOT)}) for name in ADDRESSES}
     return content
 
 
@@ -71,7 +68,7 @@ def interrupt(file: Path, number: signal.Signals, training: bool, after: float) 
         after: seconds.
     """
     with tempfile.TemporaryDirectory(prefix="esync-interrupts-") as folder:
-        launch = Launch(Path(folder), file, PYTHONPATH=str(ROOT))
+        launch = Launch(Path(folder), file, PYTHONPATH=str(program.ROOT))
         try:
             if training:
                 until_training(launch)
@@ -101,7 +98,7 @@ def interrupt(file: Path, number: signal.Signals, training: bool, after: float) 
 
 def main() -> int:
     """Interrupt, print and, if asked to, write the figures. Returns the exit code: 1 where something was left."""
-    parser = argparse.ArgumentParser(description="What outlives an interrupted launcher?")
+    parser = program.parser(__doc__)
     parser.add_argument("--moments", type=int, default=20, help="of each kind (default: %(default)s)")
     parser.add_argument("--longest", type=float, default=15.0, help="seconds of the last moment (default: %(default)s)")
     parser.add_argument(
@@ -114,7 +111,6 @@ def main() -> int:
     parser.add_argument("--places", nargs="+", choices=("here", "ssh"), default=["here", "ssh"])
     parser.add_argument("--signals", nargs="+", choices=("SIGINT", "SIGKILL"), default=["SIGINT", "SIGKILL"])
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     arguments = parser.parse_args()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored, and children inherit that
     if "ssh" in arguments.places and SSHD is None:
@@ -144,9 +140,8 @@ def main() -> int:
                 sshd.close()
     left = sum(one["left_after_10_s"] for row in rows for one in row["moments"])
     print(f"{left} processes were left after {LIMIT:.0f} s")
-    if arguments.json:
-        content = {"command": " ".join(["python", *sys.argv]), "seed": arguments.seed, "rows": rows}
-        write_figures(arguments.json, content)
+    content = {"command": program.command(), "seed": arguments.seed, "rows": rows}
+    write_figures(arguments.json, content)
     return 1 if left else 0
 
 
@@ -164,4 +159,4 @@ def line(row: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.run(main)

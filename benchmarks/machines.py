@@ -11,12 +11,10 @@ fault, on the second host (the others) and for the slot of the third one, each l
 what is expected.
 """
 
-import argparse
 import contextlib
 import itertools
 import json
 import os
-import signal
 import statistics
 import sys
 import tempfile
@@ -26,18 +24,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from results_file import write_figures
-
-ROOT = Path(__file__).resolve().parents[1]
-sys.path += [str(ROOT / "tests" / "launch"), str(ROOT / "tests" / "data"), str(ROOT)]
-
-import tiny_dataset  # noqa: E402
-from launching import Launch  # noqa: E402
-from machine_jobs import Job  # noqa: E402
-from namespaces import HOSTS, Machines, missing  # noqa: E402
+import tiny_dataset
+from harness import program
+from harness.figures import read_figures, write_figures
+from launching import Launch
+from machine_jobs import Job
+from namespaces import HOSTS, Machines, missing
 
 ANT, BEE, CAT, DOG = HOSTS
-RESULTS = ROOT / "benchmarks" / "results" / "machines.json"
 #: As between machines: MPI without memory that is shared.
 APART = {"UCX_TLS": "tcp", "MPIR_CVAR_NOLOCAL": "1"}
 
@@ -126,7 +120,7 @@ def measure(row: Row) -> dict[str, Any]:
             stack.callback(launch.sweep)
             return launch
 
-        variables = {"PYTHONPATH": str(ROOT), **(APART if "collective" in row.train else {})}
+        variables = {"PYTHONPATH": str(program.ROOT), **(APART if "collective" in row.train else {})}
         limits = {"max_time": row.seconds, "data_dir": str(folder / "data")}
         job = Job(machines, start, folder, *row.flags, variables=variables, **row.train, **limits)
         job.until_trained(5)
@@ -187,25 +181,23 @@ def show(results: dict[str, Any]) -> None:
 
 def main() -> None:
     """Measure the rows that are not there yet."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = program.parser(__doc__, json=program.RESULTS / "machines.json")
     parser.add_argument("--rows", default="", metavar="TEXT", help="only those whose names begin so")
     parser.add_argument("--again", action="store_true", help="also those that have been measured")
-    parser.add_argument("--json", type=Path, default=RESULTS, metavar="FILE", help="default: %(default)s")
     options = parser.parse_args()
     if why := missing():
         sys.exit(why)
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # through the with statements
-    known = json.loads(options.json.read_text()) if options.json.exists() else {}
+    known = read_figures(options.json)
     for row in rows():
         if not row.name.startswith(options.rows) or (row.name in known and not options.again):
             continue
         result = measure(row)
         # Another one of these programs may have measured other rows meanwhile.
-        known = {**(json.loads(options.json.read_text()) if options.json.exists() else {}), row.name: result}
+        known = {**read_figures(options.json), row.name: result}
         write_figures(options.json, {each.name: known[each.name] for each in rows() if each.name in known})
         show({row.name: result})
     show(known)
 
 
 if __name__ == "__main__":
-    main()
+    program.run(main)

@@ -16,7 +16,6 @@ import math
 import os
 import re
 import resource
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -28,7 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-from results_file import write_figures
+from harness import program
+from harness.figures import write_figures
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = 0.02  # of the computing time, with leases
@@ -242,7 +242,7 @@ async def play(port: int, mode: str, options: argparse.Namespace) -> dict[str, f
 
 def main() -> int:
     """Measure, print and, if asked to, write the figures. Returns the exit code."""
-    parser = argparse.ArgumentParser(description="Computing time that many workers lose to one state server.")
+    parser = program.parser(__doc__)
     add = parser.add_argument
     add("--workers", type=int, default=999, help="fast workers (default: %(default)s)")
     add("--fast", type=float, default=0.03, help="seconds of their iterations (default: %(default)s)")
@@ -251,7 +251,6 @@ def main() -> int:
     add("--rounds", type=int, default=5, help="that count (default: %(default)s)")
     add("--warm-up", type=int, default=20, help="rounds before them: leases need to know the slow worker's jitter")
     add("--modes", nargs="+", choices=MODES, default=MODES)
-    add("--json", type=Path, metavar="FILE", help="write the figures there, too")
     options = parser.parse_args()
 
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
@@ -269,12 +268,11 @@ def main() -> int:
                 flush=True,
             )
     met = all(one["lost"] <= TARGET for mode, one in figures.items() if mode != MODES[0])
-    print(f"target: no error, lost with leases <= {TARGET:.0%}: {'met' if met else 'MISSED'}")
-    if options.json:
-        content = {"command": shlex.join(["python", *sys.argv]), "target_lost": TARGET, "met": met, "modes": figures}
-        write_figures(options.json, content)
+    print(f"target: no error, lost with leases <= {TARGET:.0%}: {program.verdict(met)}")
+    content = {"command": program.command(), "target_lost": TARGET, "met": met, "modes": figures}
+    write_figures(options.json, content)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.run(main)

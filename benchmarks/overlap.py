@@ -5,7 +5,6 @@ The real engine on this machine: four emulated workers of unequal speed train a 
 warm-up rounds to the end of the run; a run with too many overruns is not valid.
 """
 
-import argparse
 import json
 import statistics
 import subprocess
@@ -14,7 +13,8 @@ import tempfile
 from pathlib import Path
 
 import yaml
-from results_file import write_figures
+from harness import program
+from harness.figures import write_figures
 
 from esync import config
 from esync.reports import metrics
@@ -64,11 +64,10 @@ def job(overlap: bool, network: str, rounds: int) -> tuple[float, float, float]:
 
 def main() -> int:
     """Run both kinds in turn and print the medians; 1 where the target is missed, or a figure is not valid."""
-    parser = argparse.ArgumentParser(description="ESync's efficiency with and without hidden exchanges.")
+    parser = program.parser(__doc__)
     parser.add_argument("--network", default="resnet18-v1", help="(default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=12, help="rounds that count in each job (default: %(default)s)")
     parser.add_argument("--turns", type=int, default=1, help="jobs of each kind (default: %(default)s)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     arguments = parser.parse_args()
     figures: dict[str, list[tuple[float, float, float]]] = {kind: [] for kind in KINDS}
     for turn in range(arguments.turns):
@@ -83,23 +82,22 @@ def main() -> int:
         print(f"{kind:8} efficiency {efficiency:.3f}, exchange {transfer:.2f} s, overruns {overruns:.1%}{valid}")
     valid = all(overruns <= config.OVERRUN_LIMIT for _, _, overruns in medians.values())
     met = valid and medians["overlap"][0] >= TARGET
-    print(f"efficiency with --overlap {medians['overlap'][0]:.3f}; target: {TARGET}: {'met' if met else 'MISSED'}")
-    if arguments.json:
-        names = ("efficiency", "exchange_seconds", "overruns")
-        content = {
-            "command": " ".join(["python benchmarks/overlap.py", *sys.argv[1:]]),
-            "network": arguments.network,
-            "step_times": STEP_TIMES,
-            "rounds": arguments.rounds,
-            "turns": arguments.turns,
-            "figures": {kind: dict(zip(names, values, strict=True)) for kind, values in medians.items()},
-            "target": TARGET,
-            "valid": valid,
-            "met": met,
-        }
-        write_figures(arguments.json, content)
+    print(f"efficiency with --overlap {medians['overlap'][0]:.3f}; target: {TARGET}: {program.verdict(met)}")
+    names = ("efficiency", "exchange_seconds", "overruns")
+    content = {
+        "command": program.command(),
+        "network": arguments.network,
+        "step_times": STEP_TIMES,
+        "rounds": arguments.rounds,
+        "turns": arguments.turns,
+        "figures": {kind: dict(zip(names, values, strict=True)) for kind, values in medians.items()},
+        "target": TARGET,
+        "valid": valid,
+        "met": met,
+    }
+    write_figures(arguments.json, content)
     return 0 if met else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.run(main)

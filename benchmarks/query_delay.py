@@ -5,21 +5,16 @@ of the state server that adds a round trip: without it in blocking mode, with it
 non-blocking mode (delayed ACK). Efficiency is the workers' throughput as a share of the sum of their devices' speeds.
 """
 
-import argparse
 import contextlib
 import json
-import shlex
-import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+from harness import program
+from harness.figures import write_figures
 
-from results_file import write_figures  # noqa: E402
-
-from tests.cluster.harness import Cluster  # noqa: E402
-from tests.support.delaying_proxy import DelayingProxy  # noqa: E402
+from tests.cluster.harness import Cluster
+from tests.support.delaying_proxy import DelayingProxy
 
 TARGET = 0.9  # of the efficiency without a delay
 BATCH = 16
@@ -64,13 +59,12 @@ def measure(round_trip: float, jitter: float, mode: str, steps: list[float], rou
 
 def main() -> int:
     """Measure, print and, if asked to, write the figures. Returns the exit code."""
-    parser = argparse.ArgumentParser(description="The cost of a slow network to the state server.")
+    parser = program.parser(__doc__)
     add = parser.add_argument
     add("--round-trip", type=float, default=0.1, help="seconds that the network adds (default: %(default)s)")
     add("--jitter", type=float, default=0.02, help="seconds, more or less (default: %(default)s)")
     add("--steps", type=float, nargs="+", default=[0.33, 1.1, 0.47, 3.5], help="step times (default: %(default)s)")
     add("--rounds", type=int, default=8, help="that count (default: %(default)s)")
-    add("--json", type=Path, metavar="FILE", help="write the figures there, too")
     options = parser.parse_args()
 
     figures = {}
@@ -84,15 +78,12 @@ def main() -> int:
         )
     undelayed, _, hidden = (float(str(one["efficiency"])) for one in figures.values())
     met = hidden >= TARGET * undelayed
-    print(
-        f"delayed ACK: {hidden / undelayed:.3f} of the efficiency without a delay; target >= {TARGET}: "
-        f"{'met' if met else 'MISSED'}"
-    )
-    if options.json:
-        content = {"command": shlex.join(["python", *sys.argv]), "target": TARGET, "met": met, "cases": figures}
-        write_figures(options.json, content)
+    share = f"{hidden / undelayed:.3f} of the efficiency without a delay"
+    print(f"delayed ACK: {share}; target >= {TARGET}: {program.verdict(met)}")
+    content = {"command": program.command(), "target": TARGET, "met": met, "cases": figures}
+    write_figures(options.json, content)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.run(main)

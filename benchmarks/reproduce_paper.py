@@ -25,8 +25,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from harness import program
 from harness.figures import interval
-from harness.simulations import PARTITIONS, RATE, TARGET, carry_out, exit_on_sigterm, result_file, results
+from harness.simulations import PARTITIONS, RATE, TARGET, carry_out, result_file, results
 
 from esync.runtime.files import write_whole
 
@@ -270,7 +271,7 @@ def draw_before_and_after(before: Path, after: Path, chosen: Sequence[Run], figu
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run, draw, write the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = program.parser(__doc__)
     parser.add_argument("--full", action="store_true", help="four more networks")
     parser.add_argument("--parity", action="store_true", help="ESync and sequential SGD with several seeds, too")
     parser.add_argument("--seeds", type=int, default=5, help="of --parity (default: %(default)s)")
@@ -294,7 +295,6 @@ def main(words: Sequence[str] | None = None) -> int:
         draw_before_and_after(given.before, given.out, chosen, given.figure)
         return 0
     given.out.mkdir(parents=True, exist_ok=True)
-    exit_on_sigterm()
     if given.list:
         finished = results(given.out)
         for run in [*chosen, *to_continue(given.out, chosen)]:
@@ -313,4 +313,4 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.run(main)

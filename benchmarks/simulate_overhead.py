@@ -7,13 +7,13 @@ exchanges and evaluations, by that of as many bare gradients.
 """
 
 import argparse
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from results_file import write_figures
+from harness import program
+from harness.figures import write_figures
 
 from esync.launch import flags
 from esync.launch.description import read
@@ -98,12 +98,11 @@ def interleave(numerics: Gradients, bare: Bare) -> None:
 
 def main() -> int:
     """Measure, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = program.parser(__doc__)
     parser.add_argument("--cluster", type=Path, default=Path("clusters/paper.yaml"))
     parser.add_argument("--max-time", type=float, default=25.0, help="virtual seconds (default: %(default)s)")
     parser.add_argument("--mode", default="esync", choices=("esync", "sync", "async"))
     parser.add_argument("--network", default=None)
-    parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     settings = {"mode": given.mode} if given.network is None else {"mode": given.mode, "network": given.network}
     measured = measure(given.cluster, settings, given.max_time)
@@ -113,10 +112,9 @@ def main() -> int:
         f"{measured['evaluations']} evaluations), {measured['bare']:.1f} s bare: ratio {measured['ratio']:.3f} "
         f"(target {TARGET})"
     )
-    if given.json:
-        write_figures(given.json, measured)
+    write_figures(given.json, measured)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.run(main)

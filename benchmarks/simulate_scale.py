@@ -5,17 +5,16 @@ process, one core. Prints the real time of the simulation, that of the processor
 compute, too, though they slow that one down as well), and the events per worker and round.
 """
 
-import argparse
 import os
 import resource
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import yaml
-from results_file import write_figures
+from harness import program
+from harness.figures import write_figures
 
 from esync.simulate.job import Job, run
 
@@ -44,11 +43,10 @@ def cluster(workers: int, rounds: int, mode: str) -> dict[str, Any]:
 
 def main() -> int:
     """Measure, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = program.parser(__doc__)
     parser.add_argument("--workers", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--mode", default="esync", choices=("esync", "sync", "async"))
-    parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cluster.yaml"
@@ -82,10 +80,9 @@ def main() -> int:
         f"{measured['memory'] / 2**20:.0f} MiB; efficiency "
         f"{measured['efficiency']:.3f}, {measured['virtual']:.0f} s of virtual time (target {TARGET:.0f} s)"
     )
-    if given.json:
-        write_figures(given.json, measured)
+    write_figures(given.json, measured)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.run(main)

@@ -12,11 +12,8 @@ the rounds on: flat, or growing by so much per 1,000 rounds (least squares). Fig
 in the file.
 """
 
-import argparse
-import json
 import os
 import re
-import signal
 import sys
 import tempfile
 import time
@@ -26,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from results_file import write_figures
-from watched_job import Job
+from harness import program
+from harness.figures import read_figures, write_figures
+from harness.jobs import Job
 
-FIGURES = Path(__file__).parent / "results" / "soak.json"
 MODES = ("esync", "async", "sync")
 TRAIN = {"network": "mlp", "batch_size": 1, "local_lr": 1e-4, "learning_rate": 1e-4, "test_images": 500}
 SAMPLES = 100  # per mode
@@ -240,14 +237,12 @@ def show(mode: str, figures: dict[str, Any]) -> None:
 
 def main() -> None:
     """Run the modes that were asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = program.parser(__doc__, json=program.RESULTS / "soak.json")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
     parser.add_argument("--rounds", type=int, default=200_000)
     parser.add_argument("--minutes", type=float, help="end a mode after so many, however far it is")
-    parser.add_argument("--json", type=Path, default=FIGURES, metavar="FILE", help="default: %(default)s")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # through the with statements
-    results: dict[str, Any] = json.loads(options.json.read_text()) if options.json.exists() else {}
+    results = read_figures(options.json)
     for mode in options.modes:
         for figures in soak(mode, options.rounds, options.minutes):
             results[mode] = figures
@@ -258,4 +253,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    program.run(main)

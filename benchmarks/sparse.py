@@ -16,13 +16,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import loopback
 import numpy as np
-from results_file import write_figures
-from wire import exchanges
+from harness import clusters, program
+from harness.exchanges import exchanges
+from harness.figures import write_figures
 
 RATIO = 0.01
 #: Targets: bytes of ASGD ÷ bytes of DGS with 1 % both ways; seconds of the server at 16 workers without compression.
@@ -88,7 +87,6 @@ def worker(sizes: list[int]) -> dict[str, float]:
 
 def server(sizes: list[int], workers: int, secondary: float) -> dict[str, float]:
     """Seconds of a server for each message, and what it keeps."""
-    sys.path.insert(0, str(Path(__file__).parent.parent))
     from esync.exchange import Specification
     from esync.exchange.codecs.choice import codec_of
     from esync.exchange.protocol import wire
@@ -151,7 +149,7 @@ def wire_worker(mode: str) -> None:
 
 def wire(mode: str, workers: int = 2) -> dict[str, float]:
     """A real cluster; medians of one exchange."""
-    environment = loopback.environment(workers)
+    environment = clusters.environment(workers)
     start = lambda *arguments, **options: subprocess.Popen([sys.executable, *arguments], env=environment, **options)  # noqa: E731
     helpers = [start("-m", "esync.scheduler"), start("-m", "esync.server", "-c", "1")]
     crowd = [start(__file__, "--worker", mode, stdout=subprocess.PIPE) for _ in range(workers)]
@@ -166,9 +164,8 @@ def wire(mode: str, workers: int = 2) -> dict[str, float]:
 
 def main() -> int:
     """Measure, print, compare with the targets; 1 where one is missed."""
-    parser = argparse.ArgumentParser(description="Cost and savings of sparse exchanges of ResNet-18.")
+    parser = program.parser(__doc__)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 4, 16, 64], help="for the server's time")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     parser.add_argument("--worker", choices=("async", "dgs"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
@@ -203,19 +200,18 @@ def main() -> int:
     figures["times_fewer_bytes"] = fewer
     met = [fewer >= FEWER]
     print(f"a dense exchange of two workers takes {dense['seconds']:.3f} s, a sparse one {sparse['seconds']:.3f} s")
-    print(f"target: {FEWER} times fewer bytes: {fewer:.1f}: {'met' if met[0] else 'MISSED'}")
+    print(f"target: {FEWER} times fewer bytes: {fewer:.1f}: {program.verdict(met[0])}")
     for one in figures["server"]:
         if one["workers"] == SERVER_WORKERS and not one["secondary"]:
             met.append(one["seconds"] <= SERVER_SECONDS)
             print(
                 f"target: a message of {SERVER_WORKERS} workers in {1000 * SERVER_SECONDS:g} ms: "
-                f"{1000 * one['seconds']:.1f} ms: {'met' if met[-1] else 'MISSED'} (load {load:.1f})"
+                f"{1000 * one['seconds']:.1f} ms: {program.verdict(met[-1])} (load {load:.1f})"
             )
-    if arguments.json:
-        figures["met"] = all(met)
-        write_figures(arguments.json, figures)
+    figures["met"] = all(met)
+    write_figures(arguments.json, figures)
     return 0 if all(met) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.run(main)

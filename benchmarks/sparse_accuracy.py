@@ -13,18 +13,16 @@ each method really sends.
 Every finished run is written to --out at once: interrupted, the same command goes on where it was.
 """
 
-import argparse
-import json
 import math
-import statistics
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from perceptron import LAYERS, Copy, Perceptron
-from results_file import write_figures
+from harness import program
+from harness.figures import interval, read_figures, write_figures
+from harness.perceptron import LAYERS, Copy, Perceptron
 
 from esync.algorithms import Surroundings
 from esync.algorithms.base import Hyper
@@ -56,8 +54,6 @@ METHODS = {
 ALONE = "momentum SGD"
 #: Points of accuracy that DGS may be below momentum SGD.
 TARGET = 0.5
-#: 97.5 % quantile of Student's t by degrees of freedom.
-STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
 
 
 class Trainer(TimedTrainer):
@@ -175,13 +171,6 @@ def share_sent(method: str) -> float:
     return selection.of(np.random.default_rng(0).standard_normal(sum(sizes), np.float32)).size / sum(sizes)
 
 
-def interval(values: list[float]) -> tuple[float, float]:
-    """Mean, and half the width of its 95 % confidence interval."""
-    if len(values) < 2:
-        return statistics.mean(values), math.nan
-    return statistics.mean(values), STUDENT[len(values) - 1] * statistics.stdev(values) / math.sqrt(len(values))
-
-
 def report(runs: dict[str, Any], workers: list[int]) -> tuple[list[dict[str, Any]], bool]:
     """The table's rows, and whether the target is met."""
     rows, met = [], True
@@ -207,7 +196,7 @@ def report(runs: dict[str, Any], workers: list[int]) -> tuple[list[dict[str, Any
 
 def main() -> int:
     """Run what is missing, print the table; 1 where the target is missed."""
-    parser = argparse.ArgumentParser(description="Accuracy of sparse exchanges on Fashion-MNIST.")
+    parser = program.parser(__doc__)
     add = parser.add_argument
     add("--out", type=Path, default=Path("sparse-accuracy.json"), help="finished runs (default: %(default)s)")
     add("--workers", type=int, nargs="+", default=[4, 16], help="(default: 4 16)")
@@ -215,7 +204,6 @@ def main() -> int:
     add("--seeds", type=int, default=5, help="(default: %(default)s)")
     add("--epochs", type=float, default=12, help="(default: %(default)s)")
     add("--batch-size", type=int, default=32, help="of each worker (default: %(default)s)")
-    add("--json", type=Path, metavar="FILE", help="write the figures there, too")
     options = parser.parse_args()
     try:
         data = load("fashion-mnist", find_data_dir(None, "fashion-mnist"))
@@ -225,7 +213,7 @@ def main() -> int:
     images = as_floats(data.test_images)
     setting = {"epochs": options.epochs, "batch_size": options.batch_size, "layers": list(LAYERS), "rate": RATE}
     setting |= {"momentum": MOMENTUM, "weight_decay": DECAY, "sparse_ratio": 0.01}
-    kept: dict[str, Any] = json.loads(options.out.read_text()) if options.out.exists() else {"setting": setting}
+    kept = {"setting": setting, **read_figures(options.out)}
     if kept["setting"] != setting:
         print(f"error: {options.out} holds runs of another setting; name another file with --out", file=sys.stderr)
         return 1
@@ -246,12 +234,11 @@ def main() -> int:
             print(f"{name}: {accuracy:.4f} ({seconds:.1f} s)", file=sys.stderr, flush=True)
     rows, met = report(runs, options.workers)
     hours = sum(run["core_seconds"] for run in runs.values()) / 3600
-    print(f"{hours:.2f} core-hours; DGS within {TARGET} points of momentum SGD: {'met' if met else 'MISSED'}")
-    if options.json:
-        kept |= {"command": "python benchmarks/sparse_accuracy.py", "rows": rows, "core_hours": hours, "met": met}
-        write_figures(options.json, kept)
+    print(f"{hours:.2f} core-hours; DGS within {TARGET} points of momentum SGD: {program.verdict(met)}")
+    kept |= {"command": program.command(), "rows": rows, "core_hours": hours, "met": met}
+    write_figures(options.json, kept)
     return 0 if met else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.run(main)

@@ -10,11 +10,8 @@ gradients.
 Compressing on a worker is not in it: the published workers did it on a GPU.
 """
 
-import argparse
-import json
 import math
 import statistics
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +21,8 @@ from typing import Any
 
 import numpy as np
 import sparse
-from results_file import write_figures
+from harness import program
+from harness.figures import read_figures, write_figures
 
 from esync import config
 from esync.algorithms import ASGD
@@ -185,7 +183,6 @@ def measure(method: str, workers: int, sizes: list[int]) -> dict[str, Any]:
 
 def dense(sizes: list[int]) -> dict[str, Any]:
     """The same for a dense gradient, which the server applies to the model."""
-    sys.path.insert(0, str(Path(__file__).parent.parent))
     from tests.exchange.memory_servers import MemoryServers
 
     gradient = np.random.default_rng(0).standard_normal(sum(sizes), np.float32)
@@ -210,12 +207,11 @@ def dense(sizes: list[int]) -> dict[str, Any]:
 
 def main() -> int:
     """Measure what is missing, simulate, print."""
-    parser = argparse.ArgumentParser(description="DGS's speed-up, with the server's measured cost.")
+    parser = program.parser(__doc__)
     parser.add_argument("--out", type=Path, default=Path("sparse-costs.json"), help="costs (default: %(default)s)")
     parser.add_argument("--clock", choices=("seconds", "processor"), default="processor", help="of the server's cost")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     options = parser.parse_args()
-    costs: dict[str, Any] = json.loads(options.out.read_text()) if options.out.exists() else {}
+    costs = read_figures(options.out)
     sizes: list[int] = []
     for method in (DGS, DGS_SECONDARY, ASGD_):
         for workers in WORKERS:
@@ -249,16 +245,15 @@ def main() -> int:
                 print(
                     f"| published | {gigabits} | " + " | ".join(f"{each:.2f}" for each in published) + " |", flush=True
                 )
-    if options.json:
-        figures = {
-            "command": "python benchmarks/sparse_speedup.py",
-            "clock": options.clock,
-            "rows": rows,
-            "costs": costs,
-        }
-        write_figures(options.json, figures)
+    figures = {
+        "command": program.command(),
+        "clock": options.clock,
+        "rows": rows,
+        "costs": costs,
+    }
+    write_figures(options.json, figures)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.run(main)

@@ -7,7 +7,6 @@ asks the same with a form, stands beside the JSON API's. On a machine that does 
 load is printed.
 """
 
-import argparse
 import asyncio
 import http.client
 import json
@@ -23,7 +22,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlencode
 
-from results_file import write_figures
+from harness import program
+from harness.figures import write_figures
 
 from esync.coordination.http_client import Connection
 
@@ -194,9 +194,8 @@ def measure(query: Query, seconds: float) -> dict[str, Figure]:
 
 def main() -> int:
     """Measure both queries, print and, if asked to, write the figures. Returns the exit code."""
-    parser = argparse.ArgumentParser(description="Time of one query to the state server, and how many it answers.")
+    parser = program.parser(__doc__)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement (default: %(default)s)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     arguments = parser.parse_args()
     if not 0.1 <= arguments.seconds <= 600:
         parser.error("--seconds must lie between 0.1 and 600")
@@ -221,13 +220,12 @@ def main() -> int:
         for name, value in reached.items()
     }
     for name, value in reached.items():
-        print(f"{name}: {value:.3g}, target {TARGETS[name]:g}: {'met' if met[name] else 'MISSED'}")
-    if arguments.json:
-        shown = {name: {kind: asdict(figure) for kind, figure in one.items()} for name, one in figures.items()}
-        content = {"load": os.getloadavg(), "cores": os.cpu_count(), "targets": TARGETS, "met": met, "queries": shown}
-        write_figures(arguments.json, content)
+        print(f"{name}: {value:.3g}, target {TARGETS[name]:g}: {program.verdict(met[name])}")
+    shown = {name: {kind: asdict(figure) for kind, figure in one.items()} for name, one in figures.items()}
+    content = {"load": os.getloadavg(), "cores": os.cpu_count(), "targets": TARGETS, "met": met, "queries": shown}
+    write_figures(arguments.json, content)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.run(main)

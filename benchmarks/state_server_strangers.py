@@ -11,7 +11,6 @@ The target is that the p99 of all disturbed queries is at most twice that of all
 process takes its share of the machine, too: on few cores some of the difference is its doing.
 """
 
-import argparse
 import os
 import resource
 import select
@@ -22,9 +21,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 
-from results_file import write_figures
+from harness import program
+from harness.figures import write_figures
 from state_query import WARM_UP, Figure, new_query, running
 
 from esync import config
@@ -141,13 +140,12 @@ def main() -> int:
         print("connected", flush=True)
         there.stay()
         return 0
-    parser = argparse.ArgumentParser(description="A worker's queries while strangers hold connections.")
+    parser = program.parser(__doc__)
     parser.add_argument(
         "--number", type=int, default=config.STATE_SERVER_STRANGERS, help="of them (default: %(default)s)"
     )
     parser.add_argument("--turns", type=int, default=5, help="undisturbed and disturbed (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=6.0, help="of each turn (default: %(default)s)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     arguments = parser.parse_args()
     if arguments.number < 1 or arguments.turns < 1 or not 0.1 <= arguments.seconds <= 600:
         parser.error("--number and --turns must be 1 or more, --seconds between 0.1 and 600")
@@ -158,20 +156,19 @@ def main() -> int:
         figures[kind] = {"undisturbed": asdict(undisturbed), "disturbed": asdict(disturbed), "p99 ratio": ratio}
         print(f"{arguments.number} strangers, {kind} (load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores)")
         print(f"  undisturbed {undisturbed}\n  disturbed   {disturbed}")
-        print(f"  p99: {ratio:.2f} times, target {TARGET:g}: {'met' if ratio <= TARGET else 'MISSED'}")
-    if arguments.json:
-        content = {
-            "load": load,
-            "cores": os.cpu_count(),
-            "strangers": arguments.number,
-            "turns": arguments.turns,
-            "seconds": arguments.seconds,
-            "target": TARGET,
-            "kinds": figures,
-        }
-        write_figures(arguments.json, content)
+        print(f"  p99: {ratio:.2f} times, target {TARGET:g}: {program.verdict(ratio <= TARGET)}")
+    content = {
+        "load": load,
+        "cores": os.cpu_count(),
+        "strangers": arguments.number,
+        "turns": arguments.turns,
+        "seconds": arguments.seconds,
+        "target": TARGET,
+        "kinds": figures,
+    }
+    write_figures(arguments.json, content)
     return 0 if all(one["p99 ratio"] <= TARGET for one in figures.values()) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.run(main)

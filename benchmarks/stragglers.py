@@ -8,7 +8,6 @@ interrupted, the same command goes on where it was. The target is that elastic t
 accuracy within one standard deviation of it (the larger one of the two).
 """
 
-import argparse
 import json
 import sys
 import time
@@ -16,7 +15,8 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
-from results_file import write_figures
+from harness import program
+from harness.figures import write_figures
 
 from esync.simulate.job import Job, run
 
@@ -58,10 +58,9 @@ def outcome(folder: Path, setting: str, seed: int) -> dict[str, float]:
 
 def main() -> int:
     """Run and print the table; 1 where the target is missed."""
-    parser = argparse.ArgumentParser(description="Time and accuracy with transient stragglers, simulated.")
+    parser = program.parser(__doc__)
     parser.add_argument("--out", type=Path, default=Path("straggler-runs"), help="folder (default: %(default)s)")
     parser.add_argument("--seeds", type=int, default=3, help="how many (default: %(default)s)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     # Seed by seed: what is there of an interrupted comparison can be compared.
@@ -93,12 +92,11 @@ def main() -> int:
     faster = all(ours < theirs for ours, theirs in zip(elastic["seconds"], none["seconds"], strict=True))
     allowed = max(elastic["deviation"], none["deviation"])
     met = faster and none["accuracy"] - elastic["accuracy"] <= allowed
-    print(f"target: {'met' if met else 'MISSED'}")
-    if options.json:
-        facts = {"command": "python benchmarks/stragglers.py", "cluster": CLUSTER.name, "seeds": options.seeds}
-        write_figures(options.json, {**facts, "settings": table, "met": met})
+    print(f"target: {program.verdict(met)}")
+    facts = {"command": program.command(), "cluster": CLUSTER.name, "seeds": options.seeds}
+    write_figures(options.json, {**facts, "settings": table, "met": met})
     return 0 if met else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.run(main)

@@ -19,7 +19,6 @@ To add a target, write a function that takes the addresses, an amount and a sour
 connections and returns their number, and list it in ATTACKS.
 """
 
-import argparse
 import contextlib
 import os
 import random
@@ -34,9 +33,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import loopback
 import zmq
-from results_file import write_figures
+from harness import clusters, program
+from harness.figures import write_figures
 
 from esync.membership.rendezvous import directory, messages
 from esync.membership.rendezvous.messages import Message, Node
@@ -86,7 +85,7 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._environment = loopback.environment(WORKERS)
+        self._environment = clusters.environment(WORKERS)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.scheduler = ("127.0.0.1", int(self._environment["DMLC_PS_ROOT_PORT"]))
 
@@ -382,13 +381,12 @@ def main() -> int:
     if sys.argv[1:2] == ["--be-worker"]:
         work(Path(sys.argv[2]))
         return 0
-    parser = argparse.ArgumentParser(description="Strangers attack a cluster that trains.")
+    parser = program.parser(__doc__)
     parser.add_argument("--messages", type=int, default=10_000, help="that are framed (default: %(default)s)")
     parser.add_argument("--connections", type=int, default=2_000, help="to each port (default: %(default)s)")
     parser.add_argument("--targets", nargs="+", choices=ATTACKS, default=list(ATTACKS), help="(default: all)")
     parser.add_argument("--seed", type=int, default=0, help="of chance (default: %(default)s)")
     parser.add_argument("--framed", action="store_true", help="show which messages end MXNet's servers and workers")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     arguments = parser.parse_args()
     chance = random.Random(arguments.seed)
     if arguments.framed:
@@ -405,10 +403,9 @@ def main() -> int:
             f"{figures['scheduler' + chr(39) + 's growth'] / 1e6:.1f} MB, its log to "
             f"{figures['scheduler' + chr(39) + 's log']} bytes"
         )
-    if arguments.json:
-        write_figures(arguments.json, {"seed": arguments.seed, "cores": os.cpu_count(), **figures})
+    write_figures(arguments.json, {"seed": arguments.seed, "cores": os.cpu_count(), **figures})
     return 0 if good else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.run(main)

@@ -19,12 +19,11 @@ import subprocess
 import sys
 import time
 import zlib
-from pathlib import Path
 from typing import Any
 
-import loopback
 import numpy as np
-from results_file import write_figures
+from harness import clusters, program
+from harness.figures import write_figures
 
 WORKERS, SERVERS = 4, 2
 MOMENTUM, RATE = 0.5, 2.0**-10
@@ -95,7 +94,7 @@ def work(elements: int, switches: int, every: int) -> None:
 
 def cluster(elements: int, switches: int, every: int) -> list[dict[str, Any]]:
     """Run it; what each worker has seen, by rank."""
-    environment = loopback.environment(WORKERS, SERVERS)
+    environment = clusters.environment(WORKERS, SERVERS)
     options = [f"--elements={elements}", f"--switches={switches}", f"--every={every}"]
     commands = [["-m", "esync.scheduler"], *[["-m", "esync.server", "-c", "1"]] * SERVERS]
     quiet = subprocess.DEVNULL
@@ -177,11 +176,10 @@ def mistakes(outputs: list[dict[str, Any]], elements: int) -> list[str]:
 
 def main() -> int:
     """Measure, check and print; 1 where the target is missed or anything is wrong."""
-    parser = argparse.ArgumentParser(description="Time of a switch, and whether it loses anything.")
+    parser = program.parser(__doc__)
     parser.add_argument("--switches", type=int, default=100, help="in a row (default: %(default)s)")
     parser.add_argument("--every", type=int, default=5, help="exchanges of rank 0 between two (default: %(default)s)")
     parser.add_argument("--elements", type=int, default=1_000_000, help="weights of the model (default: %(default)s)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.switches < 2 or options.switches % 2 or options.every < 3:
@@ -210,26 +208,25 @@ def main() -> int:
     if not wrong:
         print("  weights, momentum and number of commits are what was worked out, bit by bit")
     met = not wrong and median <= limit and outputs[0]["wished"] >= options.switches
-    print(f"target: {'met' if met else 'MISSED'}")
-    if options.json:
-        figures = {
-            "switches": outputs[0]["wished"],
-            "workers": WORKERS,
-            "servers": SERVERS,
-            "weights": options.elements,
-            "exchange_seconds": exchange,
-            "exchange_longest": max(plain),
-            "switch_seconds": median,
-            "switch_longest": longest,
-            "late": late,
-            "limit": limit,
-            "commits": max(each["version"] for output in outputs for each in output["seen"]),
-            "wrong": wrong,
-            "met": met,
-        }
-        write_figures(options.json, figures)
+    print(f"target: {program.verdict(met)}")
+    figures = {
+        "switches": outputs[0]["wished"],
+        "workers": WORKERS,
+        "servers": SERVERS,
+        "weights": options.elements,
+        "exchange_seconds": exchange,
+        "exchange_longest": max(plain),
+        "switch_seconds": median,
+        "switch_longest": longest,
+        "late": late,
+        "limit": limit,
+        "commits": max(each["version"] for output in outputs for each in output["seen"]),
+        "wrong": wrong,
+        "met": met,
+    }
+    write_figures(options.json, figures)
     return 0 if met else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.run(main)

@@ -7,11 +7,11 @@ goes on where it was. The target is that ASP is worse than BSP by 2 beta or dive
 nothing), and that the search finds a share below 100 %.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
-from results_file import write_figures
+from harness import program
+from harness.figures import write_figures
 
 from esync import config
 from esync.runtime.errors import ExpectedError
@@ -25,14 +25,13 @@ SHARES = (1.0, 0.0, 0.0625, 0.125, 0.25, 0.5)
 
 def main() -> int:
     """Run, print the table and what the search finds; 1 where the target is missed."""
-    parser = argparse.ArgumentParser(description="Accuracy and time of shares of BSP, simulated.")
+    parser = program.parser(__doc__)
     parser.add_argument("--out", type=Path, default=Path("sync-switch-shares"), help="folder (default: %(default)s)")
     parser.add_argument("--repeats", type=int, default=config.SEARCH_REPEATS, help="seeds (default: %(default)s)")
     parser.add_argument(
         "--settings", type=int, default=config.SEARCH_SETTINGS, help="that the search tries (default: %(default)s)"
     )
     parser.add_argument("--beta", type=float, default=config.SEARCH_BETA, help="(default: %(default)s)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     options, flags = parser.parse_known_args()
     try:
         for repeats in range(1, options.repeats):  # seed by seed: what an interrupted run leaves can be compared
@@ -61,31 +60,30 @@ def main() -> int:
     print(f"\n{as_text(found, spent)}")
     worse = bsp.accuracy - asp.accuracy >= 2 * options.beta
     met = worse and found.share < 1
-    print(f"ASP is worse than BSP by {bsp.accuracy - asp.accuracy:.4f}; target: {'met' if met else 'MISSED'}")
-    if options.json:
-        figures = {
-            "cluster": CLUSTER.name,
-            "flags": flags,
-            "repeats": options.repeats,
-            "settings": options.settings,
-            "core_hours": spent / 3600,
-            "shares": [
-                {
-                    "share": share,
-                    "accuracies": [outcome.accuracy for outcome in each.outcomes],
-                    "accuracy": each.accuracy,
-                    "deviation": each.deviation,
-                    "diverged": each.diverged,
-                    "seconds": each.seconds,
-                }
-                for share, each in measured.items()
-            ],
-            "search": as_json(found, spent),
-            "met": met,
-        }
-        write_figures(options.json, figures)
+    print(f"ASP is worse than BSP by {bsp.accuracy - asp.accuracy:.4f}; target: {program.verdict(met)}")
+    figures = {
+        "cluster": CLUSTER.name,
+        "flags": flags,
+        "repeats": options.repeats,
+        "settings": options.settings,
+        "core_hours": spent / 3600,
+        "shares": [
+            {
+                "share": share,
+                "accuracies": [outcome.accuracy for outcome in each.outcomes],
+                "accuracy": each.accuracy,
+                "deviation": each.deviation,
+                "diverged": each.diverged,
+                "seconds": each.seconds,
+            }
+            for share, each in measured.items()
+        ],
+        "search": as_json(found, spent),
+        "met": met,
+    }
+    write_figures(options.json, figures)
     return 0 if met else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.run(main)

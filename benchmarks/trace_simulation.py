@@ -12,7 +12,6 @@ round files of both runs in the same way, and by other fields than those that ma
 Exits with 1 where a device is further than 3 % from its run in the seconds of an iteration.
 """
 
-import argparse
 import copy
 import os
 import subprocess
@@ -23,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from results_file import write_figures
+from harness import program
+from harness.figures import write_figures
 from validate_simulation import Behaviour, behaviour, fit_message_time
 
 from esync.simulate.job import Job, run
@@ -112,9 +112,8 @@ def compare(traced: Traced, simulation: Behaviour) -> list[dict[str, Any]]:
 
 def main() -> int:
     """Run, simulate, print; 1 where a device is too far from its run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = program.parser(__doc__)
     parser.add_argument("--only", choices=("quick", "demo"), help="runs of this description only")
-    parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     results: dict[str, Any] = {}
     holds = True
@@ -140,10 +139,9 @@ def main() -> int:
                 f"{rates['real']:.1f} samples/s, simulated {rates['simulated']:.1f} ({rates['ratio']:.4f})",
                 flush=True,
             )
-    if given.json:
-        write_figures(given.json, results)
+    write_figures(given.json, results)
     return 0 if holds else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.run(main)

@@ -7,7 +7,6 @@ predicted with these parameters and compared with its real runs, in modes esync,
 the mean wait of each worker, both read off the round files in the same way.
 """
 
-import argparse
 import json
 import os
 import statistics
@@ -20,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from results_file import write_figures
+from harness import program
+from harness.figures import write_figures
 
 from esync.runtime.phase_timer import CHECK_READY, GLOBAL_AGGREGATE, GLOBAL_UPDATE
 from esync.simulate.job import Job, run
@@ -216,9 +216,8 @@ def _short(each: Behaviour) -> dict[str, Any]:
 
 def main() -> int:
     """Measure, print; 1 where a limit does not hold."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = program.parser(__doc__)
     parser.add_argument("--seconds", type=float, default=25.0, help="of each real run (default: %(default)s)")
-    parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     load = [os.getloadavg()[0]]
     results: dict[str, Any] = {}
@@ -239,11 +238,10 @@ def main() -> int:
                 f"{'within' if results[mode]['holds'] else 'NOT within'} the limits (load {load[-1]:.1f})",
                 flush=True,
             )
-    if given.json:
-        content = {"parameters": asdict(found), "calibration": calibrated, "validation": results, "load": load}
-        write_figures(given.json, content)
+    content = {"parameters": asdict(found), "calibration": calibrated, "validation": results, "load": load}
+    write_figures(given.json, content)
     return 0 if all(each["holds"] for each in results.values()) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.run(main)

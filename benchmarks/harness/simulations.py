@@ -4,9 +4,7 @@ import argparse
 import fcntl
 import json
 import os
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -118,11 +116,6 @@ def carry_out(chosen: Sequence[Run], given: argparse.Namespace, lacks: Callable[
         for process in under_way.values():
             process.wait()
     return not failed
-
-
-def exit_on_sigterm() -> None:
-    """Have SIGTERM end this program as Ctrl-C does: it takes with it what it has started."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def _last_line(out: Path, run: Run) -> str:

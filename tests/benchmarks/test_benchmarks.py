@@ -1,0 +1,42 @@
+"""Every program of benchmarks/ starts: its imports are there, and its command line can be read."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = sorted((ROOT / "benchmarks").glob("*.py"))
+
+#: Asks the programs whose paths it is given for their help, one after the other; prints what each has said.
+ASK = """
+import contextlib, io, json, runpy, sys, traceback
+said = {}
+for path in sys.argv[1:]:
+    out = io.StringIO()
+    sys.argv = [path, "--help"]
+    with contextlib.redirect_stdout(out):
+        try:
+            runpy.run_path(path, run_name="__main__")
+        except SystemExit as end:
+            code = end.code
+        except BaseException:
+            code = traceback.format_exc()
+        else:
+            code = "it has no exit code"
+    said[path] = [code, out.getvalue()]
+print(json.dumps(said))
+"""
+
+
+def test_every_benchmark_starts_and_says_what_it_measures():
+    assert len(PROGRAMS) > 25
+    paths = [str(path) for path in PROGRAMS]
+    asked = subprocess.run(
+        [sys.executable, "-c", ASK, *paths], cwd=ROOT / "benchmarks", stdout=subprocess.PIPE, text=True, check=True
+    )
+    said = json.loads(asked.stdout.splitlines()[-1])
+    assert {path: code for path, (code, _) in said.items() if code != 0} == {}
+    for path, (_, text) in said.items():
+        assert text.startswith(f"usage: {Path(path).name}"), path
+        assert f"benchmarks/{Path(path).name}" in text, f"{path}: the help does not say how it is called"
