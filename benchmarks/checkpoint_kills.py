@@ -12,8 +12,6 @@ import os
 import random
 import signal
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -21,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from harness import program
 from harness.figures import write_figures
+from harness.jobs import Job, facts
 
 import esync
 from esync.checkpoints.checkpoints import Checkpoints
@@ -147,90 +145,42 @@ def kills(count: int, seed: int) -> dict[str, Any]:
 # --- 2: the parameter server is killed --------------------------------------------------------------------------------
 
 
-class Job:
-    """One launcher, and what it leaves."""
-
-    def __init__(self, folder: Path, mode: str, *flags: str) -> None:
-        self.folder = folder
-        file = folder / "cluster.yaml"
-        description = {
-            "scheduler": {"host": "localhost"},
-            "servers": [{"host": "localhost"}],
-            "state_server": {"host": "localhost"},
-            "workers": [{"host": "localhost", "device": "cpu", "step_time": step} for step in (0.1, 0.2, 0.3)],
-            "train": {
-                **MODES[mode],
-                "network": "lenet",
-                "batch_size": 32,
-                "rounds": ROUNDS,
-                "eval_duration": EVALUATED,
-                "log_dir": str(folder / "logs"),
-                "no_export": True,
-            },
-        }
-        file.write_text(yaml.safe_dump(description), encoding="utf-8")
-        self.report = folder / "report.json"
-        self.output = open(folder / "output.txt", "ab")  # noqa: SIM115 - closed by wait
-        command = [sys.executable, "-m", "esync.launch", str(file), "--json", str(self.report), *flags]
-        self.process = subprocess.Popen(command, stdout=self.output, stderr=self.output)
-
-    def wait(self) -> int:
-        """The exit code."""
-        code = self.process.wait()
-        self.output.close()
-        return code
-
-    def rounds(self) -> dict[int, dict[str, Any]]:
-        """The logs of worker 0."""
-        files = self.folder.glob("logs/*/*/localhost/cpu/iter-*.txt")
-        return {int(path.stem[5:]): json.loads(path.read_text()) for path in files}
-
-    def accuracies(self) -> dict[int, float]:
-        """Round → accuracy."""
-        return {number: log["accuracy"] for number, log in sorted(self.rounds().items()) if "accuracy" in log}
-
-    def server(self) -> int:
-        """The process id of the parameter server."""
-        for entry in Path("/proc").iterdir():
-            try:
-                words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdecimal() else []
-                if b"esync.server" in words and _ancestor(int(entry.name), self.process.pid):
-                    return int(entry.name)
-            except OSError:
-                continue
-        raise RuntimeError("there is no parameter server")
+def job(folder: Path, mode: str, *flags: str) -> Job:
+    """A job of three workers."""
+    train = {**MODES[mode], "rounds": ROUNDS, "eval_duration": EVALUATED, "no_export": True}
+    return Job(folder, *flags, steps=(0.1, 0.2, 0.3), **train)
 
 
-def _ancestor(process: int, ancestor: int) -> bool:
-    while process > 1:
-        process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
-        if process == ancestor:
-            return True
-    return False
+def accuracies(done: Job) -> dict[int, float]:
+    """Round → accuracy."""
+    return {number: entry["accuracy"] for number, entry in done.entries(0).items() if "accuracy" in entry}
+
+
+def _ended_well(running: Job) -> None:
+    if code := running.finish()["exit_code"]:
+        raise RuntimeError(f"a job has failed, exit code {code}")
 
 
 def lose_the_server(mode: str, seed: int) -> dict[str, Any]:
     """One job left alone, and one whose server is killed."""
     with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
-        alone = Job(Path(first), mode)
-        if alone.wait() != 0:
-            raise RuntimeError((Path(first) / "output.txt").read_text())
+        with job(Path(first), mode) as alone:
+            _ended_well(alone)
+            left = accuracies(alone)
         flags = ("--checkpoint-dir", f"{second}/kept", "--checkpoint-every", str(EVERY), "--resume")
-        disturbed = Job(Path(second), mode, *flags)
         at = random.Random(seed).randrange(2 * EVERY, ROUNDS - EVERY)
-        while len(disturbed.rounds()) < at:
-            time.sleep(0.05)
-        killed = time.monotonic()
-        os.kill(disturbed.server(), signal.SIGKILL)
-        code = disturbed.wait()
-        ended = time.monotonic() - killed
-        resumed = Job(Path(second), mode, *flags)
-        if code == 0 or resumed.wait() != 0:
-            raise RuntimeError((Path(second) / "output.txt").read_text())
-        facts = json.loads(next(Path(second).glob("logs/*/*/localhost/cpu/run.json")).read_text())
-        went_on = int(facts["resumed"])
-        left, right = alone.accuracies(), resumed.accuracies()
-        rounds = sorted(resumed.rounds())
+        with job(Path(second), mode, *flags) as disturbed:
+            disturbed.until(lambda: len(disturbed.rounds()) >= at, pause=0.05)
+            killed = time.monotonic()
+            os.kill(min(disturbed.processes("esync.server")), signal.SIGKILL)
+            code = disturbed.finish(quiet=True)["exit_code"]
+            ended = time.monotonic() - killed
+        if code == 0:
+            raise RuntimeError("the job has not noticed that its parameter server was killed")
+        with job(Path(second), mode, *flags) as resumed:
+            _ended_well(resumed)
+            went_on, right = int(facts(resumed.device(0))["resumed"]), accuracies(resumed)
+            rounds = sorted(resumed.rounds())
     both = [(number, left[number], right[number]) for number in sorted(set(left) & set(right)) if number > went_on]
     differences = [abs(one - other) for _, one, other in both]
     print(f"{mode}: server killed in round {at}, everybody ended after {ended:.1f} s, went on from round {went_on}")

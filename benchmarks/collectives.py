@@ -17,14 +17,17 @@ import os
 import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import clusters, program
+from harness import program
+from harness.clusters import Cluster
+from harness.exchanges import Vector
 from harness.figures import read_figures, write_figures
+from harness.timing import in_turns, medians, seconds_of
 
 from esync import config
 from esync.exchange.collectives import SCHEDULES
@@ -39,25 +42,6 @@ ROUNDS = {4_000_000: 100, 40_000_000: 15, 400_000_000: 5}
 OF_MPI, OF_BEST = 1.3, 1.2  # targets
 GIGABIT = 1e9 / 8 * config.SIMULATE_GOODPUT
 LATENCY = 2e-4
-
-
-class Vector:
-    """A source, and a model, of so many values."""
-
-    def __init__(self, size: int) -> None:
-        self.values = np.ones(size, np.float32)
-
-    def read(self, start: int, stop: int, out: np.ndarray) -> None:
-        """See `exchange.Source`."""
-        out[:] = self.values[start:stop]
-
-    def write(self, vector: str, start: int, values: np.ndarray) -> None:
-        """See `exchange.Model`."""
-        self.values[start : start + values.size] = values
-
-    def add(self, step: Any) -> None:
-        """Not used."""
-        raise NotImplementedError
 
 
 # --- real: what each process does -----------------------------------------------------------------------------------
@@ -78,15 +62,12 @@ def bare(size: int) -> None:
     ways = {name: sums(Engine(name, transport)) for name in (*OWN, "mpi")}
     ways["MPI_Allreduce"] = lambda: world.Allreduce(values, other)
     ways["MPI_Allreduce in place"] = lambda: world.Allreduce(mpi.IN_PLACE, values)
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for number in range(ROUNDS[size] + 1):
-        for name, way in ways.items():
-            world.Barrier()
-            begun = time.perf_counter()
-            way()
-            lasted = world.allreduce(time.perf_counter() - begun, mpi.MAX)
-            if number:
-                seconds[name].append(lasted)
+
+    def slowest(way: Callable[[], None]) -> float:
+        world.Barrier()
+        return float(world.allreduce(seconds_of(way), mpi.MAX))
+
+    seconds = in_turns({name: partial(slowest, way) for name, way in ways.items()}, ROUNDS[size], warm_up=1)
     if transport.rank == 0:
         print(json.dumps(seconds), flush=True)
     transport.close()
@@ -113,7 +94,8 @@ def whole(names: list[str], size: int) -> None:
             exchanges[name] = over_mpi(specification, name, watchdog)
     # The trials of auto are over then, if it tries all of them.
     warm_up = config.COLLECTIVE_TRIALS * (len(OWN) + 1) if "auto" in names else 2
-    model, payload = Vector(size // 4), Payload({WEIGHTS: Vector(size // 4)}, 1, 1.0)
+    values = np.ones(size // 4, np.float32)
+    model, payload = Vector(values.copy()), Payload({WEIGHTS: Vector(values)}, 1, 1.0)
     for exchange in exchanges.values():
         exchange.join({WEIGHTS: size // 4, STATISTICS: 0}, Limits(rounds=ROUNDS[size] + warm_up), {})
         exchange.begin({WEIGHTS: model, STATISTICS: model}, model)
@@ -142,21 +124,9 @@ def run_ranks(words: list[str]) -> Any:
 
 def run_servers(size: int) -> Any:
     """The same of an exchange with a scheduler, a parameter server and two workers."""
-    environment = clusters.environment(2)
-    command = [sys.executable, __file__, "--whole", "ps", "--size", str(size)]
-    roles = [("scheduler", [sys.executable, "-m", "esync.scheduler"])]
-    roles += [("server", [sys.executable, "-m", "esync.server", "-c", "1"]), ("worker", command), ("worker", command)]
-    processes = [
-        subprocess.Popen(words, env={**environment, "DMLC_ROLE": role}, stdout=subprocess.PIPE, text=True)
-        for role, words in roles
-    ]
-    try:
-        said = [process.communicate(timeout=300)[0] for process in processes[2:]]
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-    return json.loads(next(text for text in said if text.strip()).splitlines()[-1])["ps"]
+    with Cluster(2) as cluster:
+        cluster.start(*[(__file__, "--whole", "ps", "--size", str(size))] * 2)
+        return next(found["ps"] for found in cluster.results() if found)
 
 
 def real(sizes: list[int], server_up_to: int, figures: dict[str, Any], written: Callable[[], None]) -> None:
@@ -164,10 +134,9 @@ def real(sizes: list[int], server_up_to: int, figures: dict[str, Any], written: 
     for size in sizes:
         if str(size) in figures:
             continue
-        sums = {name: statistics.median(each) for name, each in run_ranks(["--bare", "--size", str(size)]).items()}
+        sums = medians(run_ranks(["--bare", "--size", str(size)]))
         best = min(seconds for name, seconds in sums.items() if "mpi" in name.lower())
-        taken = run_ranks(["--whole", *OWN, "mpi", "auto", "--size", str(size)])
-        exchanges = {name: statistics.median(each) for name, each in taken.items()}
+        exchanges = medians(run_ranks(["--whole", *OWN, "mpi", "auto", "--size", str(size)]))
         if size <= server_up_to:
             exchanges["ps"] = statistics.median(run_servers(size))
         ratio = exchanges["auto"] / min(exchanges.values())
@@ -220,7 +189,8 @@ def simulated_server(ranks: int, size: int) -> float:
     from esync.simulate.world import WorkerModel
 
     class Numerics:
-        samples, evaluates, wire = 60_000, False, {WEIGHTS: size // 4, STATISTICS: 0}
+        samples, evaluates = 60_000, False
+        wire: Mapping[str, int] | None = {WEIGHTS: size // 4, STATISTICS: 0}
 
         def start(self, rank: int, world: Any) -> Any:
             return TimedTrainer(SSGD(), world, Limits(rounds=2), 1e-3), TimedIteration(1)

@@ -4,6 +4,9 @@
   counted at the workers' sockets, its seconds with and without the local step before it, and seconds of processor
   time on a worker and on the server. Three clusters of each kind take turns, because a machine's speed changes;
 * codec: seconds to pack and to unpack ResNet-18's weights, on one core;
+* cost: two workers and a server of ResNet-18's size in this process, without a network: processor seconds of the
+  server's main thread for a round (it packs in a second one meanwhile), and of a worker for its payload and for the
+  answer. Processor time, so that it can be measured on a busy machine;
 * traffic: the paper's cluster (clusters/paper.yaml, 1 Gbit/s) in virtual time without gradients: efficiency, computing
   time ratio, and bytes per second at the server beside ASGD's;
 * accuracy: the same real cluster trains lenet on Fashion-MNIST, with ESync, with and without fp16;
@@ -19,31 +22,41 @@ import json
 import os
 import re
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import clusters, program
-from harness.exchanges import exchanges
+from harness import program
+from harness.clusters import Cluster
+from harness.exchanges import Vector, exchanges, tensors
 from harness.figures import read_figures, write_figures
+from harness.timing import in_turns, median_of, medians
+
+from esync import config
+from esync.exchange import Model, Source, Specification
+from esync.exchange.codecs.base import Decoder, Encoder, Packed, Room
+from esync.exchange.codecs.sparse import Sparse
+from esync.exchange.protocol.parameter_server import ParameterServer
+from tests.exchange.memory_exchanges import MemoryExchanges
 
 KINDS = ("none", "fp16", "2bit", "topk:0.01", "topk:0.01:0.01")
-PARTS = ("wire", "codec", "traffic", "accuracy", "lenet")
+PARTS = ("wire", "codec", "cost", "traffic", "accuracy", "lenet")
 #: Target: bytes per second of ASGD ÷ those of compressed ESync.
 FEWER = 40
 WIRE_ROUNDS, WIRE_WARM_UP, WIRE_TURNS = 20, 3, 3
+COST_WORKERS, COST_ROUNDS, COST_WARM_UP = 2, 7, 1
+REPEATS = 5
 ROUNDS = 100
 SEEDS = (0, 1)
 #: Of all workers; learning rates on the gradient summed over the batch.
 EPOCHS, RATE = 4, 0.001
 #: 1 Gbit/s × lenet's 61,706 weights ÷ ResNet-18's 11,175,370.
 BANDWIDTH = "5.52Mbit"
-TIMEOUT = 300
 
 
 # --- wire -----------------------------------------------------------------------------------------------------------
@@ -58,50 +71,29 @@ def wire_worker(kind: str) -> None:
 
 def wire(kind: str, workers: int = 2) -> dict[str, float]:
     """A real cluster; medians of one exchange, and the server's processor time for one."""
-    found: list[dict[str, float]] = []
-
-    def watch(crowd: list[subprocess.Popen[bytes]], server: subprocess.Popen[bytes]) -> float:
-        for process in crowd:
+    with Cluster(workers) as cluster:
+        cluster.start(*[(__file__, "--worker", kind)] * workers)
+        for process in cluster.workers:
             assert process.stdout is not None
-            process.stdout.readline()
-        before = processor_time(server.pid)
-        for process in crowd:
-            found.extend(json.loads(process.communicate(timeout=TIMEOUT)[0]))
-        return processor_time(server.pid) - before
-
-    words = [[__file__, "--worker", kind] for _ in range(workers)]
-    server = with_cluster(words, watch) / WIRE_ROUNDS
+            process.stdout.readline()  # its warm-up is over
+        server = cluster.processes["server-0"].pid
+        before = processor_time(server)
+        found = list(chain.from_iterable(cluster.results()))
+        spent = (processor_time(server) - before) / WIRE_ROUNDS
     names = ("seconds", "exchange", "processor", "sent", "received")
-    return {**{name: statistics.median(each[name] for each in found) for name in names}, "server_processor": server}
+    return {**medians({name: [each[name] for each in found] for name in names}), "server_processor": spent}
 
 
 def wires(kinds: Sequence[str]) -> dict[str, dict[str, float]]:
     """Clusters of these kinds by turns; medians of each figure."""
-    turns = [{kind: wire(kind) for kind in kinds} for _ in range(WIRE_TURNS)]
-    return {
-        kind: {name: statistics.median(turn[kind][name] for turn in turns) for name in turns[0][kind]} for kind in kinds
-    }
+    found = in_turns({kind: partial(wire, kind) for kind in kinds}, WIRE_TURNS)
+    return {kind: medians({name: [turn[name] for turn in turns] for name in turns[0]}) for kind, turns in found.items()}
 
 
 def processor_time(pid: int) -> float:
     """Seconds of processor time that a process has taken so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def with_cluster(words: Sequence[list[str]], watch: Callable[[Any, Any], float], **more: str) -> float:
-    """Start a scheduler, a server and a worker for each command line; what `watch` of workers and server says."""
-    environment = {**clusters.environment(len(words)), **more}
-    start = lambda *arguments, **options: subprocess.Popen([sys.executable, *arguments], env=environment, **options)  # noqa: E731
-    server = start("-m", "esync.server", "-c", "1")
-    helpers = [start("-m", "esync.scheduler"), server]
-    crowd = [start(*each, stdout=subprocess.PIPE) for each in words]
-    try:
-        return watch(crowd, server)
-    finally:
-        for process in (*crowd, *helpers):
-            process.kill()
-            process.wait()
 
 
 # --- codec ----------------------------------------------------------------------------------------------------------
@@ -123,13 +115,6 @@ def codec(kind: str) -> dict[str, float]:
     total = {bucket.index: np.zeros(bucket.stop - bucket.start, np.float32) for bucket in layout.buckets}
     payload: dict[int, np.ndarray] = {}
 
-    class Values:
-        """As a source."""
-
-        def read(self, start: int, stop: int, out: np.ndarray) -> None:
-            """See `exchange.Source`."""
-            out[:] = values[start:stop]
-
     def pack() -> None:
         rooms: dict[int, np.ndarray] = {}
 
@@ -137,21 +122,87 @@ def codec(kind: str) -> dict[str, float]:
             return rooms.setdefault(key, np.empty(elements, np.float32))
 
         payload.clear()
-        payload.update({place: rooms[key] for _, key, place in encoder.write(Values(), room)})
+        payload.update({place: rooms[key] for _, key, place in encoder.write(Vector(values), room)})
 
     return {
-        "pack": _median(pack),
-        "unpack": _median(lambda: uplink.add(payload, lambda index, _: (total[index], False), 1.0)),
+        "pack": median_of(pack, REPEATS),
+        "unpack": median_of(lambda: uplink.add(payload, lambda index, _: (total[index], False), 1.0), REPEATS),
     }
 
 
-def _median(call: Callable[[], Any]) -> float:
-    seconds = []
-    for _ in range(6):
-        begun = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - begun)
-    return statistics.median(seconds[1:])
+# --- cost -----------------------------------------------------------------------------------------------------------
+
+
+class CountedExchanges:
+    """Exchanges whose processor time is counted; `took` has the seconds of each part, for every round or worker."""
+
+    def __init__(self, kind: str, sizes: list[int]) -> None:
+        rng, total = np.random.default_rng(0), sum(sizes)
+        weights = rng.standard_normal(total, np.float32)
+        self.updates = [rng.standard_normal(total, np.float32) for _ in range(COST_WORKERS)]
+        asked = Specification("add_mean_update", True, compression=kind, tensors=sizes)
+        self.exchanges = MemoryExchanges(asked, COST_WORKERS, weights, 1, config.BUCKET_ELEMENTS)
+        self.took: dict[str, list[float]] = {"server": [], "payload": [], "answer": []}
+        self._server = 0.0
+        self._count_server(self.exchanges.servers[0])
+        for worker in self.exchanges.workers:
+            self._count_payload(worker.codec.encoder)
+            self._count_answer(worker.codec.decoder)
+
+    def rounds(self) -> dict[str, float]:
+        """Medians in seconds."""
+        for _ in range(COST_WARM_UP + COST_ROUNDS):
+            self._server = 0.0
+            self.exchanges.round(self.exchanges.workers, self.updates)
+            self.took["server"].append(self._server)
+        left_out = {
+            "server": COST_WARM_UP,
+            "payload": COST_WARM_UP * COST_WORKERS,
+            "answer": COST_WARM_UP * COST_WORKERS,
+        }
+        return medians({part: seconds[left_out[part] :] for part, seconds in self.took.items()})
+
+    def _count_server(self, server: ParameterServer) -> None:
+        push = server.push
+
+        def counted(key: int, received: np.ndarray, stored: np.ndarray) -> None:
+            begun = time.thread_time()
+            push(key, received, stored)
+            self._server += time.thread_time() - begun
+
+        server.push = counted  # type: ignore[method-assign]
+
+    def _count_payload(self, encoder: Encoder) -> None:
+        write = encoder.write
+
+        def counted(values: Source | Sparse, room: Room) -> Iterator[Packed]:
+            arrays, spent = write(values, room), 0.0
+            while True:
+                begun = time.thread_time()
+                array = next(arrays, None)
+                spent += time.thread_time() - begun
+                if array is None:
+                    break
+                yield array
+            self.took["payload"].append(spent)
+
+        encoder.write = counted  # type: ignore[method-assign]
+
+    def _count_answer(self, decoder: Decoder) -> None:
+        read = decoder.read
+
+        def counted(server: int, arrays: Iterable[np.ndarray], length: int, model: Model) -> None:
+            arrived = list(arrays)
+            begun = time.thread_time()
+            read(server, arrived, length, model)
+            self.took["answer"].append(time.thread_time() - begun)
+
+        decoder.read = counted  # type: ignore[method-assign]
+
+
+def cost(kind: str) -> dict[str, float]:
+    """Processor seconds of each side."""
+    return CountedExchanges(kind, tensors()).rounds()
 
 
 # --- traffic and lenet ----------------------------------------------------------------------------------------------
@@ -162,7 +213,7 @@ def simulated(changes: dict[str, Any], **flags: Any) -> dict[str, Any]:
     from esync.simulate.job import Job, run
 
     numerics = "none" if "rounds" in flags else "real"
-    file = Path(__file__).parent.parent / "clusters" / "paper.yaml"
+    file = program.CLUSTERS / "paper.yaml"
     begun = time.process_time()
     result = run(Job(file, numerics, typed=flags, changes=changes, logs=False, quiet=True)).result
     server = result["traffic"][result["servers"][0]]
@@ -211,13 +262,9 @@ def accuracy(name: str) -> dict[str, float]:
         flags += ["--seed", seed, "--epochs", "2", "--compression", kind, "--no-export", "--quiet", "-ld"]
         words = [["-m", "esync.worker", *flags, f"{folder}/{worker}"] for worker in range(2)]
 
-        def watch(crowd: list[subprocess.Popen[bytes]], server: subprocess.Popen[bytes]) -> float:
-            for process in crowd:
-                if process.wait(TIMEOUT):
-                    raise RuntimeError("a worker has failed")
-            return 0.0
-
-        with_cluster(words, watch)
+        with Cluster(len(words)) as cluster:
+            cluster.start(*words)
+            cluster.outputs()
         files = list(Path(folder).glob("*/*/iter-*.txt"))
         rounds = [json.loads(file.read_text()) for file in files]
     last = max(entry["num_iters"] for entry in rounds)
@@ -240,6 +287,8 @@ def cases(part: str) -> list[str]:
         return [f"{kind},{seed}" for seed in SEEDS for kind in ("none", "fp16")]
     if part == "lenet":
         return [f"{kind},{seed}" for seed in SEEDS for kind in (*KINDS, "topk:0.1")]
+    if part == "cost":
+        return ["none", "fp16"]
     return list(KINDS[1:] if part == "codec" else KINDS)
 
 
@@ -273,7 +322,7 @@ def main() -> int:
     if wrong := set(arguments.parts) - set(PARTS):
         parser.error(f"{min(wrong)!r} is no part; there are {', '.join(PARTS)}")
     figures = read_figures(arguments.json)
-    measure = {"codec": codec, "traffic": traffic, "accuracy": accuracy, "lenet": lenet}
+    measure = {"codec": codec, "cost": cost, "traffic": traffic, "accuracy": accuracy, "lenet": lenet}
     for part in arguments.parts or PARTS:
         known = figures.setdefault(part, {})
         missing = [name for name in cases(part) if name not in known and re.search(arguments.only, name)]
@@ -283,6 +332,9 @@ def main() -> int:
             write_figures(arguments.json, figures)
             shown = {key: round(value, 4) for key, value in figures[part][name].items() if value is not None}
             print(f"{part} {name}: {shown}", flush=True)
+    if {"none", "fp16"} <= set(figures.get("cost", {})):
+        ratio = figures["cost"]["fp16"]["server"] / figures["cost"]["none"]["server"]
+        print(f"a server's round: {ratio:.2f} times as long with fp16")
     for text, met in targets(figures):
         print(f"target: {text}: {program.verdict(met)}")
     return 0

@@ -5,13 +5,14 @@ A gradient of 64 images on a CPU, hybridized, with gluoncv's network as it is an
 disturb less.
 """
 
-import statistics
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
 from harness import program
 from harness.figures import write_figures
+from harness.timing import in_turns, medians, seconds_of
 
 from esync.models.depthwise import pad_beforehand
 from esync.models.networks import MODELS
@@ -33,17 +34,14 @@ def main() -> int:
     plain, padded = _network(given.network, images), _network(given.network, images)
     changed = pad_beforehand(padded, images.shape)
     padded.hybridize(static_alloc=True, static_shape=True)
-    times: dict[str, list[float]] = {"plain": [], "padded": []}
-    for turn in range(WARM_UP + given.gradients):
-        for name, net in (("plain", plain), ("padded", padded)):
-            begun = time.process_time()
-            _gradient(net, images, labels)
-            if turn >= WARM_UP:
-                times[name].append(time.process_time() - begun)
-    medians = {name: statistics.median(each) for name, each in times.items()}
-    ratio = medians["padded"] / medians["plain"]
+    ways = {
+        name: partial(seconds_of, partial(_gradient, net, images, labels), time.process_time)
+        for name, net in (("plain", plain), ("padded", padded))
+    }
+    seconds = medians(in_turns(ways, given.gradients, WARM_UP))
+    ratio = seconds["padded"] / seconds["plain"]
     print(f"{given.network}: {changed} convolutions pad beforehand, a gradient takes {ratio:.2f} of what it did")
-    write_figures(given.json, {"network": given.network, "changed": changed, "seconds": medians, "ratio": ratio})
+    write_figures(given.json, {"network": given.network, "changed": changed, "seconds": seconds, "ratio": ratio})
     return 0
 
 

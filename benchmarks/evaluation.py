@@ -9,16 +9,15 @@ an exchange for which all processes need the machine at the same time.
 """
 
 import itertools
-import json
-import statistics
-import subprocess
-import sys
 import tempfile
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-import yaml
 from harness import program
 from harness.figures import write_figures
+from harness.jobs import describe, devices, entries, launch
+from harness.timing import in_turns, medians
 
 TARGET = 1.02  # times a round without evaluations
 STEP_TIME = 1.0  # seconds; three devices must leave the machine some time to spare
@@ -32,27 +31,19 @@ KINDS = ("alone", "evaluations")
 
 def job(case: str, kind: str, rounds: int) -> tuple[list[float], int]:
     """Run one job; the seconds of every round of the workers that do not evaluate, and the number of evaluations."""
-    with tempfile.TemporaryDirectory() as folder:
-        train = {**CASES[case], "network": "resnet18-v1", "rounds": rounds + WARM_UP, "log_dir": folder}
-        if kind != "evaluations":
-            train["no_evaluation"] = True
-        description = {
-            "scheduler": {"host": "localhost"},
-            "servers": [{"host": "localhost"}],
-            "workers": [{"host": "localhost", "device": "cpu", "step_time": STEP_TIME}] * 3,
-            "train": train,
-        }
-        path = Path(folder) / "cluster.yaml"
-        path.write_text(yaml.safe_dump(description), encoding="utf-8")
-        subprocess.run([sys.executable, "-m", "esync.launch", str(path)], check=True, stdout=subprocess.DEVNULL)
-        logs = Path(folder) / "resnet18-v1" / case / "localhost"
-        seconds: list[float] = []
-        for device in ("cpu-1", "cpu-2"):
-            files = [logs / device / f"iter-{number}.txt" for number in range(WARM_UP, rounds + WARM_UP + 1)]
-            ends = [json.loads(file.read_text())["total_time"] for file in files]
-            seconds += [after - before for before, after in itertools.pairwise(ends)]
-        evaluations = sum('"accuracy"' in file.read_text() for file in (logs / "cpu").glob("iter-*.txt"))
-    return seconds, evaluations
+    train: dict[str, Any] = {**CASES[case], "network": "resnet18-v1", "rounds": rounds + WARM_UP}
+    if kind != "evaluations":
+        train["no_evaluation"] = True
+    description = describe([STEP_TIME] * 3, hosts=["h0"] * 3, threads=None, **train)
+    del description["state_server"]  # ESync's workers do a fixed number of iterations here
+    with tempfile.TemporaryDirectory() as name:
+        launch(description, Path(name))
+        first, *others = [entries(device) for device in devices(Path(name))]
+    seconds: list[float] = []
+    for logged in others:
+        ends = [logged[number]["total_time"] for number in range(WARM_UP, rounds + WARM_UP + 1)]
+        seconds += [after - before for before, after in itertools.pairwise(ends)]
+    return seconds, sum("accuracy" in entry for entry in first.values())
 
 
 def main() -> int:
@@ -63,20 +54,15 @@ def main() -> int:
     arguments = parser.parse_args()
     figures: dict[str, dict[str, float]] = {}
     for case in CASES:
-        seconds: dict[str, list[float]] = {kind: [] for kind in KINDS}
-        evaluations = 0
-        for turn in range(arguments.turns):
-            for kind in KINDS:
-                print(f"{case}, turn {turn + 1} of {arguments.turns}: {kind} …", flush=True)
-                rounds, done = job(case, kind, arguments.rounds)
-                seconds[kind] += rounds
-                evaluations += done
-        medians = {kind: statistics.median(values) for kind, values in seconds.items()}
-        ratio = medians["evaluations"] / medians["alone"]
-        figures[case] = {**medians, "number of evaluations": evaluations, "ratio": ratio}
+        jobs = {kind: partial(job, case, kind, arguments.rounds) for kind in KINDS}
+        found = in_turns(jobs, arguments.turns, tell=f"{case}, ")
+        seconds = medians({kind: [each for rounds, _ in turns for each in rounds] for kind, turns in found.items()})
+        evaluations = sum(done for turns in found.values() for _, done in turns)
+        ratio = seconds["evaluations"] / seconds["alone"]
+        figures[case] = {**seconds, "number of evaluations": evaluations, "ratio": ratio}
         print(f"{case}: median round of the workers that do not evaluate")
-        for kind, median in medians.items():
-            print(f"  {kind:12} {median:.4f} s   {median / medians['alone']:.3f} of alone")
+        for kind, median in seconds.items():
+            print(f"  {kind:12} {median:.4f} s   {median / seconds['alone']:.3f} of alone")
     met = all(figure["ratio"] <= TARGET for figure in figures.values())
     told = ", ".join(f"{case} {figure['ratio']:.3f}" for case, figure in figures.items())
     print(f"evaluations ÷ alone: {told}; target: at most {TARGET}: {program.verdict(met)}")

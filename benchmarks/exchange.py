@@ -9,15 +9,16 @@ time. The ways take turns, so that a busy machine is busy for all of them; what 
 import argparse
 import json
 import os
-import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable
+from functools import partial
+from itertools import chain
 from typing import Any
 
-from harness import clusters, program
+from harness import program
+from harness.clusters import SCHEDULER, SERVER, Cluster
 from harness.figures import write_figures
+from harness.timing import in_turns, medians
 
 from esync.runtime.mxnet_import import mx
 
@@ -83,7 +84,8 @@ def ours(net: Any) -> tuple[Callable[[], None], Callable[[], None]]:
     algorithm = ESync(GLOBAL_LR, local_iterations=1)
     trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=algorithm)
     trainer.start()
-    return algorithm.aggregate, trainer.algorithm.exchange.store.store._barrier
+    exchange: Any = trainer.algorithm.exchange
+    return algorithm.aggregate, exchange.store.store._barrier
 
 
 WAYS = {"published, key by key": published, "stock dist_sync": dist_sync, "esync": ours}
@@ -108,28 +110,11 @@ def work(way: str, rounds: int) -> None:
 
 def run(way: str, rounds: int) -> list[float]:
     """One cluster; the seconds of every round on every worker."""
-    environment = clusters.environment(WORKERS)
-    stock = [sys.executable, "-c", "import esync, mxnet"]  # with DMLC_ROLE set, this runs MXNet's own role
-    scheduler, server = stock, stock
-    if way == "esync":
-        scheduler, server = [sys.executable, "-m", "esync.scheduler"], [sys.executable, "-m", "esync.server", "-c", "1"]
-    worker = [sys.executable, __file__, "--worker", way, "--rounds", str(rounds)]
-    quiet = subprocess.DEVNULL
-    helpers = [
-        subprocess.Popen(command, env={**environment, "DMLC_ROLE": role}, stderr=quiet)
-        for role, command in (("scheduler", scheduler), ("server", server))
-    ]
-    workers = [
-        subprocess.Popen(worker, env={**environment, "DMLC_ROLE": "worker"}, stdout=subprocess.PIPE, stderr=quiet)
-        for _ in range(WORKERS)
-    ]
-    try:
-        outputs = [process.communicate(timeout=300)[0] for process in workers]
-        return [seconds for output in outputs for seconds in json.loads(output)]
-    finally:
-        for process in (*workers, *helpers):
-            process.kill()
-            process.wait()
+    stock = ("-c", "import esync, mxnet")  # with DMLC_ROLE set, this runs MXNet's own role
+    scheduler, server = (SCHEDULER, SERVER) if way == "esync" else (stock, stock)
+    with Cluster(WORKERS, scheduler=scheduler, server=server) as cluster:
+        cluster.start(*[(__file__, "--worker", way, "--rounds", str(rounds))] * WORKERS)
+        return [seconds for taken in cluster.results() for seconds in taken]
 
 
 def main() -> int:
@@ -141,19 +126,15 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.worker:
         work(arguments.worker, arguments.rounds)
-    seconds: dict[str, list[float]] = {way: [] for way in WAYS}
-    for turn in range(arguments.turns):
-        for way in WAYS:
-            print(f"turn {turn + 1} of {arguments.turns}: {way} …", flush=True)
-            seconds[way] += run(way, arguments.rounds)
-    medians = {way: statistics.median(values) for way, values in seconds.items()}
-    base = medians["published, key by key"]
+    found = in_turns({way: partial(run, way, arguments.rounds) for way in WAYS}, arguments.turns, tell="")
+    seconds = medians({way: list(chain.from_iterable(turns)) for way, turns in found.items()})
+    base = seconds["published, key by key"]
     print(f"one exchange of ResNet-18, {WORKERS} workers, 1 server, this machine; Δ and setting the weights included:")
-    for way, median in medians.items():
+    for way, median in seconds.items():
         print(f"  {way:22} median {median:.3f} s   {median / base:.2f} of the published way")
-    ratio = medians["esync"] / base
+    ratio = seconds["esync"] / base
     print(f"target: at most {TARGET} of the published way: {program.verdict(ratio <= TARGET)}")
-    figures = {"seconds": medians, "ratio": ratio, "target": TARGET, "met": ratio <= TARGET}
+    figures = {"seconds": seconds, "ratio": ratio, "target": TARGET, "met": ratio <= TARGET}
     write_figures(arguments.json, figures)
     return 0 if ratio <= TARGET else 1
 

@@ -66,7 +66,7 @@ def kill_workers(section: str, folder: Path, kills: int, chance: random.Random) 
     _, rounds, train = KILLS[section]
     ranks = [index % len(STEPS) for index in range(kills)]  # each of them equally often
     chance.shuffle(ranks)
-    deaths = []
+    deaths: list[dict[str, Any]] = []
     with Job(folder, "--rounds", str(rounds), "--max-restarts", str(kills), **train) as job:
         for number, rank in enumerate(ranks):
             known = len(job.rounds(rank))
@@ -83,7 +83,7 @@ def kill_workers(section: str, folder: Path, kills: int, chance: random.Random) 
             if victim is None:
                 break
             os.kill(victim, signal.SIGKILL)
-            death = {"rank": rank, "aimed": aimed, "round": last, "killed": time.time()}
+            death: dict[str, Any] = {"rank": rank, "aimed": aimed, "round": last, "killed": time.time()}
             deaths.append(death)
             # Its replacement has logged a round: then the next one may die.
             job.until(lambda rank=rank, death=death: max(job.rounds(rank).values(), default=0) > death["killed"] + 0.5)
@@ -183,7 +183,7 @@ def resume(folder: Path) -> dict[str, Any]:
         return report
 
     run("undisturbed")
-    checkpoints = {"checkpoint_dir": str(folder / "checkpoints"), "checkpoint_every": 5}
+    checkpoints: dict[str, Any] = {"checkpoint_dir": str(folder / "checkpoints"), "checkpoint_every": 5}
     run("interrupted", kill=True, **checkpoints)
     report = run("interrupted", "--resume", **checkpoints)
     both = sorted(curves["undisturbed"].keys() & curves["interrupted"].keys())
@@ -283,7 +283,8 @@ def checkpoint(folder: Path) -> dict[str, Any]:
     deaths = []
     for rank in (1, 0):
         place = _place(folder, f"rank-{rank}")
-        kept = {"checkpoint_dir": str(place / "checkpoints"), "checkpoint_every": 2, "keep_checkpoints": 1}
+        kept: dict[str, Any] = {"checkpoint_dir": str(place / "checkpoints"), "checkpoint_every": 2}
+        kept["keep_checkpoints"] = 1
         with Job(place, steps=[None, None], rounds=1000, **kept, **LARGE) as job:
             job.until(lambda place=place: max(_begun(place / "checkpoints"), default=0) >= 4)
             victim = job.worker(rank)
@@ -338,12 +339,13 @@ def machines(folder: Path) -> dict[str, Any]:
     """Kill all processes of a host at once: of one with two workers, and of one with a worker and a server."""
     hosts = ["h0", "h1", "h1", "h2"]
     results: dict[str, Any] = {}
-    for name, flags, train in (
+    cases: tuple[tuple[str, tuple[str, ...], dict[str, Any]], ...] = (
         ("two workers", (), {}),
         ("two workers, elastic and not replaced", ("--no-restart",), {"elastic": True}),
-    ):
+    )
+    for name, flags, more in cases:
         place = _place(folder, name)
-        with Job(place, *flags, hosts=hosts, rounds=25, **train, **SYNC) as job:
+        with Job(place, *flags, hosts=hosts, rounds=25, **more, **SYNC) as job:
             job.until(lambda job=job: len(job.rounds()) >= 8)
             victims = list(job.processes("esync.worker", "/h1 "))
             killed, when = [_kill(pid) for pid in victims], time.time()
@@ -358,7 +360,7 @@ def machines(folder: Path) -> dict[str, Any]:
                 "rounds_done": max(job.rounds()),
             }
     place = _place(folder, "server")
-    train = {**SYNC, "checkpoint_dir": str(place / "checkpoints"), "checkpoint_every": 3}
+    train: dict[str, Any] = {**SYNC, "checkpoint_dir": str(place / "checkpoints"), "checkpoint_every": 3}
     with Job(place, hosts=hosts, servers=("h0", "h2"), rounds=1000, **train) as job:
         job.until(lambda: len(job.rounds()) >= 8)
         victims = [*job.processes("esync.worker", "/h2 "), max(job.processes("esync.server"))]  # started in this order

@@ -5,13 +5,14 @@ and beside it FedProx's `before_local_step`, which goes block by block, the same
 touches nothing. They take turns; the least of each in milliseconds, and how long the hook takes in iterations.
 """
 
-import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from harness import program
 from harness.figures import write_figures
+from harness.timing import in_turns, seconds_of
 
 import esync  # noqa: F401 - before mxnet
 from esync.algorithms import FedProx, ModelView
@@ -36,11 +37,13 @@ def nothing(model: ModelView) -> None:
 
 def seconds(work: Callable[[], Any]) -> float:
     """How long it takes, with all that the device still has to do for it."""
+
+    def done() -> None:
+        work()
+        mx.nd.waitall()
+
     mx.nd.waitall()
-    begun = time.perf_counter()
-    work()
-    mx.nd.waitall()
-    return time.perf_counter() - begun
+    return seconds_of(done)
 
 
 def measure(network: str, batch: int, repetitions: int) -> dict[str, Any]:
@@ -60,11 +63,11 @@ def measure(network: str, batch: int, repetitions: int) -> dict[str, Any]:
     replica = Replica(trainer._params, trainer.step)
     replica.keep_anchor()
     hooks = {"fedprox": FedProx(prox_mu=MU).before_local_step, "whole arrays": whole, "nothing": nothing}
-    taken: dict[str, list[float]] = {name: [] for name in ("iteration", *hooks)}
-    for _ in range(repetitions):
-        taken["iteration"].append(seconds(iterate))
-        for name, hook in hooks.items():
-            taken[name].append(seconds(lambda hook=hook: replica.call_hook(hook, batch)))
+    ways: dict[str, Callable[[], Any]] = {
+        "iteration": iterate,
+        **{name: partial(replica.call_hook, hook, batch) for name, hook in hooks.items()},
+    }
+    taken = in_turns({name: partial(seconds, way) for name, way in ways.items()}, repetitions)
     least = {name: 1e3 * min(values) for name, values in taken.items()}
     return {
         "network": network,

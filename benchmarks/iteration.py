@@ -6,16 +6,15 @@ real state server answers; a silent slow worker in its records keeps it from eve
 counted.
 """
 
-import statistics
-import subprocess
-import sys
-import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from harness import program
 from harness.figures import write_figures
+from harness.state_server import state_server
+from harness.timing import in_turns, medians, seconds_of
 
 import esync
 from esync.algorithms import ESync
@@ -60,7 +59,7 @@ class World(RealWorld):
 
     def exchange(self, specification: Any) -> Any:
         """None."""
-        return NoExchange()
+        return NoExchange()  # type: ignore[abstract]
 
     def coordination(self, address: str | None, rank: int, *which: Any) -> StateServerClient:
         """One connection of the worker, after the silent worker has said how slow it is."""
@@ -115,29 +114,15 @@ def main() -> int:
     arguments = parser.parse_args()
     dataset = load_dataset("fashion-mnist")
     images, labels = dataset.train_images, dataset.train_labels
-    server = subprocess.Popen(
-        [sys.executable, "-m", "esync.state_server", "--port", "0"], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert server.stdout is not None
-        port = int(server.stdout.readline().rsplit(":", 1)[1])
+    with state_server() as port:
         ways = {"bare Gluon": bare(images, labels), "esync worker": worker(images, labels, port)}
-        seconds: dict[str, list[float]] = {way: [] for way in ways}
-        for turn in range(WARM_UP + arguments.iterations):
-            for way, iterate in ways.items():
-                begun = time.perf_counter()
-                iterate()
-                if turn >= WARM_UP:
-                    seconds[way].append(time.perf_counter() - begun)
-    finally:
-        server.terminate()  # killed, it would leave its temporary folder
-        server.wait()
-    medians = {way: statistics.median(values) for way, values in seconds.items()}
-    ratio = medians["esync worker"] / medians["bare Gluon"]
-    for way, median in medians.items():
+        timed = {way: partial(seconds_of, iterate) for way, iterate in ways.items()}
+        seconds = medians(in_turns(timed, arguments.iterations, WARM_UP))
+    ratio = seconds["esync worker"] / seconds["bare Gluon"]
+    for way, median in seconds.items():
         print(f"  {way:14} median {1e3 * median:.1f} ms an iteration (ResNet-18, batch {BATCH_SIZE}, CPU)")
     print(f"ratio {ratio:.3f}; target: at most {TARGET}: {program.verdict(ratio <= TARGET)}")
-    figures = {"seconds": medians, "ratio": ratio, "target": TARGET, "met": ratio <= TARGET}
+    figures = {"seconds": seconds, "ratio": ratio, "target": TARGET, "met": ratio <= TARGET}
     write_figures(arguments.json, figures)
     return 0 if ratio <= TARGET else 1
 

@@ -13,49 +13,20 @@ import argparse
 import asyncio
 import json
 import math
-import os
 import re
 import resource
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import uvloop
 from harness import program
 from harness.figures import write_figures
+from harness.state_server import state_server
 
-ROOT = Path(__file__).resolve().parents[1]
 TARGET = 0.02  # of the computing time, with leases
 LIMIT = 600.0  # seconds for one mode
 MODES = ("without leases", "leases", "leases, delayed ACK")
-
-
-@contextmanager
-def state_server() -> Iterator[int]:
-    """Run a state server; the value is its port."""
-    environment = {name: value for name, value in os.environ.items() if name != "ESYNC_TOKEN"}
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "esync.state_server", "--port", "0", "--state-dir", folder]
-        process = subprocess.Popen(
-            command, cwd=ROOT, env={**environment, "PYTHONUNBUFFERED": "1"}, stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None
-        try:
-            for line in process.stdout:
-                if found := re.search(r"http://127\.0\.0\.1:(\d+)", line):
-                    yield int(found[1])
-                    return
-            raise RuntimeError(f"the state server ended without listening, exit code {process.wait()}")
-        finally:
-            process.terminate()
-            process.wait()
-            process.stdout.close()
 
 
 class Connection(asyncio.Protocol):

@@ -5,16 +5,16 @@ The real engine on this machine: four emulated workers of unequal speed train a 
 warm-up rounds to the end of the run; a run with too many overruns is not valid.
 """
 
-import json
 import statistics
-import subprocess
-import sys
 import tempfile
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-import yaml
 from harness import program
 from harness.figures import write_figures
+from harness.jobs import describe, devices, entries, facts, launch
+from harness.timing import in_turns
 
 from esync import config
 from esync.reports import metrics
@@ -28,36 +28,18 @@ KINDS = {"plain": False, "overlap": True}
 
 def job(overlap: bool, network: str, rounds: int) -> tuple[float, float, float]:
     """Run one job; its efficiency, seconds of an exchange (transfer, mean), and share of overruns."""
-    with tempfile.TemporaryDirectory() as folder:
-        train = {
-            "mode": "esync",
-            "network": network,
-            "batch_size": BATCH,
-            "local_lr": 0.0005,
-            "rounds": rounds + WARM_UP,
-            "no_evaluation": True,
-            "log_dir": folder,
-            "overlap": overlap,
-        }
-        description = {
-            "scheduler": {"host": "localhost"},
-            "servers": [{"host": "localhost"}],
-            "state_server": {"host": "localhost"},
-            "workers": [{"host": "localhost", "device": "cpu", "step_time": seconds} for seconds in STEP_TIMES],
-            "train": train,
-        }
-        path = Path(folder) / "cluster.yaml"
-        path.write_text(yaml.safe_dump(description), encoding="utf-8")
-        subprocess.run([sys.executable, "-m", "esync.launch", str(path)], check=True, stdout=subprocess.DEVNULL)
-        speed, transfers, iterations, overruns = 0.0, [], 0, 0
-        for device in sorted((Path(folder) / network / "esync" / "localhost").glob("cpu*")):
-            files = [device / f"iter-{number}.txt" for number in range(WARM_UP, rounds + WARM_UP + 1)]
-            first, *entries = [json.loads(file.read_text()) for file in files]
-            lasted = entries[-1]["total_time"] - first["total_time"]
-            speed += sum(entry["num_samples"] for entry in entries) / lasted
-            transfers += [entry["transfer"] for entry in entries]
-            facts = json.loads((device / "run.json").read_text())
-            iterations, overruns = iterations + facts["iterations"], overruns + facts["overruns"]
+    train: dict[str, Any] = {"mode": "esync", "network": network, "batch_size": BATCH, "local_lr": 0.0005}
+    train |= {"rounds": rounds + WARM_UP, "no_evaluation": True, "overlap": overlap}
+    with tempfile.TemporaryDirectory() as name:
+        launch(describe(STEP_TIMES, hosts=["h0"] * len(STEP_TIMES), threads=None, **train), Path(name))
+        logged = [(entries(device), facts(device)) for device in devices(Path(name))]
+    speed, transfers = 0.0, []
+    for each, _ in logged:
+        first, *counted = [each[number] for number in range(WARM_UP, rounds + WARM_UP + 1)]
+        lasted = counted[-1]["total_time"] - first["total_time"]
+        speed += sum(entry["num_samples"] for entry in counted) / lasted
+        transfers += [entry["transfer"] for entry in counted]
+    iterations, overruns = (sum(run[name] for _, run in logged) for name in ("iterations", "overruns"))
     limit = sum(BATCH / seconds for seconds in STEP_TIMES)
     return speed / limit, statistics.mean(transfers), metrics.share(overruns, iterations)
 
@@ -69,17 +51,12 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=12, help="rounds that count in each job (default: %(default)s)")
     parser.add_argument("--turns", type=int, default=1, help="jobs of each kind (default: %(default)s)")
     arguments = parser.parse_args()
-    figures: dict[str, list[tuple[float, float, float]]] = {kind: [] for kind in KINDS}
-    for turn in range(arguments.turns):
-        for kind, overlap in KINDS.items():
-            print(f"turn {turn + 1} of {arguments.turns}: {kind} …", flush=True)
-            figures[kind].append(job(overlap, arguments.network, arguments.rounds))
-    medians = {
-        kind: [statistics.median(column) for column in zip(*jobs, strict=True)] for kind, jobs in figures.items()
-    }
+    kinds = {kind: partial(job, overlap, arguments.network, arguments.rounds) for kind, overlap in KINDS.items()}
+    found = in_turns(kinds, arguments.turns, tell="")
+    medians = {kind: [statistics.median(column) for column in zip(*jobs, strict=True)] for kind, jobs in found.items()}
     for kind, (efficiency, transfer, overruns) in medians.items():
-        valid = "" if overruns <= config.OVERRUN_LIMIT else "   NOT VALID: too many overruns"
-        print(f"{kind:8} efficiency {efficiency:.3f}, exchange {transfer:.2f} s, overruns {overruns:.1%}{valid}")
+        told = "" if overruns <= config.OVERRUN_LIMIT else "   NOT VALID: too many overruns"
+        print(f"{kind:8} efficiency {efficiency:.3f}, exchange {transfer:.2f} s, overruns {overruns:.1%}{told}")
     valid = all(overruns <= config.OVERRUN_LIMIT for _, _, overruns in medians.values())
     met = valid and medians["overlap"][0] >= TARGET
     print(f"efficiency with --overlap {medians['overlap'][0]:.3f}; target: {TARGET}: {program.verdict(met)}")

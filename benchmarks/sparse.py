@@ -9,19 +9,18 @@ Three questions, on ResNet-18's 11 million weights with 1 % sent:
 """
 
 import argparse
-import json
 import os
 import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import numpy as np
-from harness import clusters, program
-from harness.exchanges import exchanges
+from harness import program
+from harness.clusters import Cluster
+from harness.exchanges import exchanges, tensors
 from harness.figures import write_figures
+from harness.timing import median_of, medians
 
 RATIO = 0.01
 #: Targets: bytes of ASGD ÷ bytes of DGS with 1 % both ways; seconds of the server at 16 workers without compression.
@@ -30,26 +29,6 @@ REPEATS = 7
 CROWDED = 0.15  # share of the weights that an answer holds with 16 workers whose messages have no place in common
 TURNS = 24  # messages that the server's time is the median of, at least
 WIRE_ROUNDS, WIRE_WARM_UP = 12, 4
-
-
-def tensors() -> list[int]:
-    """The sizes of ResNet-18's trained tensors."""
-    import esync  # noqa: F401 - before mxnet
-    from esync.models.networks import build
-    from esync.runtime.mxnet_import import mx
-
-    parameters = build("resnet18-v1", 10, mx.cpu(), seed=0).collect_params()
-    return [parameter.data().size for _, parameter in sorted(parameters.items()) if parameter.grad_req != "null"]
-
-
-def median_of(call: Callable[[], Any], repeats: int = REPEATS) -> float:
-    """Median seconds of a call, the first one left out."""
-    seconds = []
-    for _ in range(repeats + 1):
-        begun = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - begun)
-    return statistics.median(seconds[1:])
 
 
 def worker(sizes: list[int]) -> dict[str, float]:
@@ -73,19 +52,19 @@ def worker(sizes: list[int]) -> dict[str, float]:
             np.copyto(scratch, next(steps))
             compressor.compress(scratch, 0.1, 0.7)
 
-        found[f"compress, {name}"] = median_of(compress)
+        found[f"compress, {name}"] = median_of(compress, REPEATS)
     codec = Codec(bounds_of(sizes))
     entries = SAMomentum(Selection(sizes, RATIO)).compress(gradients[0].copy(), 0.1, 0.7)
     message = codec.encode(entries)
-    found["code a message"] = median_of(lambda: codec.encode(entries))
-    found["read a message"] = median_of(lambda: codec.decode(message))
+    found["code a message"] = median_of(lambda: codec.encode(entries), REPEATS)
+    found["read a message"] = median_of(lambda: codec.decode(message), REPEATS)
     places = np.flatnonzero(rng.random(total, np.float32) < CROWDED)
     answer = codec.encode((places, gradients[0][places]))
-    found[f"read an answer of {CROWDED:.0%}"] = median_of(lambda: codec.decode(answer))
+    found[f"read an answer of {CROWDED:.0%}"] = median_of(lambda: codec.decode(answer), REPEATS)
     return found
 
 
-def server(sizes: list[int], workers: int, secondary: float) -> dict[str, float]:
+def server(sizes: list[int], workers: int, secondary: float) -> dict[str, Any]:
     """Seconds of a server for each message, and what it keeps."""
     from esync.exchange import Specification
     from esync.exchange.codecs.choice import codec_of
@@ -149,17 +128,10 @@ def wire_worker(mode: str) -> None:
 
 def wire(mode: str, workers: int = 2) -> dict[str, float]:
     """A real cluster; medians of one exchange."""
-    environment = clusters.environment(workers)
-    start = lambda *arguments, **options: subprocess.Popen([sys.executable, *arguments], env=environment, **options)  # noqa: E731
-    helpers = [start("-m", "esync.scheduler"), start("-m", "esync.server", "-c", "1")]
-    crowd = [start(__file__, "--worker", mode, stdout=subprocess.PIPE) for _ in range(workers)]
-    try:
-        found = [each for process in crowd for each in json.loads(process.communicate(timeout=200)[0].splitlines()[-1])]
-    finally:
-        for process in (*crowd, *helpers):
-            process.kill()
-            process.wait()
-    return {name: statistics.median(each[name] for each in found) for name in ("seconds", "sent", "received")}
+    with Cluster(workers) as cluster:
+        cluster.start(*[(__file__, "--worker", mode)] * workers)
+        found = list(chain.from_iterable(cluster.results()))
+    return medians({name: [each[name] for each in found] for name in ("seconds", "sent", "received")})
 
 
 def main() -> int:

@@ -16,6 +16,7 @@ Every finished run is written to --out at once: interrupted, the same command go
 import math
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,10 @@ from esync.algorithms import Surroundings
 from esync.algorithms.base import Hyper
 from esync.arguments import choose_algorithm
 from esync.data import Batches, as_floats, find_data_dir, load, partition
+from esync.exchange import WEIGHTS
 from esync.exchange.codecs.sparse.selection import Selection
 from esync.exchange.protocol.round_state import Limits
+from esync.exchange.protocol.wire import HEADER_ELEMENTS
 from esync.launch import flags
 from esync.runtime.errors import ExpectedError
 from esync.simulate.cluster import ClusterModel
@@ -93,7 +96,7 @@ class Numerics:
     """What the simulated workers compute with; see `simulate.simulation.Numerics`."""
 
     evaluates = False
-    wire: tuple[int, int] | None = None
+    wire: Mapping[str, int] | None = None
 
     def __init__(self, data: Any, options: Any, workers: int, momentum: float) -> None:
         self._data, self._options, self._momentum = data, options, momentum
@@ -156,8 +159,11 @@ def together(data: Any, method: str, workers: int, epochs: float, batch_size: in
     simulation.run()
     net = Perceptron(seed)
     node = simulation.side.nodes[0]
-    for bucket in node.server.layout.buckets:
-        net.values[bucket.start : bucket.stop] = node.weights(bucket)
+    layout = node.endpoint.server.layout
+    for bucket in layout.buckets:
+        if bucket.vector == WEIGHTS:
+            pulled = node.copy(layout.key(bucket), shared=False)
+            net.values[bucket.start : bucket.stop] = pulled[HEADER_ELEMENTS:]
     return net
 
 
@@ -181,7 +187,13 @@ def report(runs: dict[str, Any], workers: list[int]) -> tuple[list[dict[str, Any
             if not found:
                 continue
             mean, half = interval(found)
-            row = {"method": method, "workers": count, "accuracy": mean, "half_width": half, "seeds": len(found)}
+            row: dict[str, Any] = {
+                "method": method,
+                "workers": count,
+                "accuracy": mean,
+                "half_width": half,
+                "seeds": len(found),
+            }
             row["difference"] = mean - alone_mean
             rows.append(row)
             row["share_sent"] = share_sent(method)

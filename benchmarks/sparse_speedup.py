@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import sparse
 from harness import program
+from harness.exchanges import tensors
 from harness.figures import read_figures, write_figures
 
 from esync import config
@@ -217,7 +218,7 @@ def main() -> int:
         for workers in WORKERS:
             name = ASGD_ if method == ASGD_ else f"{method}, {workers} workers"
             if name not in costs:
-                sizes = sizes or sparse.tensors()
+                sizes = sizes or tensors()
                 costs[name] = measure(method, workers, sizes)
                 write_figures(options.out, costs)
     rows = []

@@ -12,22 +12,18 @@ import http.client
 import json
 import os
 import re
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from urllib.parse import urlencode
 
 from harness import program
 from harness.figures import write_figures
+from harness.state_server import state_server
 
 from esync.coordination.http_client import Connection
 
-ROOT = Path(__file__).resolve().parents[1]
 WORKERS = 101  # the last one is the slowest, busy for a long time: everybody else is NOT-READY
 CALLERS = (1, 10, 100)
 WARM_UP = 300  # queries before those that count
@@ -47,7 +43,6 @@ def published_query(rank: int, k: int) -> tuple[str, str, bytes]:
 
 
 Query = Callable[[int, int], tuple[str, str, bytes]]
-COMMAND = ("-m", "esync.state_server", "--port", "0")
 QUERIES: dict[str, Query] = {"query of the JSON API": new_query, "published call": published_query}
 
 
@@ -73,22 +68,9 @@ class Figure:
 @contextmanager
 def running() -> Iterator[int]:
     """Run a state server with a job in it; the value is its port."""
-    with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1", "ESYNC_STATE_DIR": folder}
-        command = [sys.executable, *COMMAND]
-        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        try:
-            for line in process.stdout:
-                if found := re.search(r"http://127\.0\.0\.1:(\d+)", line):
-                    begin(int(found[1]))
-                    yield int(found[1])
-                    return
-            raise RuntimeError(f"{' '.join(command)} ended without listening, exit code {process.wait()}")
-        finally:
-            process.terminate()
-            process.wait()
-            process.stdout.close()
+    with state_server() as port:
+        begin(port)
+        yield port
 
 
 def begin(port: int) -> None:

@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from typing import Any
 
 from harness import program
 from harness.figures import write_figures
@@ -149,7 +150,8 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.number < 1 or arguments.turns < 1 or not 0.1 <= arguments.seconds <= 600:
         parser.error("--number and --turns must be 1 or more, --seconds between 0.1 and 600")
-    figures, load = {}, os.getloadavg()
+    figures: dict[str, Any] = {}
+    load = os.getloadavg()
     for kind in KINDS:
         undisturbed, disturbed = measure(kind, arguments.number, arguments.turns, arguments.seconds)
         ratio = disturbed.p99 / undisturbed.p99

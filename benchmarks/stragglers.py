@@ -20,7 +20,7 @@ from harness.figures import write_figures
 
 from esync.simulate.job import Job, run
 
-CLUSTER = Path(__file__).parents[1] / "clusters" / "stragglers.yaml"
+CLUSTER = program.CLUSTERS / "stragglers.yaml"
 PLANNED = {"train.bsp_share": 0.75}
 #: Name → the flag --online-policy, and what is changed in the description.
 SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -67,7 +67,7 @@ def main() -> int:
     for seed in range(options.seeds):
         for setting in SETTINGS:
             outcome(options.out, setting, seed)
-    table = {}
+    table: dict[str, dict[str, Any]] = {}
     print("| | time s | accuracy | share in BSP |")
     print("|---|---:|---:|---:|")
     for setting in SETTINGS:

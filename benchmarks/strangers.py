@@ -20,12 +20,11 @@ connections and returns their number, and list it in ATTACKS.
 """
 
 import contextlib
+import json
 import os
 import random
-import signal
 import socket
 import struct
-import subprocess
 import sys
 import tempfile
 import time
@@ -34,7 +33,8 @@ from pathlib import Path
 from typing import Any
 
 import zmq
-from harness import clusters, program
+from harness import program
+from harness.clusters import Cluster
 from harness.figures import write_figures
 
 from esync.membership.rendezvous import directory, messages
@@ -73,38 +73,33 @@ def work(folder: Path) -> None:
         if (folder / "stop").exists():
             trainer.stop()
     weights = net.weight.data().asnumpy().reshape(-1).tolist()
-    print(f"rounds {trainer.round} weights {weights}", flush=True)
+    print(json.dumps({"rounds": trainer.round, "weights": weights}), flush=True)
     trainer.close()
 
 
 # --- the cluster ---------------------------------------------------------------------------------------------------
 
 
-class Cluster:
-    """Real processes on this machine; nothing that it has started outlives a with statement."""
+class Victims(Cluster):
+    """A cluster of those that are attacked; it begins with the scheduler alone."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._environment = clusters.environment(WORKERS)
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.scheduler = ("127.0.0.1", int(self._environment["DMLC_PS_ROOT_PORT"]))
+        super().__init__(WORKERS)
+        self._rounds = folder
 
-    def __enter__(self) -> "Cluster":
-        self._start("scheduler", "-m", "esync.scheduler")
-        self._until(lambda: _listens(self.scheduler), "the scheduler does not listen")
+    def __enter__(self) -> "Victims":
+        with contextlib.ExitStack() as stack:
+            stack.push(self.__exit__)
+            self.start_scheduler()
+            self._until(lambda: _listens(self.scheduler), "the scheduler does not listen")
+            stack.pop_all()
         return self
-
-    def __exit__(self, *error: object) -> None:
-        for process in self.processes.values():
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
 
     def begin(self) -> Addresses:
         """Start everybody else; where each of them listens, when they train."""
-        self._start("server", "-m", "esync.server", "-c", "1")
-        for rank in range(WORKERS):
-            self._start(f"worker-{rank}", __file__, "--be-worker", str(self._folder))
+        self.start_servers()
+        for _ in range(WORKERS):
+            self.start_worker(__file__, "--be-worker", str(self._rounds))
         self._until(lambda: len(self.rounds()) == WORKERS and min(self.rounds()) >= 3, "the workers do not train")
         members = directory.members(self.scheduler, lambda: None)
         addresses = {"scheduler": self.scheduler}
@@ -115,7 +110,7 @@ class Cluster:
 
     def rounds(self) -> list[int]:
         """How many each worker has behind it."""
-        return [int(path.read_text()) for path in self._folder.glob("rounds-*[0-9]")]
+        return [int(path.read_text()) for path in self._rounds.glob("rounds-*[0-9]")]
 
     def ended(self) -> list[str]:
         """Who has ended, and how."""
@@ -134,37 +129,17 @@ class Cluster:
         """End the job; rounds that were lost, or counted twice."""
         done = max(self.rounds())
         self._until(lambda: min(self.rounds()) > done or self.ended(), "the rounds do not go on")
-        (self._folder / "stop").touch()
+        (self._rounds / "stop").touch()
         self._until(lambda: len(self.ended()) == len(self.processes), "not everybody ends")
-        failed = [name for name, process in self.processes.items() if process.returncode]
-        if failed:
-            raise RuntimeError(f"{', '.join(failed)} failed:\n{self.output(failed[0])[-3000:]}")
-        lost = 0
-        for rank in range(WORKERS):
-            words = self.output(f"worker-{rank}").rpartition("rounds ")[2].replace("[", "").replace("]", "").split()
-            rounds, weight = int(words[0]), float(words[2].rstrip(","))
-            lost += abs(rounds - round(-weight / LEARNING_RATE))
-        return lost
-
-    def output(self, name: str) -> str:
-        """What a process has printed."""
-        return (self._folder / f"{name}.log").read_text(errors="replace")
-
-    def _start(self, name: str, *arguments: str) -> None:
-        with open(self._folder / f"{name}.log", "wb") as log:
-            self.processes[name] = subprocess.Popen(
-                [sys.executable, *arguments],
-                env=self._environment,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        if failed := [name for name, process in self.processes.items() if process.returncode]:
+            raise RuntimeError(f"{', '.join(failed)} failed:\n{self.log(failed[0])[-3000:]}")
+        return sum(abs(end["rounds"] - round(-end["weights"][0] / LEARNING_RATE)) for end in self.results())
 
     def _until(self, condition: Callable[[], object], complaint: str) -> None:
         end = time.monotonic() + READY
         while not condition():
             if time.monotonic() > end:
-                logs = "\n".join(f"--- {name}\n{self.output(name)[-1000:]}" for name in self.processes)
+                logs = "\n".join(f"--- {name}\n{self.log(name)[-1000:]}" for name in self.processes)
                 raise RuntimeError(f"{complaint} after {READY:.0f} s\n{logs}")
             time.sleep(0.02)
 
@@ -312,7 +287,7 @@ ATTACKS: dict[str, tuple[Callable[[Addresses, int, random.Random], int], str]] =
 def measure(targets: list[str], amounts: dict[str, int], chance: random.Random) -> dict[str, Any]:
     """Attack the targets, one after the other; the figures."""
     figures: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as folder, Cluster(Path(folder)) as cluster:
+    with tempfile.TemporaryDirectory() as folder, Victims(Path(folder)) as cluster:
         early = round(BEFORE * amounts["messages"]) if "scheduler" in targets else 0
         framed({"scheduler": cluster.scheduler}, early, chance, names=False)
         addresses = cluster.begin()
@@ -328,10 +303,10 @@ def measure(targets: list[str], amounts: dict[str, int], chance: random.Random) 
                 f"{target}: {sent} {kind}, {figures[target]['rounds meanwhile']} rounds meanwhile, {len(ended)} ended"
             )
             if ended:
-                print("\n".join(cluster.output(name.split()[0])[-3000:] for name in ended))
+                print("\n".join(cluster.log(name.split()[0])[-3000:] for name in ended))
                 return {"targets": figures, "ended": len(ended)}
         growth = cluster.memory("scheduler") - memory
-        rounds, log = max(cluster.rounds()), len(cluster.output("scheduler"))
+        rounds, log = max(cluster.rounds()), len(cluster.log("scheduler"))
         lost = cluster.finish()
     return {
         "targets": figures,
@@ -361,7 +336,7 @@ def show_framed(chance: random.Random) -> None:
     """Print who ends when servers and workers are sent well-framed messages; every cluster is a new one."""
     for target in ("server", "worker"):
         for kind, frames in _messages_for_mxnet(chance):
-            with tempfile.TemporaryDirectory() as folder, Cluster(Path(folder)) as cluster:
+            with tempfile.TemporaryDirectory() as folder, Victims(Path(folder)) as cluster:
                 host, port = cluster.begin()[target]
                 with zmq.Context() as context, context.socket(zmq.DEALER) as outbox:
                     outbox.setsockopt(zmq.LINGER, 5000)

@@ -15,14 +15,15 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
 import zlib
 from typing import Any
 
 import numpy as np
-from harness import clusters, program
+from harness import program
+from harness.clusters import Cluster
+from harness.exchanges import Vector
 from harness.figures import write_figures
 
 WORKERS, SERVERS = 4, 2
@@ -30,21 +31,6 @@ MOMENTUM, RATE = 0.5, 2.0**-10
 PATTERN = np.array([1.0, -0.5, 0.25, 3.0], np.float32)
 MARGIN = 0.05  # seconds beside one exchange
 LONGEST_PAUSE = 0.01  # seconds that stand for a batch
-
-
-class Vector:
-    """A flat vector that is sent, and received into."""
-
-    def __init__(self, values: np.ndarray) -> None:
-        self.values = values
-
-    def read(self, start: int, stop: int, out: np.ndarray) -> None:
-        """See `exchange.Source`."""
-        out[:] = self.values[start:stop]
-
-    def write(self, vector: str, start: int, values: np.ndarray) -> None:
-        """See `exchange.Model`."""
-        self.values[start : start + len(values)] = values
 
 
 def work(elements: int, switches: int, every: int) -> None:
@@ -92,24 +78,12 @@ def work(elements: int, switches: int, every: int) -> None:
     os._exit(0)
 
 
-def cluster(elements: int, switches: int, every: int) -> list[dict[str, Any]]:
+def run(elements: int, switches: int, every: int) -> list[dict[str, Any]]:
     """Run it; what each worker has seen, by rank."""
-    environment = clusters.environment(WORKERS, SERVERS)
-    options = [f"--elements={elements}", f"--switches={switches}", f"--every={every}"]
-    commands = [["-m", "esync.scheduler"], *[["-m", "esync.server", "-c", "1"]] * SERVERS]
-    quiet = subprocess.DEVNULL
-    helpers = [subprocess.Popen([sys.executable, *command], env=environment, stderr=quiet) for command in commands]
-    workers = [
-        subprocess.Popen([sys.executable, __file__, "--worker", *options], env=environment, stdout=subprocess.PIPE)
-        for _ in range(WORKERS)
-    ]
-    try:
-        outputs = [json.loads(process.communicate(timeout=500)[0]) for process in workers]
-    finally:
-        for process in (*workers, *helpers):
-            process.kill()
-            process.wait()
-    return sorted(outputs, key=lambda output: output["rank"])
+    worker = (__file__, "--worker", f"--elements={elements}", f"--switches={switches}", f"--every={every}")
+    with Cluster(WORKERS, SERVERS) as cluster:
+        cluster.start(*[worker] * WORKERS)
+        return sorted(cluster.results(), key=lambda output: output["rank"])
 
 
 def by_round(seen: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[int]]:
@@ -186,7 +160,7 @@ def main() -> int:
         parser.error("--switches should be an even number, so that it ends as it began, and --every at least 3")
     if options.worker:
         work(options.elements, options.switches, options.every)
-    outputs = cluster(options.elements, options.switches, options.every)
+    outputs = run(options.elements, options.switches, options.every)
     switches, plain = switch_times(outputs)
     wrong = mistakes(outputs, options.elements)
     if not plain or not switches:

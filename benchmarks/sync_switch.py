@@ -19,7 +19,7 @@ from esync.sync_switch.report import as_json, as_text
 from esync.sync_switch.search import search
 from esync.sync_switch.trials import Trials
 
-CLUSTER = Path(__file__).parents[1] / "clusters" / "sync-switch.yaml"
+CLUSTER = program.CLUSTERS / "sync-switch.yaml"
 SHARES = (1.0, 0.0, 0.0625, 0.125, 0.25, 0.5)
 
 

@@ -14,8 +14,6 @@ Exits with 1 where a device is further than 3 % from its run in the seconds of a
 
 import copy
 import os
-import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +22,9 @@ from typing import Any
 import yaml
 from harness import program
 from harness.figures import write_figures
-from validate_simulation import Behaviour, behaviour, fit_message_time
+from harness.jobs import launch
+from validate_simulation import Behaviour, behaviour, fit_message_time, simulated
 
-from esync.simulate.job import Job, run
-
-CLUSTERS = Path(__file__).resolve().parents[1] / "clusters"
 #: Description, mode, and what ends the run.
 RUNS = (
     ("quick", "esync", ["--rounds", "20"]),
@@ -61,33 +57,16 @@ class Traced:
         description = copy.deepcopy(self.description)
         for server in description["servers"]:
             server["simulate"] = {"message_time": message_time}
-        file, logs = folder / "simulated.yaml", Path(tempfile.mkdtemp(prefix="simulated-", dir=folder))
-        file.write_text(yaml.safe_dump(description))
-        typed = {"mode": mode, "log_dir": str(logs), **self.ends}
-        run(Job(file=file, numerics="none", typed=typed, logs=True, quiet=True))
-        return behaviour(logs)
+        return simulated(description, mode, folder, **self.ends)
 
 
 def for_real(name: str, mode: str, ends: list[str], folder: Path) -> Traced:
     """Launch a cluster, and have its logs take the place of its step times."""
-    file, logs = CLUSTERS / f"{name}.yaml", Path(tempfile.mkdtemp(prefix="real-", dir=folder))
-    words = [
-        sys.executable,
-        "-m",
-        "esync.launch",
-        file,
-        "--mode",
-        mode,
-        "--log-dir",
-        logs,
-        "--quiet",
-        "--no-evaluation",
-        *ends,
-    ]
-    subprocess.run([str(word) for word in words], check=True, timeout=600, stdout=subprocess.DEVNULL)
+    file, place = program.CLUSTERS / f"{name}.yaml", Path(tempfile.mkdtemp(prefix="real-", dir=folder))
+    launch(file, place, "--mode", mode, "--quiet", "--no-evaluation", *ends)
     description = yaml.safe_load(file.read_text())
     description.pop("network", None)  # all of it was on this machine
-    real = behaviour(logs)
+    real = behaviour(place)
     description["state_server"]["simulate"] = {"answer_time": real.questions}
     folders = real.folders
     for worker, traced in zip(description["workers"], folders, strict=True):

@@ -7,11 +7,8 @@ predicted with these parameters and compared with its real runs, in modes esync,
 the mean wait of each worker, both read off the round files in the same way.
 """
 
-import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -21,6 +18,7 @@ from typing import Any
 import yaml
 from harness import program
 from harness.figures import write_figures
+from harness.jobs import devices, entries, launch
 
 from esync.runtime.phase_timer import CHECK_READY, GLOBAL_AGGREGATE, GLOBAL_UPDATE
 from esync.simulate.job import Job, run
@@ -106,13 +104,12 @@ def describe(steps: tuple[float, ...], found: Parameters, seconds: float) -> dic
     }
 
 
-def behaviour(logs: Path) -> Behaviour:
+def behaviour(folder: Path) -> Behaviour:
     """Read the round files of one run."""
     rates, paces, waits, transfers, iterations, questions = [], [], [], [], [], []
-    folders = sorted({file.parent for file in logs.rglob("iter-*.txt")}, key=_rank)
-    for folder in folders:
-        files = sorted(folder.glob("iter-*.txt"), key=lambda file: int(file.stem.split("-")[1]))
-        rounds = [json.loads(file.read_text()) for file in files]
+    folders = devices(folder)
+    for device in folders:
+        rounds = list(entries(device).values())
         counted = rounds[WARM_UP:]
         lasted = counted[-1]["total_time"] - rounds[WARM_UP - 1]["total_time"]
         rates.append(sum(each["num_samples"] for each in counted) / lasted)
@@ -136,29 +133,20 @@ def behaviour(logs: Path) -> Behaviour:
     )
 
 
-def _rank(folder: Path) -> int:
-    return int(json.loads((folder / "run.json").read_text())["rank"])
-
-
 def for_real(description: dict[str, Any], mode: str, folder: Path) -> Behaviour:
     """Launch the cluster."""
-    file, logs = folder / "real.yaml", Path(tempfile.mkdtemp(prefix="real-", dir=folder))
-    file.write_text(yaml.safe_dump(description))
-    subprocess.run(
-        [sys.executable, "-m", "esync.launch", file, "--mode", mode, "--log-dir", logs, "--quiet"],
-        check=True,
-        timeout=600,
-    )
-    return behaviour(logs)
+    place = Path(tempfile.mkdtemp(prefix="real-", dir=folder))
+    launch(description, place, "--mode", mode, "--quiet")
+    return behaviour(place)
 
 
-def simulated(description: dict[str, Any], mode: str, folder: Path) -> Behaviour:
+def simulated(description: dict[str, Any], mode: str, folder: Path, **ends: Any) -> Behaviour:
     """Simulate it."""
-    file, logs = folder / "simulated.yaml", Path(tempfile.mkdtemp(prefix="simulated-", dir=folder))
-    file.write_text(yaml.safe_dump(description))
-    typed = {"mode": mode, "log_dir": str(logs)}
-    run(Job(file=file, numerics="none", typed=typed, logs=True, quiet=True))
-    return behaviour(logs)
+    place = Path(tempfile.mkdtemp(prefix="simulated-", dir=folder))
+    (place / "cluster.yaml").write_text(yaml.safe_dump(description))
+    typed = {"mode": mode, "log_dir": str(place / "logs"), **ends}
+    run(Job(file=place / "cluster.yaml", numerics="none", typed=typed, logs=True, quiet=True))
+    return behaviour(place)
 
 
 def calibrate(folder: Path, seconds: float) -> tuple[Parameters, dict[str, Any]]:

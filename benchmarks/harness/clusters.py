@@ -1,20 +1,122 @@
-"""What the benchmarks' own small clusters have in common: everything on this machine, at a free port."""
+"""Small clusters of real processes on this machine that find each other through the variables of MXNet's key store."""
 
+import contextlib
+import json
 import os
+import signal
 import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+#: Commands of the roles that are no workers.
+SCHEDULER = ("-m", "esync.scheduler")
+SERVER = ("-m", "esync.server", "-c", "1")
+PATIENCE = 300.0  # seconds that workers may take
 
 
-def environment(workers: int, servers: int = 1) -> dict[str, str]:
-    """The variables by which the processes of one cluster find each other; one thread for each."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    return {
-        **{name: value for name, value in os.environ.items() if name != "DMLC_ROLE"},
-        "DMLC_PS_ROOT_URI": "127.0.0.1",
-        "DMLC_PS_ROOT_PORT": str(port),
-        "DMLC_NODE_HOST": "127.0.0.1",
-        "DMLC_NUM_WORKER": str(workers),
-        "DMLC_NUM_SERVER": str(servers),
-        "OMP_NUM_THREADS": "1",
-    }
+class Cluster:
+    """Processes of one cluster, at a free port, with one thread each; nothing outlives the with statement.
+
+    Args:
+        workers: how many will be started.
+        servers: likewise.
+        scheduler: command of the scheduler, without the interpreter.
+        server: command of each server.
+    """
+
+    def __init__(
+        self, workers: int, servers: int = 1, scheduler: Sequence[str] = SCHEDULER, server: Sequence[str] = SERVER
+    ) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.scheduler: tuple[str, int] = probe.getsockname()
+        self._environment = {
+            **os.environ,
+            "DMLC_PS_ROOT_URI": self.scheduler[0],
+            "DMLC_PS_ROOT_PORT": str(self.scheduler[1]),
+            "DMLC_NODE_HOST": "127.0.0.1",
+            "DMLC_NUM_WORKER": str(workers),
+            "DMLC_NUM_SERVER": str(servers),
+            "OMP_NUM_THREADS": "1",
+        }
+        self._servers, self._scheduler_command, self._server_command = servers, scheduler, server
+        self._folder = tempfile.TemporaryDirectory(prefix="cluster-")
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> "Cluster":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for process in self.processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+        self._folder.cleanup()
+
+    def start(self, *workers: Sequence[str]) -> None:
+        """Start a scheduler, the servers, and a worker for each of these commands."""
+        self.start_scheduler()
+        self.start_servers()
+        for command in workers:
+            self.start_worker(*command)
+
+    def start_scheduler(self) -> None:
+        """Start the scheduler, "scheduler"."""
+        self._start("scheduler", "scheduler", self._scheduler_command)
+
+    def start_servers(self) -> None:
+        """Start the servers, "server-0" and so on."""
+        for shard in range(self._servers):
+            self._start(f"server-{shard}", "server", self._server_command)
+
+    def start_worker(self, *command: str) -> None:
+        """Start one more worker, "worker-0" and so on; what it prints is for `results`."""
+        self._start(f"worker-{len(self.workers)}", "worker", command)
+
+    @property
+    def workers(self) -> list[subprocess.Popen[bytes]]:
+        """The workers, in the order of their start."""
+        return [process for name, process in self.processes.items() if name.startswith("worker")]
+
+    def results(self) -> list[Any]:
+        """Wait as `outputs` does, and return each worker's last line, which is JSON; None where it printed nothing."""
+        return [json.loads(output.splitlines()[-1]) if output else None for output in self.outputs()]
+
+    def outputs(self) -> list[str]:
+        """Wait for the workers, and return what each has printed.
+
+        Raises:
+            RuntimeError: a worker has failed, or they take too long.
+        """
+        found = []
+        for place, process in enumerate(self.workers):
+            name = f"worker-{place}"
+            try:
+                output = process.communicate(timeout=PATIENCE)[0].decode()
+            except subprocess.TimeoutExpired:
+                raise RuntimeError(f"{name} has not ended within {PATIENCE:.0f} s:\n{self.log(name)[-3000:]}") from None
+            if process.returncode:
+                raise RuntimeError(f"{name} has failed, exit code {process.returncode}:\n{self.log(name)[-3000:]}")
+            found.append(output)
+        return found
+
+    def log(self, name: str) -> str:
+        """Return what a process has said: all of it, or a worker's stderr."""
+        return (Path(self._folder.name) / name).read_text(errors="replace")
+
+    def _start(self, name: str, role: str, command: Sequence[str]) -> None:
+        with (Path(self._folder.name) / name).open("wb") as log:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, *command],
+                env={**self._environment, "DMLC_ROLE": role},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE if role == "worker" else log,
+                stderr=log,
+                start_new_session=True,
+            )

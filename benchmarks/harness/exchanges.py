@@ -1,4 +1,4 @@
-"""One worker of a real cluster that exchanges ResNet-18 several times: what each exchange cost it."""
+"""What is exchanged: flat vectors, and ResNet-18 by one worker of a real cluster, with what each exchange costs it."""
 
 import json
 import math
@@ -9,6 +9,37 @@ from typing import Any
 import numpy as np
 
 PAUSE = 0.2  # seconds after which the last bytes have been acknowledged
+
+
+class Vector:
+    """A flat vector that is sent, or that takes what is received."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+
+    def read(self, start: int, stop: int, out: np.ndarray) -> None:
+        """See `exchange.Source`."""
+        out[:] = self.values[start:stop]
+
+    def write(self, vector: str, start: int, values: np.ndarray) -> None:
+        """See `exchange.Model`."""
+        self.values[start : start + values.size] = values
+
+    def add(self, step: Any) -> None:
+        """See `exchange.Model`; nothing that is measured with this class adds to it."""
+        raise NotImplementedError
+
+    put = add
+
+
+def tensors() -> list[int]:
+    """Return the sizes of ResNet-18's trained tensors."""
+    import esync  # noqa: F401 - before mxnet
+    from esync.models.networks import build
+    from esync.runtime.mxnet_import import mx
+
+    parameters = build("resnet18-v1", 10, mx.cpu(), seed=0).collect_params()
+    return [parameter.data().size for _, parameter in sorted(parameters.items()) if parameter.grad_req != "null"]
 
 
 def exchanges(algorithm: Any, warm_up: int, rounds: int) -> None:

@@ -1,5 +1,6 @@
-"""A launched job of emulated workers that a benchmark watches from outside and whose processes it may kill."""
+"""Launched jobs of emulated workers: run to their end, or watched from outside, where processes may be killed."""
 
+import contextlib
 import json
 import os
 import signal
@@ -18,16 +19,77 @@ STEPS = [0.2, 0.3, 0.4, 0.8]  # seconds of one iteration of each worker
 LIMIT = 1500.0  # seconds for one job
 
 
+def describe(
+    steps: Sequence[float | None],
+    *,
+    hosts: Sequence[str] | None = None,
+    servers: Sequence[str] = ("h0",),
+    threads: int | None = 1,
+    **train: Any,
+) -> dict[str, Any]:
+    """Return the description of a cluster whose hosts all are this machine.
+
+    Args:
+        steps: seconds of one iteration of each worker; None: as fast as it can.
+        hosts: emulated host of each worker; None: each has its own, named h0, h1 …
+        servers: emulated host of each parameter server.
+        threads: of each worker; None: what `launch` gives it.
+        train: flags of the workers.
+    """
+    hosts = hosts or [f"h{rank}" for rank in range(len(steps))]
+    more = {} if threads is None else {"threads": threads}
+    return {
+        "hosts": {host: {"address": "localhost"} for host in hosts},
+        "scheduler": {"host": "h0"},
+        "servers": [{"host": host} for host in servers],
+        "state_server": {"host": "h0"},
+        "workers": [
+            {"host": host, "device": "cpu", "step_time": step, **more} for host, step in zip(hosts, steps, strict=True)
+        ],
+        "train": train,
+    }
+
+
+def launch(description: dict[str, Any] | Path, folder: Path, *flags: str) -> None:
+    """Run a job to its end; its logs are in `folder`, below "logs".
+
+    Raises:
+        RuntimeError: it has failed.
+    """
+    file = description if isinstance(description, Path) else folder / "cluster.yaml"
+    if not isinstance(description, Path):
+        file.write_text(yaml.safe_dump(description), encoding="utf-8")
+    command = [sys.executable, "-m", "esync.launch", str(file), "--log-dir", str(folder / "logs"), *flags]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT, check=False)
+    if done.returncode:
+        raise RuntimeError(f"launch has failed, exit code {done.returncode}:\n{done.stdout.decode()[-3000:]}")
+
+
+def devices(folder: Path) -> list[Path]:
+    """Return the log folder of each worker of a job, by rank."""
+    found = {path.parent for path in (folder / "logs").rglob("run.json")}
+    return sorted(found, key=lambda device: int(facts(device)["rank"]))
+
+
+def facts(device: Path) -> dict[str, Any]:
+    """Return what a worker has logged of the whole run."""
+    found: dict[str, Any] = json.loads((device / "run.json").read_text())
+    return found
+
+
+def entries(device: Path) -> dict[int, dict[str, Any]]:
+    """Return what a worker has logged of each round."""
+    found = {int(path.stem.removeprefix("iter-")): json.loads(path.read_text()) for path in device.glob("iter-*.txt")}
+    return dict(sorted(found.items()))
+
+
 class Job:
     """A launcher and what it has started; nothing outlives the with statement.
 
     Args:
         folder: of the job's files.
         flags: of the launcher.
-        steps: seconds of one iteration of each worker; None: as fast as it can.
-        hosts: emulated host of each worker; None: each has its own, named h0, h1 …
-        servers: emulated host of each parameter server.
-        train: flags of the workers.
+        steps: as hosts, servers and train, see `describe`.
     """
 
     def __init__(
@@ -40,18 +102,8 @@ class Job:
         **train: Any,
     ) -> None:
         self.mark, self.folder = uuid.uuid4().hex, folder
-        hosts = hosts or [f"h{rank}" for rank in range(len(steps))]
-        content = {
-            "hosts": {host: {"address": "localhost"} for host in hosts},
-            "scheduler": {"host": "h0"},
-            "servers": [{"host": host} for host in servers],
-            "state_server": {"host": "h0"},
-            "workers": [
-                {"host": host, "device": "cpu", "step_time": step, "threads": 1}
-                for host, step in zip(hosts, steps, strict=True)
-            ],
-            "train": {"network": "lenet", "batch_size": 32, "log_dir": str(folder / "logs"), **train},
-        }
+        flags_of_workers = {"network": "lenet", "batch_size": 32, "log_dir": str(folder / "logs"), **train}
+        content = describe(steps, hosts=hosts, servers=servers, **flags_of_workers)
         (folder / "cluster.yaml").write_text(yaml.safe_dump(content))
         self.report = folder / "job.json"
         self.output = folder / "launch.txt"
@@ -78,7 +130,8 @@ class Job:
             self.launch.kill()
             self.launch.wait()
         for pid in self.processes():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def processes(self, *words: str) -> dict[int, str]:
         """Processes of the job that are alive and whose command line has all these words: id → command line."""
@@ -109,10 +162,13 @@ class Job:
             found[int(path.stem.removeprefix("iter-"))] = path.stat().st_mtime
         return found
 
+    def device(self, rank: int) -> Path:
+        """Return a worker's log folder, which is there as soon as it has begun."""
+        return next(self.folder.glob(f"logs/*/*/h{rank}/cpu"), self.folder / "logs")
+
     def entries(self, rank: int) -> dict[int, dict[str, Any]]:
         """What a worker has logged."""
-        paths = self.folder.glob(f"logs/*/*/h{rank}/cpu/iter-*.txt")
-        return {int(path.stem.removeprefix("iter-")): json.loads(path.read_text()) for path in paths}
+        return entries(self.device(rank))
 
     def until(self, condition: Callable[[], Any], limit: float = 300.0, pause: float = 0.01) -> bool:
         """Wait while the job runs, looking after every pause; whether the condition has come true."""

@@ -1,9 +1,12 @@
-"""Every program of benchmarks/ starts: its imports are there, and its command line can be read."""
+"""Every program of benchmarks/ starts, and uses what is there as it is."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted((ROOT / "benchmarks").glob("*.py"))
@@ -40,3 +43,23 @@ def test_every_benchmark_starts_and_says_what_it_measures():
     for path, (_, text) in said.items():
         assert text.startswith(f"usage: {Path(path).name}"), path
         assert f"benchmarks/{Path(path).name}" in text, f"{path}: the help does not say how it is called"
+
+
+@pytest.mark.timeout(900)
+def test_benchmarks_use_nothing_that_has_been_renamed_or_taken_away():
+    paths = [ROOT / "benchmarks", ROOT, *(ROOT / "tests" / folder for folder in ("data", "launch"))]
+    files = [*PROGRAMS, *sorted((ROOT / "benchmarks" / "harness").glob("*.py"))]
+    checked = subprocess.run(
+        [
+            *(sys.executable, "-m", "mypy", "--cache-dir", ".mypy_cache/benchmarks", "--explicit-package-bases"),
+            *("--follow-imports", "silent", "--no-warn-unused-ignores"),
+            *("--disable-error-code", "misc"),  # lambdas with defaults, which a loop needs
+            *(str(file.relative_to(ROOT)) for file in files),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "MYPYPATH": ":".join(str(path) for path in paths)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stdout
