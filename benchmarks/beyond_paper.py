@@ -290,7 +290,7 @@ def _deviation(values: Sequence[float]) -> float:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run, write the table."""
-    parser = program.parser(__doc__)
+    parser = program.bare_parser(__doc__)
     parser.add_argument("--network", choices=SETTINGS, default="resnet18-v1")
     parser.add_argument("--to-the-end", action="store_true", help="go on after an accuracy of 0.8")
     parser.add_argument("--seeds", type=int, default=1, help="of every run (default: %(default)s)")

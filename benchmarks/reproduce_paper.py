@@ -271,7 +271,7 @@ def draw_before_and_after(before: Path, after: Path, chosen: Sequence[Run], figu
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run, draw, write the table."""
-    parser = program.parser(__doc__)
+    parser = program.bare_parser(__doc__)
     parser.add_argument("--full", action="store_true", help="four more networks")
     parser.add_argument("--parity", action="store_true", help="ESync and sequential SGD with several seeds, too")
     parser.add_argument("--seeds", type=int, default=5, help="of --parity (default: %(default)s)")

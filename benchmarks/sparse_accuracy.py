@@ -65,12 +65,14 @@ class Trainer(TimedTrainer):
     def __init__(self, *arguments: Any, momentum: float, steps: int) -> None:
         super().__init__(*arguments)
         self._momentum, self._steps, self._done = momentum, steps, 0
+        self._leaps = None  # every gradient counts
 
     def start(self) -> None:
         """Find the other workers."""
         self.algorithm.start(
             Surroundings(self.replica, self.world, self._hyper, lambda: self._capability, self._limits)
         )
+        self.world.device.begin_run(self.elapsed)
         self.world.device.begin_iteration()
 
     def _hyper(self) -> Hyper:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from esync.exchange import WEIGHTS
+from esync.simulate.timing import TimedReplica
 
 LAYERS = (784, 64, 10)
 
@@ -71,23 +72,14 @@ class Vector:
         np.multiply(self.values[start:stop], self._factor, out=out)
 
 
-class Copy:
-    """A worker's copy of the model; see `algorithms.base.ReplicaOfModel`."""
+class Copy(TimedReplica):
+    """A worker's copy of the model, for algorithms that send gradients; see `algorithms.base.ReplicaOfModel`."""
 
     def __init__(self, net: Perceptron) -> None:
+        super().__init__()
         self.net = net
         self.weights, self.statistics = Vector(net.values, net.sizes), Vector(np.zeros(0, np.float32), [])
         self.size = net.values.size
-        self.further: dict[str, Any] = {}
-
-    def open(self) -> None:
-        """Nothing to wait for."""
-
-    def close(self) -> None:
-        """Nothing to hand back."""
-
-    def keep_statistics(self, own: bool) -> None:
-        """There are none."""
 
     def gradient(self, factor: float) -> Vector:
         """Of the last batch."""

@@ -17,9 +17,14 @@ RESULTS = ROOT / "benchmarks" / "results"
 sys.path += [str(ROOT), *(str(ROOT / "tests" / folder) for folder in ("data", "launch"))]
 
 
+def bare_parser(doc: str | None) -> argparse.ArgumentParser:
+    """Return a parser whose help is the program's docstring."""
+    return argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
 def parser(doc: str | None, json: Path | None = None) -> argparse.ArgumentParser:
-    """Return a parser with the option --json, whose default is `json`; its help is the program's docstring."""
-    made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Return the same with the option --json, whose default is `json`."""
+    made = bare_parser(doc)
     told = "write the figures there, too" if json is None else "write the figures there (default: %(default)s)"
     made.add_argument("--json", type=Path, metavar="FILE", default=json, help=told)
     return made

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ..data import tiny_dataset
+
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted((ROOT / "benchmarks").glob("*.py"))
 
@@ -63,3 +65,29 @@ def test_benchmarks_use_nothing_that_has_been_renamed_or_taken_away():
         check=False,
     )
     assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "simulate_scale.py --workers 50 --rounds 3 --json runs.json",
+        "beyond_paper.py --network mlp --variants esync sync --only timing --here --out .",
+        "sparse_accuracy.py --seeds 1 --workers 2 --epochs 2 --batch-size 4 --methods ASGD DGS --json runs.json",
+    ],
+    ids=lambda command: command.split()[0],
+)
+def test_simulating_benchmarks_measure_and_write_figures(tmp_path, command):
+    tiny_dataset.write(tmp_path / "data")
+    (tmp_path / "clusters").symlink_to(ROOT / "clusters")
+    program, *words = command.split()
+    ended = subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks" / program), *words],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in ended.stdout
+    assert ended.returncode in (0, 1), ended.stdout  # 1: with so little a target is missed
+    assert json.loads((tmp_path / "runs.json").read_text())

@@ -1,0 +1,136 @@
+"""The harness of the benchmarks: ways that take turns, figures, and processes that nobody has to look for."""
+
+import importlib
+import json
+import math
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+clusters, figures, jobs, timing = (
+    importlib.import_module(f"harness.{name}") for name in ("clusters", "figures", "jobs", "timing")
+)
+sys.path.remove(str(BENCHMARKS))
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_ways_take_turns_and_the_warm_up_does_not_count():
+    taken = []
+
+    def way(name):
+        return lambda: taken.append(name) or len(taken)
+
+    found = timing.in_turns({"one": way("one"), "other": way("other")}, turns=2, warm_up=1)
+    assert taken == ["one", "other"] * 3
+    assert found == {"one": [3, 5], "other": [4, 6]}
+    assert timing.medians(found) == {"one": 4, "other": 5}
+
+
+def test_the_first_call_does_not_count_for_the_median():
+    clock = iter([0.0, 100.0, 100.0, 101.0, 101.0, 103.0, 103.0, 106.0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(timing.seconds_of, "__defaults__", (lambda: next(clock),))
+        assert timing.median_of(lambda: None, 3) == 2.0
+
+
+def test_a_confidence_interval_is_students():
+    mean, half = figures.interval([0.90, 0.92, 0.91])
+    assert (round(mean, 4), round(half, 4)) == (0.91, 0.0248)
+    assert math.isnan(figures.interval([0.9])[1])
+    assert figures.interval([0.9] * 30) == (pytest.approx(0.9), pytest.approx(0.0))
+
+
+def test_figures_are_written_only_where_a_file_is_named(tmp_path):
+    figures.write_figures(None, {"seconds": 1})
+    assert figures.read_figures(None) == figures.read_figures(tmp_path / "none.json") == {}
+    figures.write_figures(tmp_path / "one.json", {"seconds": 1})
+    assert figures.read_figures(tmp_path / "one.json") == {"seconds": 1}
+
+
+def test_what_workers_print_last_is_their_result():
+    with clusters.Cluster(2) as cluster:
+        for number in range(2):
+            told = f"print('warm'); print(json.dumps([{number}, os.environ['DMLC_ROLE']]))"
+            cluster.start_worker("-c", f"import json, os; {told}")
+        assert cluster.results() == [[0, "worker"], [1, "worker"]]
+
+
+def test_a_worker_that_fails_is_named_with_what_it_said():
+    with clusters.Cluster(1) as cluster:
+        cluster.start_worker("-c", "import sys; print('this is why', file=sys.stderr); sys.exit(3)")
+        with pytest.raises(RuntimeError, match="worker-0 has failed, exit code 3:\nthis is why"):
+            cluster.results()
+
+
+def test_a_worker_that_hangs_is_named(monkeypatch):
+    monkeypatch.setattr(clusters, "PATIENCE", 0.5)
+    with clusters.Cluster(1) as cluster:
+        cluster.start_worker("-c", "import time; time.sleep(600)")
+        with pytest.raises(RuntimeError, match="worker-0 has not ended"):
+            cluster.results()
+
+
+def test_nothing_that_a_cluster_has_started_outlives_it():
+    child = (
+        "import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']).pid)"
+    )
+    with clusters.Cluster(1) as cluster:
+        cluster.start_worker("-c", f"{child}; sys.stdout.flush(); import time; time.sleep(600)")
+        (worker,) = cluster.workers
+        grandchild = int(worker.stdout.readline())
+        assert alive(worker.pid)
+        assert alive(grandchild)
+    assert not alive(worker.pid)
+    while alive(grandchild):  # it has been killed, which takes effect in its own time
+        time.sleep(0.01)
+
+
+def test_a_program_that_is_ended_takes_what_it_started_with_it(tmp_path):
+    program = f"""
+import sys, time
+sys.path.insert(0, {str(BENCHMARKS)!r})
+from harness import program
+from harness.clusters import Cluster
+def main():
+    with Cluster(1) as cluster:
+        cluster.start_worker("-c", "import time; time.sleep(600)")
+        print(cluster.workers[0].pid, flush=True)
+        time.sleep(600)
+program.run(main)
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as running:
+        worker = int(running.stdout.readline())
+        assert alive(worker)
+        running.terminate()
+        assert running.wait() == 128 + signal.SIGTERM
+    assert not alive(worker)
+
+
+def test_a_job_that_fails_is_told_with_its_output(tmp_path):
+    description = jobs.describe([0.1], mode="esync", network="no such network")
+    with pytest.raises(RuntimeError, match=r"(?s)launch has failed, exit code 2:.*no such network"):
+        jobs.launch(description, tmp_path)
+
+
+def test_logs_are_read_by_rank_and_round(tmp_path):
+    for rank, device in ((1, "a"), (0, "b")):
+        folder = tmp_path / "logs" / "lenet" / "esync" / "h0" / device
+        folder.mkdir(parents=True)
+        (folder / "run.json").write_text(json.dumps({"rank": rank}))
+        for number in (10, 9):
+            (folder / f"iter-{number}.txt").write_text(json.dumps({"num_iters": number}))
+    found = jobs.devices(tmp_path)
+    assert [device.name for device in found] == ["b", "a"]
+    assert list(jobs.entries(found[0]).items()) == [(9, {"num_iters": 9}), (10, {"num_iters": 10})]
