@@ -75,13 +75,16 @@ class Vector:
 class Copy(TimedReplica):
     """A worker's copy of the model, for algorithms that send gradients; see `algorithms.base.ReplicaOfModel`."""
 
+    weights: Any
+    statistics: Any
+
     def __init__(self, net: Perceptron) -> None:
         super().__init__()
         self.net = net
         self.weights, self.statistics = Vector(net.values, net.sizes), Vector(np.zeros(0, np.float32), [])
         self.size = net.values.size
 
-    def gradient(self, factor: float) -> Vector:
+    def gradient(self, factor: float) -> Any:
         """Of the last batch."""
         return Vector(self.net.slope, self.net.sizes, factor)
 
