@@ -22,7 +22,7 @@ from .test_checkpoints import Run, folders, second_worker
 #: Another run: three rounds with a checkpoint, then it stays.
 TRAIN = (
     child.REST + "import sys\n"
-    "from tests.checkpoint.test_checkpoints import Run\n"
+    "from tests.checkpoints.test_checkpoints import Run\n"
     "run = Run(sys.argv[1]).go(4)\n"
     "print('ready', flush=True)\n"
     "sys.stdin.readline()\n"

@@ -240,10 +240,8 @@ def test_a_result_that_cannot_be_written_is_one_line_and_exit_code_1(
 @pytest.mark.parametrize("tool", ["summarize", "plot"])
 def test_started_as_a_file_the_tool_uses_its_own_checkout_and_no_mxnet(tmp_path: Path, tool: str) -> None:
     checkout = tmp_path / "checkout"
-    shutil.copytree(ROOT / "logs_tools", checkout / "logs_tools", ignore=shutil.ignore_patterns("__pycache__"))
-    (checkout / "esync").mkdir()
-    for name in ("__init__.py", "numpy_aliases.py", "measure.py"):
-        shutil.copy(ROOT / "esync" / name, checkout / "esync")
+    for folder in ("logs_tools", "esync"):
+        shutil.copytree(ROOT / folder, checkout / folder, ignore=shutil.ignore_patterns("__pycache__", "config.py"))
     defaults = (ROOT / "config.py").read_text() + '\nLOG_DIR = "of-this-checkout"\n'
     (checkout / "esync" / "config.py").write_text(defaults)
     (checkout / "mxnet.py").write_text("raise ImportError('the log tools must not import mxnet')\n")

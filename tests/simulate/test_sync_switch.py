@@ -26,8 +26,13 @@ def simulate(*words, servers=2, numerics=None, **arguments):
 
 def books(simulation):
     ledgers = [node.ledger for node in simulation.side.nodes]
-    assert len({(ledger.version, ledger.samples, ledger.step) for ledger in ledgers}) == 1, "the servers disagree"
-    return ledgers[0]
+    first, *others = ledgers
+    for (
+        ledger
+    ) in others:  # the first server decides when the run is over: the others may use a last commit of each worker
+        assert first.step <= ledger.step <= first.step + first.slots, "the servers disagree"
+        assert first.version <= ledger.version <= first.version + first.slots, "the servers disagree"
+    return first
 
 
 def test_published_steps():
