@@ -1,5 +1,6 @@
 """The history: through the server into SQLite and a real PostgreSQL, and what happens while the database is away."""
 
+import contextlib
 import signal
 import sqlite3
 import threading
@@ -95,7 +96,11 @@ def test_a_restart_keeps_the_history_and_adds_what_was_not_written_yet(start_pro
     until(lambda: "restart" in [event["kind"] for event in rows(job, "events")])
     assert sorted((row["rank"], row["round"]) for row in rows(job)) == [(k, t) for k in (0, 1) for t in range(1, 6)]
     assert server.end(signal.SIGTERM) == 0
-    assert (tmp_path / "state" / "history.sqlite3").exists()
+    # A database of an earlier version is known by these names.
+    with contextlib.closing(sqlite3.connect(tmp_path / "state" / "history.sqlite3")) as history:
+        assert history.execute("SELECT app, name FROM django_migrations").fetchall() == [("server", "0001_history")]
+        tables = {name for (name,) in history.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        assert {"server_run", "server_worker", "server_round", "server_event"} <= tables
 
 
 def test_events(mine):
