@@ -158,7 +158,7 @@ def real(sizes: list[int], server_up_to: int, figures: dict[str, Any], written: 
 def simulated_collective(name: str, ranks: int, size: int) -> float:
     """Seconds of virtual time."""
     from esync.simulate.allreduce import Allreduce
-    from esync.simulate.engine import Engine as VirtualTime
+    from esync.simulate.engine import SimulationEngine as VirtualTime
     from esync.simulate.network import Link, Network
 
     engine = VirtualTime()
@@ -267,9 +267,9 @@ def main() -> None:
             real(options.sizes, options.server_up_to, figures.setdefault("real", {}), written)
         written()
     if options.bare or options.whole:
-        from esync.runtime.watchdog import leave
+        from esync.runtime.watchdog import exit_now
 
-        leave(0)
+        exit_now(0)
 
 
 if __name__ == "__main__":

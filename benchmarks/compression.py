@@ -210,12 +210,12 @@ def cost(kind: str) -> dict[str, float]:
 
 def simulated(changes: dict[str, Any], **flags: Any) -> dict[str, Any]:
     """What a simulation of the paper's cluster says."""
-    from esync.simulate.job import Job, run
+    from esync.simulate.job import SimulationJob, run
 
     numerics = "none" if "rounds" in flags else "real"
     file = program.CLUSTERS / "paper.yaml"
     begun = time.process_time()
-    result = run(Job(file, numerics, typed=flags, changes=changes, logs=False, quiet=True)).result
+    result = run(SimulationJob(file, numerics, typed=flags, changes=changes, logs=False, quiet=True)).result
     server = result["traffic"][result["servers"][0]]
     return {
         "rounds": result["rounds"],

@@ -29,7 +29,7 @@ from harness import program
 from harness.figures import interval
 from harness.simulations import PARTITIONS, RATE, TARGET, carry_out, result_file, results
 
-from esync.runtime.files import write_whole
+from esync.runtime.files import write_atomically
 
 TRAINING_IMAGES = 60_000
 NETWORKS = ("resnet18-v1", "mobilenet-v1")
@@ -235,7 +235,7 @@ def draw(out: Path, networks: Sequence[str]) -> None:
             subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)
         for summary in (out / "logs" / network).glob("*/*.json"):
             kept = out / "summaries" / summary.relative_to(out / "logs")
-            write_whole(kept, summary.read_bytes())
+            write_atomically(kept, summary.read_bytes())
         if (out / "summaries" / network).is_dir():
             words = ["logs_tools/plot.py", "-b", str(out / "summaries"), "-n", network, "--out", str(out / network)]
             subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)

@@ -20,7 +20,7 @@ from esync.launch.description import read
 from esync.models.networks import MODELS
 from esync.runtime.mxnet_import import mx
 from esync.simulate.cluster import model
-from esync.simulate.gradients import Gradients
+from esync.simulate.gradients import GradientNumerics
 from esync.simulate.simulation import Simulation
 
 TARGET = 1.15
@@ -29,7 +29,7 @@ TARGET = 1.15
 class Bare:
     """Forward and backward, of one network on one batch."""
 
-    def __init__(self, numerics: Gradients, options: argparse.Namespace) -> None:
+    def __init__(self, numerics: GradientNumerics, options: argparse.Namespace) -> None:
         self._net = numerics._build()
         size = MODELS[options.network].size
         images = np.random.default_rng(0).random((options.batch_size, 1, size, size), np.float32)
@@ -53,7 +53,7 @@ def measure(path: Path, settings: dict[str, Any], virtual: float) -> dict[str, A
     description = read(path, {})
     merged = flags.merge(description.train, {**settings, "max_time": virtual})
     options = flags.parse(flags.to_arguments(merged))
-    numerics = Gradients(options, len(description.workers))
+    numerics = GradientNumerics(options, len(description.workers))
     bare = Bare(numerics, options)
     for _ in range(3):
         bare.run()
@@ -77,7 +77,7 @@ def measure(path: Path, settings: dict[str, Any], virtual: float) -> dict[str, A
     }
 
 
-def interleave(numerics: Gradients, bare: Bare) -> None:
+def interleave(numerics: GradientNumerics, bare: Bare) -> None:
     """Have a bare gradient follow each of the simulation's."""
     start = numerics.start
 

@@ -16,7 +16,7 @@ import yaml
 from harness import program
 from harness.figures import write_figures
 
-from esync.simulate.job import Job, run
+from esync.simulate.job import SimulationJob, run
 
 TARGET = 60.0  # seconds for 10,000 workers and 100 rounds
 FASTEST, SLOWEST = 0.03, 3.5
@@ -52,7 +52,7 @@ def main() -> int:
         path = Path(folder) / "cluster.yaml"
         path.write_text(yaml.safe_dump(cluster(given.workers, given.rounds, given.mode)))
         begun = time.process_time()
-        done = run(Job(file=path, numerics="none", logs=False, quiet=True))
+        done = run(SimulationJob(file=path, numerics="none", logs=False, quiet=True))
         processor = time.process_time() - begun
     per = done.real["events"] / given.workers / given.rounds
     measured = {

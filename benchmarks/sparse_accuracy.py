@@ -88,7 +88,7 @@ class Iteration:
         self._net, self._batches = net, batches
 
     def run(self, recorder: Any) -> int:
-        """See `training.Iteration`."""
+        """See `loop.Iteration`."""
         images, labels = next(self._batches)
         self._net.learn(images, labels)
         return len(labels)

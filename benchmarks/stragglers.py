@@ -18,7 +18,7 @@ from typing import Any
 from harness import program
 from harness.figures import write_figures
 
-from esync.simulate.job import Job, run
+from esync.simulate.job import SimulationJob, run
 
 CLUSTER = program.CLUSTERS / "stragglers.yaml"
 PLANNED = {"train.bsp_share": 0.75}
@@ -42,7 +42,7 @@ def outcome(folder: Path, setting: str, seed: int) -> dict[str, float]:
         print(f"{setting}, seed {seed} …", file=sys.stderr, flush=True)
         before = time.process_time()
         typed = {"online_policy": policy, "seed": seed}
-        result = run(Job(CLUSTER, typed=typed, changes=changes, logs=False, quiet=True)).result
+        result = run(SimulationJob(CLUSTER, typed=typed, changes=changes, logs=False, quiet=True)).result
         spent = time.process_time() - before
         write_figures(
             place,

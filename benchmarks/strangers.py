@@ -39,7 +39,7 @@ from harness.figures import write_figures
 
 from esync.membership.rendezvous import directory, messages
 from esync.membership.rendezvous.messages import Message, Node
-from esync.runtime.files import write_whole
+from esync.runtime.files import write_atomically
 
 WORKERS = 2
 LEARNING_RATE = 2.0**-20  # a power of two, so that the weights after any number of rounds are known exactly
@@ -69,7 +69,7 @@ def work(folder: Path) -> None:
             loss = net(data)
         loss.backward()
         trainer.step(1)
-        write_whole(mine, str(trainer.round).encode())
+        write_atomically(mine, str(trainer.round).encode())
         if (folder / "stop").exists():
             trainer.stop()
     weights = net.weight.data().asnumpy().reshape(-1).tolist()

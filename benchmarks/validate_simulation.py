@@ -21,7 +21,7 @@ from harness.figures import write_figures
 from harness.jobs import devices, entries, launch
 
 from esync.runtime.phase_timer import CHECK_READY, GLOBAL_AGGREGATE, GLOBAL_UPDATE
-from esync.simulate.job import Job, run
+from esync.simulate.job import SimulationJob, run
 
 CALIBRATION = (0.1, 0.2, 0.4, 0.8)  # seconds an iteration
 VALIDATION = (0.15, 0.15, 0.35, 1.0)
@@ -145,7 +145,7 @@ def simulated(description: dict[str, Any], mode: str, folder: Path, **ends: Any)
     place = Path(tempfile.mkdtemp(prefix="simulated-", dir=folder))
     (place / "cluster.yaml").write_text(yaml.safe_dump(description))
     typed = {"mode": mode, "log_dir": str(place / "logs"), **ends}
-    run(Job(file=place / "cluster.yaml", numerics="none", typed=typed, logs=True, quiet=True))
+    run(SimulationJob(file=place / "cluster.yaml", numerics="none", typed=typed, logs=True, quiet=True))
     return behaviour(place)
 
 

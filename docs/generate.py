@@ -29,7 +29,7 @@ from esync.algorithms.options import OptionInfo, expected_values, option  # noqa
 from esync.algorithms.registry import ALGORITHMS, flags_of, options_of, register  # noqa: E402
 from esync.gluon.optimizer_rules import KNOWN, RULES_OF_RMSPROP, options_of_rule  # noqa: E402
 from esync.rules import RULES, STATE_VECTORS, make_rule  # noqa: E402
-from esync.simulate.roundwise import scope as roundwise  # noqa: E402
+from esync.simulate.roundwise import simulation as roundwise  # noqa: E402
 
 BLOCK = re.compile(r"(<!-- generated: (?P<name>[^>]+?) -->\n)(?P<text>.*?)(<!-- end generated -->)", re.DOTALL)
 #: Flags that set what an option shares with all modes.

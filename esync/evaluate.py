@@ -1,4 +1,4 @@
-"""Test accuracy, computed by a process of its own so that no worker waits for it.
+"""Compute test accuracy in a process of its own, so that no worker waits for it.
 
 The training process copies the weights into shared memory and goes on; the evaluating process, with low priority and
 one thread, answers when it is done. Never more than one evaluation is under way.
@@ -26,20 +26,20 @@ import numpy as np
 from . import config
 from .gluon.flat_arrays import FlatArrays
 from .models.networks import MODELS, build
-from .runtime import niceness
+from .runtime import processes
 from .runtime.errors import ExpectedError
 from .runtime.futures import Future
 from .runtime.mxnet_import import mx
-from .runtime.parent_death import die_with_parent
-from .runtime.watchdog import Wait
+from .runtime.processes import die_with_parent
+from .runtime.watchdog import WatchedWait
 from .training.accuracy import accuracy, spread
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Task:
-    """What is evaluated; the command line of the evaluating process, as JSON.
+class EvaluationTask:
+    """What to evaluate; the command line of the evaluating process, as JSON.
 
     Attributes:
         network: name in models.MODELS.
@@ -80,7 +80,7 @@ class Evaluation(Future[float]):
             self._take(0)
 
     def _await(self) -> None:
-        wait = Wait("the accuracy of the model", math.inf)
+        wait = WatchedWait("the accuracy of the model", math.inf)
         while not self._completed.is_set():
             self._take(LOOK_EVERY)
             if not self._completed.is_set() and wait.due(config.ANNOUNCE_AFTER):
@@ -98,7 +98,7 @@ class Evaluation(Future[float]):
 
 
 class EvaluationProcess:
-    """The training process's side.
+    """The training process's end.
 
     An evaluating process that was killed is started again, as often as `config.EVALUATION_RESTARTS` says; one that
     does not compute any more although it should, because it is stopped for instance, is killed before that.
@@ -115,7 +115,7 @@ class EvaluationProcess:
         self._memory = os.memfd_create("esync-evaluation")
         os.ftruncate(self._memory, 4 * values)
         self._shared = np.frombuffer(mmap.mmap(self._memory, 4 * values), np.float32)
-        self._task = Task(network, dataset, data_dir, images, self._memory, os.getpid())
+        self._task = EvaluationTask(network, dataset, data_dir, images, self._memory, os.getpid())
         self._question = ""  # that has not been answered yet
         self._restarts = 0
         self.current: Evaluation | None = None
@@ -179,7 +179,7 @@ class EvaluationProcess:
         )
         # Now and not by itself: the imports with which it begins would disturb the first round.
         with contextlib.suppress(ProcessLookupError):
-            niceness.stand_back(niceness.EVALUATING, self._process.pid)
+            processes.set_niceness(processes.EVALUATING, self._process.pid)
         self._stillness = Stillness()
 
     def _begin_again(self) -> None:
@@ -257,7 +257,7 @@ def _state_of(pid: int) -> tuple[str, int]:
 
 def main(arguments: list[str]) -> int:
     """Answer every line on standard input with the accuracy of what is in the shared memory."""
-    task = Task(**json.loads(arguments[0]))
+    task = EvaluationTask(**json.loads(arguments[0]))
     die_with_parent(task.parent)
     from .data import load
 
@@ -284,7 +284,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _follow(arguments: list[str]) -> int:
-    """Be the evaluator of a run that goes on elsewhere."""
+    """Evaluate the checkpoints of a run elsewhere."""
     from .runtime import program
     from .training.checkpoint_evaluator import run
 

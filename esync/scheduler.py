@@ -1,4 +1,7 @@
-"""python -m esync.scheduler: the scheduler, which brings workers and servers together; takes their flags too."""
+"""Run the scheduler, where workers and servers meet: `python -m esync.scheduler`.
+
+It accepts the worker's flags.
+"""
 
 import argparse
 import logging
@@ -9,15 +12,15 @@ from .membership.connections import raise_file_limit
 from .membership.monitor import Arrival, monitor_cluster
 from .membership.rendezvous.node_registry import Roster, scheduler_node
 from .membership.rendezvous.zmq_transport import Switchboard
-from .runtime import lossy_output, program
+from .runtime import output, program
 from .runtime.environment import Cluster, take_role
-from .runtime.watchdog import Wait, Watchdog
+from .runtime.watchdog import Watchdog, WatchedWait
 
 log = logging.getLogger(__name__)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run until everybody has left; the exit code."""
+    """Run until all processes have left; return the exit code."""
     options = read(program.name("python -m esync.scheduler"), "The scheduler of a cluster.", arguments)
     return program.run("scheduler", lambda watchdog: _schedule(options, watchdog))
 
@@ -29,13 +32,13 @@ def _schedule(options: argparse.Namespace, watchdog: Watchdog) -> int:
 
     def alone() -> None:
         log.info("everyone has left")
-        program.leave(1 if roster.lost else 0)
+        program.exit_now(1 if roster.lost else 0)
 
     roster = Roster(scheduler_node(cluster.address, cluster.port), cluster.servers, cluster.workers, log.info)
     patience = max(config.PEER_GONE, options.wait_for_replacement)
     switchboard = Switchboard(roster, cluster.address, cluster.port, patience)
     others = f"{cluster.servers} server(s) and {cluster.workers} worker(s) at port {cluster.port}"
-    wait = Wait(others, options.start_timeout, Cluster.ADVICE)
+    wait = WatchedWait(others, options.start_timeout, Cluster.ADVICE)
     arrival = Arrival(cluster.servers + cluster.workers, watchdog, wait)
     monitor_cluster(lambda: switchboard.here, 0, config.EVERYONE_GONE, alone, arrival).start()
     switchboard.run()
@@ -43,5 +46,5 @@ def _schedule(options: argparse.Namespace, watchdog: Watchdog) -> int:
 
 
 if __name__ == "__main__":
-    lossy_output.install()
-    program.leave(main())
+    output.install()
+    program.exit_now(main())

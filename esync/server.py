@@ -1,4 +1,7 @@
-"""python -m esync.server: a parameter server. Takes a worker's flags too; -g N adds up on that GPU, else on the CPU."""
+"""Run a parameter server: `python -m esync.server`.
+
+It accepts the worker's flags. With -g N it adds payloads up on that GPU, else on the CPU.
+"""
 
 import argparse
 import logging
@@ -9,21 +12,21 @@ from .arguments import read
 from .membership.connections import raise_file_limit
 from .membership.monitor import Arrival, monitor_cluster
 from .membership.peers import Outgoing
-from .runtime import lossy_output, program
+from .runtime import output, program
 from .runtime.environment import Cluster, take_role
-from .runtime.watchdog import Wait, Watchdog
+from .runtime.watchdog import Watchdog, WatchedWait
 
 log = logging.getLogger(__name__)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Serve until all workers have left; the exit code."""
+    """Serve until all workers have left; return the exit code."""
     options = read(program.name("python -m esync.server"), "A parameter server.", arguments)
     return program.run("server", lambda watchdog: _serve(options, watchdog), grace=0)
 
 
 def _memory(options: argparse.Namespace) -> Any:
-    """Where payloads are added up."""
+    """Return the memory in which payloads are added up."""
     if options.gpu is None:
         from .exchange.protocol.payload_staging import HostMemory
 
@@ -43,7 +46,7 @@ def _serve(options: argparse.Namespace, watchdog: Watchdog) -> int:
     from .exchange.keystores.sender_check import Doorkeeper
     from .runtime.mxnet_import import mx
 
-    wait = Wait(cluster.everyone, options.start_timeout, Cluster.ADVICE)
+    wait = WatchedWait(cluster.everyone, options.start_timeout, Cluster.ADVICE)
     arrival = Arrival(cluster.workers + 1, watchdog, wait)
     outgoing, scheduler = Outgoing(), (cluster.address, cluster.port)
     server = KVStoreServer(mx.kv.create("dist_async"), memory, outgoing, scheduler, options.round_timeout)
@@ -54,5 +57,5 @@ def _serve(options: argparse.Namespace, watchdog: Watchdog) -> int:
 
 
 if __name__ == "__main__":
-    lossy_output.install()
-    program.leave(main())
+    output.install()
+    program.exit_now(main())

@@ -1,9 +1,9 @@
-"""python -m esync.worker: trains a network on one device, together with the other workers of a cluster.
+"""Train a network on one device, together with the other workers of a cluster: `python -m esync.worker`.
 
     DMLC_PS_ROOT_URI=10.1.1.34 DMLC_PS_ROOT_PORT=9091 DMLC_NUM_SERVER=1 DMLC_NUM_WORKER=6 \
         python -m esync.worker -g 0 -m esync -n resnet18-v1 -ip 10.1.1.34
 
-With DMLC_ROLE=server or scheduler in the environment it becomes that role, so that one command line serves for all.
+With DMLC_ROLE=server or scheduler in the environment it takes that role, so one command line serves all.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .arguments import choose_algorithm, expand_paths, given_state_server, read
-from .runtime import lossy_output, niceness, program, progress
+from .runtime import output, processes, program, progress
 from .runtime.environment import ROLES, SUPERVISED_VARIABLE, Cluster, state_server_address
 from .runtime.errors import ExpectedError
 from .runtime.watchdog import InterruptedBySignalError, Watchdog
@@ -39,7 +39,7 @@ FOLDER_VARIABLE = "ESYNC_DEVICE_FOLDER"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the role that the environment asks for; the exit code."""
+    """Run the role that the environment names; return the exit code."""
     role = os.environ.get("DMLC_ROLE", "worker")
     if role not in ROLES:
         print(f"worker: error: DMLC_ROLE is {role!r}, but should be one of {', '.join(ROLES)}", file=sys.stderr)
@@ -53,12 +53,12 @@ def main(arguments: list[str] | None = None) -> int:
 
         return scheduler.main(arguments)
     options = read(program.name("python -m esync.worker"), "Train a network on this device.", arguments)
-    niceness.stand_back(niceness.of_emulated(options.step_time))
+    processes.set_niceness(processes.niceness_of_emulated(options.step_time))
     return program.run("worker", lambda watchdog: _work(options, watchdog))
 
 
 def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
-    """Set everything up, train, leave."""
+    """Set everything up, train, and leave the cluster."""
     import math
 
     import numpy as np
@@ -72,9 +72,9 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     from .gluon.randomness import reseed
     from .models.networks import MODELS, build
     from .runtime.mxnet_import import mx
-    from .runtime.progress import VARIABLE, Reporter
+    from .runtime.progress import VARIABLE, ProgressReporter
     from .training.loop import DIVERGED, DivergedError, Iteration, train, warm_up
-    from .training.round_callbacks import Clock, Evaluations, RoundKeeper
+    from .training.round_callbacks import LogClock, PeriodicEvaluation, RoundCallbacks
     from .training.round_log import RoundLog
     from .world import RealWorld
 
@@ -120,9 +120,9 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     reports = None
     try:
         warm_up(trainer, iteration(batches(np.arange(len(dataset.train_labels)), (options.seed,))))
-        progress.tell(progress.READY)
+        progress.report_event(progress.READY)
         trainer.start()
-        progress.tell(progress.JOINED, rank=trainer.rank, round=trainer.round)
+        progress.report_event(progress.JOINED, rank=trainer.rank, round=trainer.round)
         joined = True
         dealt = partition(options.partition, dataset.train_labels, trainer.workers, options.seed)
 
@@ -135,7 +135,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         # A replacement goes on with the logs of the dead worker, a resumed run with its own.
         logged = trainer.round if trainer.replacement or resumed is not None else 0
         logs = RoundLog(options.log_dir, folder, options.overwrite, logged, trainer.rank)
-        reporter = Reporter(options.quiet, machine=os.environ.get(VARIABLE) == "json")
+        reporter = ProgressReporter(options.quiet, machine=os.environ.get(VARIABLE) == "json")
         reporter.say(f"worker {trainer.rank} of {trainer.workers} on {device}, logs in {logs.folder}")
         if trainer.replacement:
             reporter.say(f"takes the place of a worker that is gone, after round {trainer.round}")
@@ -146,16 +146,16 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         evaluations = None
         if trainer.rank == 0 and not options.no_evaluation:
             values, images = trainer.replica.size, options.test_images
-            examiner = EvaluationProcess(options.network, options.dataset, str(data_dir), values, images)
-            evaluations = Evaluations(examiner, options.eval_duration, options.target_accuracy)
+            evaluator = EvaluationProcess(options.network, options.dataset, str(data_dir), values, images)
+            evaluations = PeriodicEvaluation(evaluator, options.eval_duration, options.target_accuracy)
         reports = make_reports(options, trainer, logs.folder.name)
         result, exchange = trainer.algorithm.result, trainer.algorithm.exchange
         step = result.step if result is not None and logged else 0
         started = time.time() - trainer.elapsed
-        rounds = RoundKeeper(
+        rounds = RoundCallbacks(
             make_callbacks(options, trainer.rank, reporter, logs, reports, started, step),
             {**run_facts(options, trainer), "device": device, "resumed": resumed},
-            Clock(trainer.world.device.now, trainer.round, trainer.elapsed),
+            LogClock(trainer.world.device.now, trainer.round, trainer.elapsed),
             evaluations,
             exchange if isinstance(exchange, CollectiveExchange) else None,
         )
@@ -172,7 +172,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         finally:
             rounds.close()
         reporter.say(f"done after {trainer.round} rounds")
-        progress.tell(progress.FINISHED)
+        progress.report_event(progress.FINISHED)
         if trainer.rank == 0 and not options.no_export:  # before the goodbye: should it die, another one can do it
             with trainer.mean_statistics():
                 _export(net, options, logs.folder, context, reporter.say, dataset.channels)
@@ -184,13 +184,13 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     except BaseException as error:
         foreseen = isinstance(error, ExpectedError)
         if not foreseen and is_at_fault(type(trainer.algorithm), error):
-            progress.tell(progress.OVER, reason=str(error))  # a replacement would meet it again
+            progress.report_event(progress.OVER, reason=str(error))  # a replacement would meet it again
         elif joined and SUPERVISED_VARIABLE in os.environ and not foreseen:
             # The launcher starts a replacement; the others wait for that, or go on without this worker.
             by_signal = isinstance(error, InterruptedBySignalError)
             how = f"ended by {error}" if by_signal else f"ends: {error or type(error).__name__}"
             log.error("worker %d %s", trainer.rank, how, exc_info=not by_signal)
-            program.leave(1)
+            program.exit_now(1)
         reason = f"worker {trainer.rank}: {error or type(error).__name__}"
         if not (joined and trainer.finished):
             trainer.abort(reason)
@@ -199,7 +199,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         raise
     _farewell(reports, f"done after {trainer.round} rounds")
     trainer.close()
-    progress.tell(progress.DONE)
+    progress.report_event(progress.DONE)
     return 0
 
 
@@ -223,11 +223,11 @@ def _export(
 
 
 def _farewell(reports: "Reports | None", reason: str) -> None:
-    """Let the last reports reach the state server."""
+    """Wait for the last reports to reach the state server."""
     if reports is not None:
         reports.close(reason)
 
 
 if __name__ == "__main__":
-    lossy_output.install()
-    program.leave(main())
+    output.install()
+    program.exit_now(main())

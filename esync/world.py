@@ -8,8 +8,8 @@ from .coordination import Coordination
 from .exchange import Exchange, Specification
 from .runtime.device import Device, RealDevice
 from .runtime.environment import Cluster, replacement_promised, state_server_address, take_role
-from .runtime.phase_timer import Recorder
-from .runtime.straggler_injection import NETWORK, Spell
+from .runtime.phase_timer import PhaseTimer
+from .runtime.straggler_injection import NETWORK, StragglerEvent
 from .runtime.watchdog import Watchdog
 
 
@@ -23,7 +23,7 @@ class RealWorld:
         round_timeout: seconds to wait for the others in one exchange.
         lease: seconds of silence after which the others go on without a worker; infinite: they wait for it, or for its
             replacement.
-        spells: when this worker is a straggler on purpose.
+        straggler_events: when this worker is a straggler on purpose.
         replacement: seconds that the others wait for another worker in the place of this one, should it die; they wait
             for ever where the launcher has promised one.
         collective: how vectors are summed over the workers: by a parameter server ("ps"), or as `collectives` says.
@@ -38,13 +38,13 @@ class RealWorld:
         start_timeout: float = config.START_TIMEOUT,
         round_timeout: float = config.ROUND_TIMEOUT,
         lease: float = math.inf,
-        spells: Sequence[Spell] = (),
+        straggler_events: Sequence[StragglerEvent] = (),
         collective: str = config.COLLECTIVE,
         replacement: float = config.WAIT_FOR_REPLACEMENT,
     ) -> None:
-        device = RealDevice(step_time, spells)
+        device = RealDevice(step_time, straggler_events)
         self.device, self._straggler = device, device.straggler
-        self.recorder = Recorder(self.device.now)
+        self.recorder = PhaseTimer(self.device.now)
         self.watchdog = watchdog or Watchdog()
         self._start_timeout = start_timeout
         self._round_timeout = round_timeout

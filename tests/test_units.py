@@ -172,7 +172,7 @@ def trained(monkeypatch, speeds, *words: str, by_api: Callable[[], Algorithm] | 
     with monkeypatch.context() as patch:
         if by_api is not None:
             patch.setattr(gradients, "make_trainer", make_trainer)
-        numerics = gradients.Gradients(options, len(speeds))
+        numerics = gradients.GradientNumerics(options, len(speeds))
         Simulation(cluster(*speeds), options, numerics).run()
     return np.concatenate([flat(numerics._nets[rank]) for rank in range(len(speeds))])
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from esync.runtime.files import write_whole
+from esync.runtime.files import write_atomically
 
 #: Quantile 97.5 % of Student's t by degrees of freedom from 1.
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
@@ -16,7 +16,7 @@ STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 def write_figures(path: Path | None, figures: Any) -> None:
     """Write them, unless `path` is None. Raises OSError where the file cannot be written."""
     if path is not None:
-        write_whole(path, (json.dumps(figures, indent=2) + "\n").encode())
+        write_atomically(path, (json.dumps(figures, indent=2) + "\n").encode())
 
 
 def read_figures(path: Path | None) -> dict[str, Any]:

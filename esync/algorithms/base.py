@@ -20,7 +20,7 @@ from ..exchange.protocol.resume_negotiation import Offers, Progress
 from ..exchange.protocol.round_state import Limits
 from ..rules import PLAIN_SGD, RuleChoice
 from ..runtime.device import Device
-from ..runtime.phase_timer import COMPUTE, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE, Recorder
+from ..runtime.phase_timer import COMPUTE, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE, PhaseTimer
 from .model_view import Hook, ModelView
 from .options import Options as AnyOptions
 from .options import option
@@ -96,7 +96,7 @@ class World(Protocol):
     """Makes the seams: real ones, or simulated ones."""
 
     device: Device
-    recorder: Recorder
+    recorder: PhaseTimer
 
     def exchange(self, specification: Specification) -> Exchange:
         """Connect to the other workers."""

@@ -1,24 +1,25 @@
-"""The command line of a worker, which servers and schedulers understand too; every flag is checked here.
+"""The command line of a worker, which servers and schedulers understand as well.
 
-The mode and the options of its algorithm are in `mode`. A group of the flags that all modes have is a module of this
-package with three things (see `Group`): with which algorithms its flags make sense, the flags, and what must fit
-together.
+`mode` reads the mode and the options of its algorithm. The flags that all modes have are groups
+(`flag_types.FlagGroup`) in `training`, `outputs` and `cluster`; every flag is checked here. May import
+`algorithms`, `config`, `data`, `exchange` (names only), `runtime` and `version`.
 """
 
 import argparse
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import Protocol
+from collections.abc import Iterator, Sequence
 
 from ..algorithms import Algorithm
 from ..algorithms.registry import names, options_of
 from ..runtime.files import expanded
 from ..version import __version__
-from . import checkpoints, cluster, collectives, coordination, data, device, logs, mode, training
-from .mode import Condition, algorithm_of, choose_algorithm, effective, given_state_server, modes_with
-from .training import NETWORKS
-from .values import count
+from . import mode
+from .cluster import CLUSTER, COLLECTIVE, STATE_SERVER
+from .flag_types import count
+from .mode import algorithm_of, choose_algorithm, effective, given_state_server, modes_with
+from .outputs import CHECKPOINTS, LOGS
+from .training import DATA, DEVICE, NETWORKS, TRAINING
 
 __all__ = [
     "NETWORKS",
@@ -38,21 +39,8 @@ __all__ = [
 ]
 
 
-class Group(Protocol):
-    """One group of flags that all modes have; a module of this package is one."""
-
-    #: Flags (by the names of their values) that make sense with some algorithms only, and the condition.
-    CONDITIONS: Mapping[str, Condition]
-
-    def add_to(self, parser: argparse.ArgumentParser) -> None:
-        """Add the flags."""
-
-    def check(self, options: argparse.Namespace, typed: Set[str]) -> None:
-        """Check what no flag tells alone; `typed` names the values that were really given. Raises ValueError."""
-
-
 #: In the order of --help.
-GROUPS: tuple[Group, ...] = (training, data, device, logs, checkpoints, coordination, collectives, cluster)
+GROUPS = (TRAINING, DATA, DEVICE, LOGS, CHECKPOINTS, STATE_SERVER, COLLECTIVE, CLUSTER)
 
 
 def modes_of(name: str) -> tuple[str, ...] | None:
@@ -60,8 +48,8 @@ def modes_of(name: str) -> tuple[str, ...] | None:
     if name == mode.USE_DCASGD:
         return mode.modes_with_dcasgd()
     for group in GROUPS:
-        if name in group.CONDITIONS:
-            return names(group.CONDITIONS[name])
+        if name in group.conditions:
+            return names(group.conditions[name])
     return modes_with(name) or None
 
 
@@ -139,7 +127,7 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> a
     try:
         mode.check(options, typed, options.algorithm)
         for group in GROUPS:
-            for name, suits in group.CONDITIONS.items():
+            for name, suits in group.conditions.items():
                 if name in typed and not suits(options.algorithm):
                     raise ValueError(mode.refusal(f"--{name.replace('_', '-')}", options.mode, names(suits)))
         choose_algorithm(options)

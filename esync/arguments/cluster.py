@@ -1,17 +1,93 @@
-"""Flags of the cluster: how long to wait for whom, and what to do without those who are gone."""
+"""Flags of the cluster: the state server, collectives, and how long to wait for whom."""
 
 import argparse
 from collections.abc import Mapping, Set
 
 from .. import config
-from .mode import Condition
-from .values import not_negative, positive
+from ..algorithms import Algorithm
+from ..algorithms.registry import names, options_of
+from ..exchange.collectives import COLLECTIVES
+from .flag_types import Condition, FlagGroup, job, not_negative, port, positive
+from .mode import choose_algorithm
 
-CONDITIONS: Mapping[str, Condition] = {"elastic": lambda algorithm: algorithm.elastic}
+
+def _may_ask(algorithm: type[Algorithm]) -> bool:
+    """Return whether the algorithm itself asks a state server, at least with some options."""
+    return any(each.shared == "state_server" for each in options_of(algorithm))
 
 
-def add_to(parser: argparse.ArgumentParser) -> None:
-    """Add the flags."""
+_STATE_SERVER_CONDITIONS: Mapping[str, Condition] = {"state_server_ip": _may_ask, "state_server_port": _may_ask}
+
+
+def _add_state_server(parser: argparse.ArgumentParser) -> None:
+    coordination = parser.add_argument_group(f"state server (modes {', '.join(names(_may_ask))})")
+    add = coordination.add_argument
+    add("-ip", "--state-server-ip", default=config.STATE_SERVER_IP, help="address of the state server")
+    add(
+        "-port",
+        "--state-server-port",
+        type=port,
+        default=int(config.STATE_SERVER_PORT),
+        help="its port (default: %(default)s)",
+    )
+    add(
+        "--job",
+        type=job,
+        default=config.JOB,
+        help="name of this training on the state server; all modes report there where ESYNC_STATE_SERVER names it "
+        "(default: %(default)s)",
+    )
+
+
+STATE_SERVER = FlagGroup(_add_state_server, conditions=_STATE_SERVER_CONDITIONS)
+
+
+def _serverless() -> str:
+    """Name the modes in which all workers exchange together, so that no server is needed."""
+    return ", ".join(names(lambda algorithm: algorithm.serverless))
+
+
+def _add_collectives(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(f"collectives (modes {_serverless()})")
+    group.add_argument(
+        "--collective",
+        choices=COLLECTIVES,
+        default=config.COLLECTIVE,
+        help="how updates are summed over the workers: ps, by parameter servers; ring, butterfly, binary-blocks or "
+        "mpi, without any server, over MPI (default: %(default)s)",
+    )
+
+
+def _check_collectives(options: argparse.Namespace, typed: Set[str]) -> None:
+    """Refuse what needs a server where there is none."""
+    if options.collective == "ps":
+        return
+    if not options.algorithm.serverless:
+        raise ValueError(
+            f"--collective {options.collective} has no server, which --mode {options.mode} needs; it is for "
+            f"{_serverless()}"
+        )
+    if choose_algorithm(options).compression:
+        raise ValueError(f"--collective {options.collective} has no server, which --compression needs")
+    if options.elastic:
+        raise ValueError(
+            f"--collective {options.collective} has no server, which --elastic needs: every worker takes part in every "
+            "exchange"
+        )
+    if "wait_for_replacement" in typed:
+        raise ValueError(
+            f"--collective {options.collective} has no server, which --wait-for-replacement needs: nobody can take a "
+            "rank's place"
+        )
+
+
+COLLECTIVE = FlagGroup(_add_collectives, _check_collectives)
+
+
+_CLUSTER_CONDITIONS: Mapping[str, Condition] = {"elastic": lambda algorithm: algorithm.elastic}
+
+
+def _add_cluster(parser: argparse.ArgumentParser) -> None:
     cluster = parser.add_argument_group("cluster", "Where the others are is said by the DMLC_* variables of MXNet.")
     add = cluster.add_argument
     add(
@@ -45,8 +121,11 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check(options: argparse.Namespace, typed: Set[str]) -> None:
+def _check_cluster(options: argparse.Namespace, typed: Set[str]) -> None:
     """Refuse leases where the cluster is not elastic."""
     needless = typed & {"lease", "redistribute"}
     if needless and not options.elastic:
         raise ValueError(f"--{min(needless)} needs --elastic")
+
+
+CLUSTER = FlagGroup(_add_cluster, _check_cluster, _CLUSTER_CONDITIONS)

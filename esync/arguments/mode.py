@@ -14,14 +14,12 @@ from .. import config
 from ..algorithms import ALGORITHMS, Algorithm, find
 from ..algorithms.loading import FORMS, entry_point_names
 from ..algorithms.registry import all_flags, flags_of, names, options_of
-from .values import checked
+from .flag_types import checked
 
 #: The flag with which DC-ASGD is asked for as published …
 USE_DCASGD = "use_dcasgd"
 #: … beside this mode, which then means that one.
 WITH_DCASGD = {"async": "dcasgd"}
-
-Condition = Callable[[type[Algorithm]], Any]
 
 
 def algorithm_of(mode: str, use_dcasgd: bool = False) -> type[Algorithm]:

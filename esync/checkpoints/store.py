@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..runtime.files import flush_folder, make_folder, whole
+from ..runtime.files import atomic_path, flush_folder, make_folder
 from .errors import CheckpointError
 
 log = logging.getLogger(__name__)
@@ -236,7 +236,7 @@ def _sealed(content: dict[str, Any]) -> dict[str, Any]:
 
 def _write(path: Path, writer: Writer) -> dict[str, Any]:
     """Write a file; its size and checksum."""
-    with whole(path) as beside:
+    with atomic_path(path) as beside:
         writer(beside)
         return {"bytes": beside.stat().st_size, "sha256": _digest(beside)}
 

@@ -10,7 +10,7 @@ from typing import Any
 from .. import config
 from ..runtime.errors import ExpectedError
 from ..runtime.futures import Completed, Handle
-from ..runtime.watchdog import Wait
+from ..runtime.watchdog import WatchedWait
 from .decision import Decision
 from .http_client import HTTPClient
 from .ranks import LISTED_MOST, as_text
@@ -153,7 +153,7 @@ class StateServerClient:
 
     def _call(self, path: str, fields: Mapping[str, Any]) -> Any:
         """Return the answer to a call, which is repeated for as long as the patience lasts."""
-        waiting = Wait(f"the state server at {self.address}", self._patience)
+        waiting = WatchedWait(f"the state server at {self.address}", self._patience)
 
         def wait(reason: str, pause: float) -> None:
             if waiting.lasted + pause > waiting.limit:

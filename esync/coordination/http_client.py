@@ -18,7 +18,7 @@ from typing import Any
 
 from .. import config
 from ..runtime.errors import ExpectedError
-from ..runtime.printable import printable
+from ..runtime.output import printable
 
 AUTHORITY_VARIABLE, TOKEN_VARIABLE = "ESYNC_STATE_SERVER_CA", "ESYNC_TOKEN"
 

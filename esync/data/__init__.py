@@ -1,4 +1,7 @@
-"""Data sets in memory, who trains on what, and batches: load → partition → Batches. NumPy only, except `resize`."""
+"""Data sets: fetched and checked (`fetch`), read (`load`), divided among workers (`partition`), cut into `Batches`.
+
+A data set is an entry of `registry`. Needs NumPy but not MXNet. May import `config` and `runtime`.
+"""
 
 from .batches import Batches, as_floats
 from .datasets import Dataset, find_data_dir, load

@@ -1,4 +1,4 @@
-"""An endless, reproducible and resumable stream of mini-batches from one worker's share of a data set."""
+"""Stream of mini-batches from a worker's share of a data set: endless, reproducible and resumable."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -11,7 +11,7 @@ from esync.runtime.files import expanded
 from .cifar import CifarEntry
 from .errors import DataError, broken_file, fetch_remedy
 from .idx import read_idx
-from .registry import Entry, Split, find_entry
+from .registry import IdxEntry, Split, find_entry
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,7 @@ def load(name: str, data_dir: str | Path | None = None) -> Dataset:
     return Dataset(name, entry.classes, *_read(folder, entry, entry.train), *_read(folder, entry, entry.test))
 
 
-def _read(folder: Path, entry: Entry, split: Split) -> tuple[np.ndarray, np.ndarray]:
+def _read(folder: Path, entry: IdxEntry, split: Split) -> tuple[np.ndarray, np.ndarray]:
     images_path, labels_path = folder / split.images.name, folder / split.labels.name
     images, labels = read_idx(images_path, ndim=3), read_idx(labels_path, ndim=1)
     if images.shape[1:] != entry.image_shape:

@@ -1,4 +1,4 @@
-"""The files of a Debian or Ubuntu package, without installing it and without any rights."""
+"""Extract the files of a Debian or Ubuntu package, without installing it or special rights."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""The one exception for data that cannot be used; its message says all that its reader needs."""
+"""Exception for data that cannot be used."""
 
 import shlex
 from pathlib import Path

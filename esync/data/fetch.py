@@ -1,4 +1,4 @@
-"""Gets a data set's files, from Debian's package or by download, and lets none look whole that is not.
+"""Fetch a data set's files, from Debian's package or by download; incomplete files never look complete.
 
 A file is written beside its place under another name, its decompressed content is compared with the registry's
 checksum, and only then is it renamed. So whatever interrupts a fetch, the next one goes on with what is missing.
@@ -6,21 +6,62 @@ checksum, and only then is it renamed. So whatever interrupts a fetch, the next 
 
 import contextlib
 import fcntl
+import http.client
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from esync import config
 
-from ..runtime.files import flush_folder, leftovers, whole
-from .cifar import CifarEntry, members
+from ..runtime.files import atomic_path, flush_folder, leftovers
+from .cifar import Archive, CifarEntry, members
 from .debian import unpacked
-from .download import CHUNK, download
 from .errors import DataError
 from .registry import AnyEntry, AnyFile
+
+CHUNK = 1 << 16  # bytes handed on at a time, at most
+
+
+def download(url: str, file: AnyFile | Archive, timeout: float, console: Console) -> Iterator[bytes]:
+    """Yield the bytes of a compressed file; `timeout` is in seconds without a byte.
+
+    Raises:
+        DataError: the server cannot be reached, stalls, answers with an error status, closes the connection early, or
+            sends more than a compressed file of this content can have.
+    """
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    try:
+        with (
+            urllib.request.urlopen(url, timeout=timeout) as response,
+            Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
+        ):
+            length = response.headers.get("Content-Length", "")
+            total = int(length) if length.isdecimal() else None
+            task = progress.add_task(file.name, total=total)
+            received = 0
+            while chunk := response.read1(CHUNK):
+                received += len(chunk)
+                if received > file.size + CHUNK:
+                    raise DataError(url, f"more compressed bytes than the {file.size} of the whole content")
+                progress.update(task, completed=received)
+                yield chunk
+            if total is not None and received < total:
+                raise DataError(url, f"the connection closed after {received} of {total} bytes")
+    except TimeoutError:
+        raise DataError(url, f"no byte for {timeout:g} s") from None
+    except urllib.error.HTTPError as error:
+        raise DataError(url, f"HTTP status {error.code} {error.reason}") from None
+    except urllib.error.URLError as error:
+        raise DataError(url, f"cannot be reached ({error.reason})") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise DataError(url, f"the connection broke ({str(error) or type(error).__name__})") from None
+
 
 SOURCES = ("auto", "apt", "download")
 
@@ -153,7 +194,7 @@ def _place(chunks: Iterable[bytes], file: AnyFile, folder: Path, origin: str) ->
     """Write a file beside its place, check it, and rename it into place; leave nothing there if any of it fails."""
     for left in leftovers(folder / file.name):  # the caller is alone in this folder
         left.unlink()
-    with whole(folder / file.name) as beside:
+    with atomic_path(folder / file.name) as beside:
         with open(beside, "wb") as out:
             out.writelines(chunks)
         if fault := file.fault(beside):

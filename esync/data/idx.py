@@ -1,4 +1,4 @@
-"""Reads one gzip-compressed idx file, the format of MNIST and Fashion-MNIST, and checks all that can be checked.
+"""Read a gzip-compressed idx file, the format of MNIST and Fashion-MNIST, and check it.
 
 The content is two zero bytes, one byte for the element type (8: unsigned byte), one for the number of dimensions, each
 dimension as a big-endian 32-bit integer, and then the elements in row-major order.

@@ -1,4 +1,4 @@
-"""Which worker trains on which samples: pure functions from sample counts or labels to index arrays.
+"""Partition samples among workers: pure functions from sample counts or labels to index arrays.
 
 Every sample is in exactly one share, or in `dropped`.
 """

@@ -1,4 +1,4 @@
-"""The data sets known by name: their files, the checksums of these, and where they come from. One entry each."""
+"""Registry of data sets: their files with checksums, and where to fetch them."""
 
 import hashlib
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Entry:
+class IdxEntry:
     """A data set of single-channel images in four idx files, which lie in a folder of the same name."""
 
     name: str
@@ -66,7 +66,7 @@ class Entry:
         return self.train.labels.size - 8
 
 
-FASHION_MNIST = Entry(
+FASHION_MNIST = IdxEntry(
     name="fashion-mnist",
     classes=10,
     image_shape=(28, 28),
@@ -129,7 +129,7 @@ CIFAR_100 = CifarEntry(
 )
 
 #: A data set of either format, and one of its files.
-AnyEntry: TypeAlias = Entry | CifarEntry
+AnyEntry: TypeAlias = IdxEntry | CifarEntry
 AnyFile: TypeAlias = IdxFile | BinaryFile
 
 REGISTRY: Mapping[str, AnyEntry] = {entry.name: entry for entry in (FASHION_MNIST, CIFAR_10, CIFAR_100)}

@@ -1,10 +1,10 @@
-"""python -m esync.launch clusters/NAME.yaml: the launcher."""
+"""Launcher: `python -m esync.launch clusters/NAME.yaml`."""
 
 import os
 import signal
 import sys
 
-from ..runtime import lossy_output
+from ..runtime import output
 
 
 def main() -> int:
@@ -18,5 +18,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    lossy_output.install()
+    output.install()
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""Launch's side of the agents: asked all at once; whatever goes wrong becomes a sentence that names the host.
+"""Query the agents of all remote hosts at once; each failure becomes a sentence that names the host.
 
 Nothing of a job starts before every host has answered: then it is reachable, knows the key, has the working directory,
 Python, this package in the same version, the data, and free ports.
@@ -16,18 +16,18 @@ from typing import Any
 
 from .. import config
 from ..runtime.errors import ExpectedError
-from ..runtime.watchdog import Wait
+from ..runtime.watchdog import WatchedWait
 from . import process_backend, remote_agent, ssh
-from .heartbeat_pipe import Lifeline
+from .heartbeat_pipe import HeartbeatPipe
 from .hosts import Host
-from .ssh_errors import complaint
+from .ssh_errors import explain_exit
 
 #: What is kept of its chatter: as many lines as ssh's longest warning has, and some more.
 LAST_LINES = 30
 
 
 class RemoteHostError(ExpectedError):
-    """Other machines cannot take part; one sentence for each, with its name."""
+    """Remote hosts cannot take part; the message has one sentence for each."""
 
 
 class AgentProcess:
@@ -42,7 +42,7 @@ class AgentProcess:
         self.host = host
         self.said: deque[str] = deque(maxlen=LAST_LINES)
         self._popen = process_backend.start(ssh.start_module(host, remote_agent.__name__), subprocess.PIPE)
-        self._line = Lifeline(self._popen, ssh.first_lines(host, {}))
+        self._line = HeartbeatPipe(self._popen, ssh.first_lines(host, {}))
         assert self._popen.stdout is not None
         self.output = self._popen.stdout
         self._line_so_far: list[bytes] = []
@@ -60,7 +60,7 @@ class AgentProcess:
         chunk = os.read(self.output.fileno(), 1 << 20)
         if not chunk:
             self._line.cut()
-            raise RemoteHostError(complaint(self.host, self._popen.wait(), list(self.said)))
+            raise RemoteHostError(explain_exit(self.host, self._popen.wait(), list(self.said)))
         *lines, rest = chunk.split(b"\n")
         if lines:
             lines[0] = b"".join([*self._line_so_far, lines[0]])
@@ -77,7 +77,7 @@ class AgentProcess:
         return answer
 
     def close(self) -> None:
-        """End it; it lets go of what it holds by itself."""
+        """End the agent, which releases what it holds by itself."""
         self._line.cut()
         if self._popen.poll() is None:
             self._popen.terminate()
@@ -85,8 +85,8 @@ class AgentProcess:
         self.output.close()
 
 
-class Agents:
-    """The agents of all hosts that are not this machine, in a with statement.
+class AgentPool:
+    """Agents of all remote hosts, for a with statement.
 
     Args:
         hosts: all of a job's; those of this machine are left out.
@@ -111,7 +111,7 @@ class Agents:
             raise
 
     def ask(self, requests: Mapping[str, Mapping[str, Any]], limit: float) -> dict[str, dict[str, Any]]:
-        """Ask hosts, by their names, all at the same time; their answers.
+        """Query hosts, by their names, all at the same time; return their answers.
 
         Args:
             requests: what to ask each of them.
@@ -126,7 +126,7 @@ class Agents:
     def try_to_ask(
         self, requests: Mapping[str, Mapping[str, Any]], limit: float
     ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-        """The same, with what went wrong beside the answers."""
+        """Query hosts like `ask`, and return the problems beside the answers."""
         self.send(requests)
         return self._collect(list(requests), limit)
 
@@ -136,17 +136,17 @@ class Agents:
             self._agents[name].ask(request)
 
     def collect(self, names: Sequence[str], limit: float) -> dict[str, dict[str, Any]]:
-        """The answers of hosts that have been asked; see `ask`."""
+        """Return the answers to earlier requests; see `ask`."""
         answers, problems = self._collect(names, limit)
         if problems:
             raise RemoteHostError("\n".join(problems[name] for name in names if name in problems))
         return answers
 
     def _collect(self, names: Sequence[str], limit: float) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-        """Answers and problems."""
+        """Return answers and problems."""
         answers: dict[str, dict[str, Any]] = {}
         problems: dict[str, str] = {}
-        wait, heard = Wait("", limit), time.monotonic()
+        wait, heard = WatchedWait("", limit), time.monotonic()
         while waiting := [self._agents[name] for name in names if name not in answers and name not in problems]:
             now = time.monotonic()
             if now - heard > limit:
@@ -173,11 +173,11 @@ class Agents:
         return answers, problems
 
     def close(self) -> None:
-        """End them all."""
+        """End all agents."""
         for one in self._agents.values():
             one.close()
 
-    def __enter__(self) -> "Agents":
+    def __enter__(self) -> "AgentPool":
         return self
 
     def __exit__(
@@ -187,7 +187,7 @@ class Agents:
 
 
 def _answer_in(text: str) -> dict[str, Any] | None:
-    """The answer in a line of output; None where it is something else."""
+    """Return the answer in a line of output; None where it is something else."""
     if not text.startswith(remote_agent.MARK):
         return None
     try:

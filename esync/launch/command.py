@@ -1,6 +1,6 @@
-"""The program behind `python -m esync.launch clusters/NAME.yaml`: starts a whole cluster, shows it, and ends it.
+"""Command line of the launcher: start a whole cluster, show its progress, and end it.
 
-Every flag of the worker may be given; it is worth more than the description's section `train`.
+Every flag of the worker may be given; flags override the description's `train` section.
 """
 
 import argparse
@@ -12,22 +12,21 @@ from contextlib import closing
 from typing import Any
 
 from .. import arguments, config
-from ..arguments.values import positive
-from ..runtime import descriptions, lossy_output, program
+from ..arguments.flag_types import positive
+from ..runtime import descriptions, output, program
 from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded
 from . import flags, report, view
-from .agent_pool import Agents
+from .agent_pool import AgentPool
 from .description import DescriptionError, read
 from .folders import LogFolders
 from .gather import gather
 from .hosts import locate
 from .plan import plan, ports_needed
-from .ports import Ports
-from .preflight import fixed_ports, prepare, survey
+from .preflight import check_hosts, fixed_ports, prepare
 from .reachability import try_paths
-from .resources import Supplies
-from .spec import Plan
+from .resources import HostResources, Ports
+from .spec import LaunchPlan
 from .supervisor import Supervisor
 
 #: What workers and state server share, where others can reach it.
@@ -43,7 +42,7 @@ TOKEN_NEEDED = f"""\
 
 
 def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
-    """The options of launch, and the worker's flags that were typed."""
+    """Return launch's own options, and the worker's flags that were typed."""
     program_name = program.name("python -m esync.launch")
     parser = flags.parser_of_all(
         program_name, "Start a whole cluster, as a description says; end it, whatever happens.", words
@@ -118,9 +117,9 @@ def _launch(options: argparse.Namespace, typed: dict[str, Any]) -> int:
         os.environ[TOKEN_VARIABLE] = os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(24)  # of this job alone
     with Ports() as ports:
         cores = None if "OMP_NUM_THREADS" in os.environ else len(os.sched_getaffinity(0))
-        here = Supplies(ports.free(ports_needed(description)), cores)
+        here = HostResources(ports.free(ports_needed(description)), cores)
 
-        def job_on(there: dict[str, Supplies]) -> Plan:
+        def job_on(there: dict[str, HostResources]) -> LaunchPlan:
             try:
                 return plan(description, hosts, typed, here, there)
             except DescriptionError as error:
@@ -130,16 +129,16 @@ def _launch(options: argparse.Namespace, typed: dict[str, Any]) -> int:
         if options.dry_run:
             print("\n\n".join(_explain(job)))
             return 0
-        with Agents(job.hosts, _tell) as agents:
+        with AgentPool(job.hosts, _tell) as agents:
             claims = fixed_ports(description, job)
             for owner, port in claims.pop(None, {}).items():
                 ports.claim(port, owner)
-            job = job_on(survey(job, agents, claims, ports_needed(description)))
+            job = job_on(check_hosts(job, agents, claims, ports_needed(description)))
             try_paths(job, agents)
             return _run(job, agents, options)
 
 
-def _run(job: Plan, agents: Agents, options: argparse.Namespace) -> int:
+def _run(job: LaunchPlan, agents: AgentPool, options: argparse.Namespace) -> int:
     with closing(LogFolders(job.folder_here, job.options.overwrite, job.options.resume)) as folders:
         prepare(job, agents)
         title = f"{job.options.network}, {job.mode_folder.name}, {len(job.workers)} workers, {options.file}"
@@ -164,7 +163,7 @@ def _run(job: Plan, agents: Agents, options: argparse.Namespace) -> int:
             missing.append(f"cannot write {error.filename}: {error.strerror}; the logs are in {job.mode_folder}")
         if outcome.ok and not missing:
             print("\n".join(report.success(figures, job, outcome)), flush=True)
-            if lost := lossy_output.missing():
+            if lost := output.missing():
                 _complain(f"the job is done, but {lost}")
                 return 1
             return 0
@@ -172,8 +171,8 @@ def _run(job: Plan, agents: Agents, options: argparse.Namespace) -> int:
         return 1
 
 
-def _explain(job: Plan) -> list[str]:
-    """Every command, as lines for a shell."""
+def _explain(job: LaunchPlan) -> list[str]:
+    """Return every command, as lines for a shell."""
     several = not all(host.here for host in job.hosts)
     return [
         *([TOKEN_NEEDED] if several and any(spec.role == "state server" for spec in job.processes) else []),

@@ -1,26 +1,53 @@
-"""The description of a cluster: a YAML file, checked as a whole before anything is started.
+"""Description of a cluster: a YAML file, checked as a whole before anything is started.
 
 Whatever is wrong is named by file, line and key, together with what would be right there.
 """
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from .. import config
-from ..runtime.straggler_injection import Spell
+from ..runtime.straggler_injection import StragglerEvent
 from . import flags
-from .fields import Device, HostName, KeyFile, Port, Section, Variables, Word, error, unknown
-from .places import find, put
-from .simulation_schema import DeviceBehaviour, Network, ServerCost, Simulation, StateServerCost
-from .stragglers import Straggle, spells
+from .fields import LATENCIES, Device, HostName, KeyFile, Port, Section, Variables, Word, error, quantity, unknown
+from .key_paths import find, put
+from .simulation_schema import DeviceBehaviour, NetworkSection, ServerCost, SimulationSection, StateServerCost
 from .yaml_text import DescriptionError, Place, dotted, load
 
 
+class StragglerEntry(Section):
+    """For a while, or again and again, this worker takes longer. All but `delay` in seconds of the run."""
+
+    kind: Literal["compute", "network"]
+    delay: Annotated[float, quantity(LATENCIES, "30ms")]  # of every iteration, or of every message to a server
+    at: float = Field(ge=0)
+    lasting: float = Field(gt=0)
+    every: float | None = Field(default=None, gt=0)  # from one beginning to the next
+    times: int = Field(default=1, ge=1)
+
+    @model_validator(mode="after")
+    def _apart(self) -> "StragglerEntry":
+        if (self.every is None) != (self.times == 1):
+            raise error("a straggler several times needs both: every (seconds) and times", "times")
+        if self.every is not None and self.every < self.lasting:
+            raise error("it should be over before it begins again", "every")
+        return self
+
+
+def straggler_events(section: Iterable[StragglerEntry]) -> tuple[StragglerEvent, ...]:
+    """One after the other."""
+    return tuple(
+        StragglerEvent(each.kind, each.delay, each.at + number * (each.every or 0.0), each.lasting)
+        for each in section
+        for number in range(each.times)
+    )
+
+
 class HostEntry(Section):
-    """How a host is reached: where it says how to log in, then over ssh, even if the address is this machine's."""
+    """How to reach a host: over ssh if the entry says how to log in, even where the address is this machine's."""
 
     address: Word | None = None  # under which the other hosts reach it; None: its name
     user: Word | None = None
@@ -37,14 +64,14 @@ class HostEntry(Section):
         return bool(self.user or self.port or self.key or self.ssh_options)
 
 
-class Scheduler(Section):
-    """Where ps-lite's scheduler runs."""
+class SchedulerEntry(Section):
+    """Host and port of the scheduler."""
 
     host: HostName
     port: Port = 0
 
 
-class Server(Section):
+class ServerEntry(Section):
     """A parameter server."""
 
     host: HostName
@@ -52,32 +79,32 @@ class Server(Section):
     simulate: ServerCost = Field(default_factory=ServerCost)
 
 
-class StateServer(Section):
-    """Where the state server runs."""
+class StateServerEntry(Section):
+    """Host and port of the state server."""
 
     host: HostName
     port: Port = 0
     simulate: StateServerCost = Field(default_factory=StateServerCost)
 
 
-class Worker(Section):
-    """A device that trains; with `count`, as many machines of one kind: HOST-0, HOST-1 and so on."""
+class WorkerEntry(Section):
+    """A device that trains; with `count`, that many machines of one kind: HOST-0, HOST-1 and so on."""
 
     host: HostName
     device: Device
     count: int = Field(default=1, ge=1, le=config.MAX_WORKERS)
     step_time: float | None = Field(None, gt=0)  # seconds of one iteration, where it stands for a slower device
     threads: int | None = Field(None, ge=1)  # of its computations on the CPU
-    straggle: list[Straggle] = Field(default_factory=list)  # when it is a straggler on purpose
+    straggle: list[StragglerEntry] = Field(default_factory=list)  # when it is a straggler on purpose
     simulate: DeviceBehaviour = Field(default_factory=DeviceBehaviour)
 
     @property
-    def spells(self) -> tuple[Spell, ...]:
-        """When it is a straggler, one after the other."""
-        return spells(self.straggle)
+    def straggler_events(self) -> tuple[StragglerEvent, ...]:
+        """Straggler events of this worker, in order."""
+        return straggler_events(self.straggle)
 
-    def machines(self) -> list["Worker"]:
-        """One entry for each machine."""
+    def machines(self) -> list["WorkerEntry"]:
+        """Return one entry for each machine."""
         if self.count == 1:
             return [self]
         return [self.model_copy(update={"host": f"{self.host}-{number}", "count": 1}) for number in range(self.count)]
@@ -109,19 +136,19 @@ class Description(Section):
     localhost}}` has this machine stand for cloud1.
     """
 
-    scheduler: Scheduler
-    servers: list[Server] = Field(min_length=1)
-    state_server: StateServer | None = None
-    workers: list[Worker] = Field(min_length=1)
+    scheduler: SchedulerEntry
+    servers: list[ServerEntry] = Field(min_length=1)
+    state_server: StateServerEntry | None = None
+    workers: list[WorkerEntry] = Field(min_length=1)
     hosts: dict[HostName, HostEntry] = Field(default_factory=dict)
     spare_hosts: list[HostName] = Field(default_factory=list)  # each takes the workers of a host that is lost
-    network: Network = Field(default_factory=Network)
-    simulate: Simulation = Field(default_factory=Simulation)
+    network: NetworkSection = Field(default_factory=NetworkSection)
+    simulate: SimulationSection = Field(default_factory=SimulationSection)
     train: Annotated[dict[str, Any], BeforeValidator(_train)] = Field(default_factory=dict)
 
     @field_validator("workers")
     @classmethod
-    def _one_by_one(cls, workers: list[Worker]) -> list[Worker]:
+    def _one_by_one(cls, workers: list[WorkerEntry]) -> list[WorkerEntry]:
         return [machine for worker in workers for machine in worker.machines()]
 
     @model_validator(mode="after")
@@ -134,7 +161,7 @@ class Description(Section):
         return self
 
     def host_names(self) -> list[str]:
-        """Every host that something runs on, once; spare hosts are not among them."""
+        """Return every host that something runs on, once; spare hosts are not among them."""
         names = [self.scheduler.host, *(server.host for server in self.servers)]
         if self.state_server:
             names.append(self.state_server.host)
@@ -165,7 +192,7 @@ def check_places(path: Path, places: Iterable[str]) -> None:
     """Check that a description has these places, whatever their values are.
 
     Raises:
-        NoSuchPlaceError: it has not.
+        UnknownKeyError: it has not.
         DescriptionError: the file cannot be read.
     """
     content, _ = _load(path)
@@ -174,7 +201,7 @@ def check_places(path: Path, places: Iterable[str]) -> None:
 
 
 def _load(path: Path) -> tuple[dict[str, Any], dict[Place, int]]:
-    """The content of a description's file, and the line of each place in it."""
+    """Return the content of a description's file, and the line of each place in it."""
     content, lines = load(path)
     if not isinstance(content, dict):
         raise DescriptionError(f"{path}: expected a mapping with the keys {', '.join(Description.model_fields)}")

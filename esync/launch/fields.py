@@ -1,4 +1,4 @@
-"""The checked values that a description is made of: names, devices, quantities with units, words for ssh."""
+"""Checked values of a description: names, devices, quantities with units, words for ssh."""
 
 import difflib
 import math
@@ -37,17 +37,17 @@ LATENCIES = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 def error(reason: str, key: object = None) -> PydanticCustomError:
-    """What a check of a description raises; `key` is the one in the section under check that is wrong."""
+    """Return the error for a wrong value of a section; `key` is the key that is wrong."""
     return PydanticCustomError("description", "{reason}", {"reason": reason, "key": key})
 
 
 def unknown(key: object, known: Mapping[str, Any]) -> PydanticCustomError:
-    """What a section raises for a key that it does not have."""
+    """Return the error for a key that the section does not have."""
     return error(f"unknown key; known: {', '.join(known)}{meant(key, known)}", key)
 
 
 def meant(name: object, known: Iterable[str]) -> str:
-    """Which of the known names may have been meant, as the end of a message; "" where none is like it."""
+    """Return a suggestion among the known names as the end of a message; "" if none is similar."""
     close = difflib.get_close_matches(str(name), known, n=3)
     return f" (did you mean {' or '.join(close)}?)" if close else ""
 
@@ -93,21 +93,21 @@ def quantity(units: Mapping[str, float], example: str, positive: bool = False) -
 
 
 def _word(text: str) -> str:
-    """What becomes a word of ssh's command line; one that begins with - would be taken for an option."""
+    """Check a word of ssh's command line: one that begins with - would be taken for an option."""
     if not text or text.startswith("-") or not text.isprintable():
         raise error(f"{shown(text)} is nothing that ssh could be told")
     return text
 
 
 def _key_file(text: str) -> str:
-    """A name that ssh takes for a variable, which it has no way to write otherwise."""
+    """Refuse file names that ssh would expand as a variable, and has no way to escape."""
     if "${" in text:
         raise error(f"{shown(text)} holds ${{, where ssh would put in a variable; write its value, or rename the file")
     return text
 
 
 def _variables(section: object) -> dict[str, str]:
-    """Environment variables; numbers are taken as they are written."""
+    """Check environment variables; numbers are taken as they are written."""
     if not isinstance(section, dict):
         raise error("expected a mapping of environment variables")
     for name, value in section.items():
@@ -131,7 +131,7 @@ Port = Annotated[int, Field(ge=0, le=65535)]  # 0: launch chooses a free one
 
 
 class Section(BaseModel):
-    """A mapping of the file; keys that it does not know are errors."""
+    """A mapping in the file; unknown keys are errors."""
 
     model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
 

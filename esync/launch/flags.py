@@ -1,6 +1,6 @@
-"""The worker's flags as settings, name → value: checked by the worker's own parser, the only place that knows them.
+"""Worker flags as settings (name → value), checked by the worker's own parser.
 
-Settings come from the section `train` of a description and from launch's command line, where they are worth more.
+Settings come from the `train` section of a description and from launch's command line, which overrides it.
 """
 
 import argparse
@@ -84,12 +84,12 @@ def known() -> Mapping[str, argparse.Action]:
 
 
 def is_switch(name: str) -> bool:
-    """Whether a flag stands alone, without a value."""
+    """Return whether a flag stands alone, without a value."""
     return known()[name].nargs == 0
 
 
 def takes_several(name: str) -> bool:
-    """Whether a flag takes several values."""
+    """Return whether a flag takes several values."""
     return known()[name].nargs == "+"
 
 
@@ -157,7 +157,7 @@ def algorithm_of(settings: Mapping[str, Any]) -> type[Algorithm]:
 
 
 def _suits(name: str, algorithm: type[Algorithm]) -> bool:
-    """Whether a flag makes sense with an algorithm."""
+    """Return whether a flag makes sense with an algorithm."""
     modes = arguments.modes_of(name)
     return modes is None or algorithm.name in modes
 

@@ -1,4 +1,4 @@
-"""The folders of a job's logs: kept for one job at a time, and cleared of an earlier run's logs.
+"""Log folders of a job: locked for one job at a time, and cleared of an earlier run's logs.
 
 {log_dir}/{network}/{mode}/{host}/{device}/     rounds, written by the workers
 {log_dir}/{network}/{mode}/processes/NAME.log   what each process printed; no folder in it, so that the log tools see
@@ -22,11 +22,11 @@ NONCE_FILE = f"{PROCESSES}/{LOCK_FILE}"
 
 
 class BusyLogsError(ExpectedError):
-    """Another job writes its logs there."""
+    """Another job writes its logs to that folder."""
 
 
 class LogFolders:
-    """The log folders of one job; they are this job's until it is closed.
+    """Log folders of one job, locked until this is closed.
 
     Args:
         mode_folder: {log_dir}/{network}/{mode}.
@@ -57,11 +57,11 @@ class LogFolders:
             raise LogDirectoryError(f"cannot write logs to {mode_folder}: {error.strerror or error}") from None
 
     def close(self) -> None:
-        """Let another job have them."""
+        """Release the lock."""
         self._lock.close()
 
     def _clear_processes(self, overwrite: bool) -> None:
-        """NAME.log becomes NAME.earlier-TIME.log."""
+        """Rename NAME.log to NAME.earlier-TIME.log."""
         logs = [log for log in self.processes.glob("*.log") if ".earlier-" not in log.name]
         stamp = time.strftime("earlier-%Y%m%dT%H%M%S")
         while any(self.processes.glob(f"*.{stamp}.log")):
@@ -74,7 +74,7 @@ class LogFolders:
 
 
 class HostFolder:
-    """The log folder of one host on a machine that launch has logged in to; it is the job's until it is closed.
+    """Log folder of one remote host, locked until this is closed.
 
     Args:
         folder: {log_dir}/{network}/{mode}/{host}.
@@ -95,12 +95,12 @@ class HostFolder:
             raise LogDirectoryError(f"cannot write logs to {folder}: {error.strerror or error}") from None
 
     def close(self) -> None:
-        """Let another job have it."""
+        """Release the lock."""
         self._lock.close()
 
 
 def take(folder: Path, name: Path) -> TextIO:
-    """Make a folder, and keep it for as long as the file that is returned is open; `name` is what the error names."""
+    """Make a folder and lock it for as long as the returned file is open; `name` is what the error names."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = open(folder / LOCK_FILE, "a+")  # noqa: SIM115 - stays open as long as the job
     try:
@@ -115,7 +115,7 @@ def take(folder: Path, name: Path) -> TextIO:
 
 
 def clear_devices(folders: Iterable[Path], overwrite: bool) -> None:
-    """Rounds of devices that this job does not have would pass for rounds of it."""
+    """Move away the rounds of devices that this job does not have: they would pass for its own."""
     for device in list(folders):
         if any(device.glob("iter-*.txt")):
             _, lock = round_log.claim(device.parent, device.name, overwrite)

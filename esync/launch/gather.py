@@ -1,4 +1,4 @@
-"""The result logs of other machines, copied to where they would be had all workers run on this one.
+"""Copy the result logs of remote hosts to where they would be had all workers run on this machine.
 
 What arrives is unpacked beside its place and moved there as a whole: a device's folder is complete or not there.
 """
@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from .. import config
-from .agent_pool import Agents
+from .agent_pool import AgentPool
 from .folders import NONCE_FILE
 from .hosts import Host
-from .spec import Plan
+from .spec import LaunchPlan
 
 #: device/file, none of them hidden.
 LOG_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-def gather(plan: Plan, agents: Agents, nonce: str, say: Callable[[str], None]) -> dict[str, str]:
-    """Copy the logs of a job that has ended, however it did.
+def gather(plan: LaunchPlan, agents: AgentPool, nonce: str, say: Callable[[str], None]) -> dict[str, str]:
+    """Copy the logs of a job that has ended in any way.
 
     Args:
         plan: the job.
@@ -50,15 +50,15 @@ def gather(plan: Plan, agents: Agents, nonce: str, say: Callable[[str], None]) -
         problems = _copy(plan.folder_here, agents, requests)
         if problems:
             again = {name: requests[name] for name in problems}
-            with Agents([hosts[name] for name in again], say) as anew:
+            with AgentPool([hosts[name] for name in again], say) as anew:
                 problems = _copy(plan.folder_here, anew, again)
     except KeyboardInterrupt:
         problems = dict.fromkeys(hosts, "interrupted while the logs were copied")
     return {name: _missing(hosts[name], plan.mode_folder, why) for name, why in problems.items()}
 
 
-def _copy(mode_folder: Path, agents: Agents, requests: Mapping[str, dict[str, Any]]) -> dict[str, str]:
-    """Ask and unpack; by the names of the hosts, why their logs are not here."""
+def _copy(mode_folder: Path, agents: AgentPool, requests: Mapping[str, dict[str, Any]]) -> dict[str, str]:
+    """Request and unpack logs; return why logs are missing, by host."""
     answers, problems = agents.try_to_ask(requests, config.LAUNCH_COPY)
     for name, answer in answers.items():
         if answer.get("shared"):
@@ -71,7 +71,7 @@ def _copy(mode_folder: Path, agents: Agents, requests: Mapping[str, dict[str, An
 
 
 def texts_of(answer: Mapping[str, Any]) -> dict[str, str]:
-    """The logs in an agent's answer: device/file → text."""
+    """Return the logs in an agent's answer: device/file → text."""
     found: dict[str, str] = json.loads(zlib.decompress(base64.b64decode(answer["logs"])))
     return found
 

@@ -1,8 +1,8 @@
-"""The line between launch and what it has started on another machine: when it breaks, both ends know.
+"""Pipe between launch and a process on another machine: when it breaks, both ends notice.
 
-Launch writes into the standard input of an ssh process: a request, then orders of one byte each, and a beat every few
-seconds. The other end reads them; the end of its input means that launch or the connection is gone, and silence means
-that the network is.
+Launch writes into the standard input of an ssh process: a request, then orders of one byte each, and a heartbeat
+every few seconds. The other end reads them. The end of its input means that launch or the connection is gone;
+silence means that the network is down.
 """
 
 import contextlib
@@ -22,8 +22,8 @@ BEAT, TERMINATE, KILL = b"\n", b"t", b"k"
 LONGEST_LINE = 1 << 20
 
 
-class Lifeline:
-    """Launch's end.
+class HeartbeatPipe:
+    """Launch's end of the pipe.
 
     Args:
         popen: ssh, whose standard input is a pipe without a buffer.
@@ -39,27 +39,27 @@ class Lifeline:
         _heart.keep(self)
 
     def send(self, data: bytes) -> None:
-        """Write; a connection that takes nothing any more shows itself in another way."""
+        """Write data; a connection that accepts nothing any more is noticed elsewhere."""
         with self._lock, contextlib.suppress(BlockingIOError, BrokenPipeError):
             if not self._pipe.closed:
                 self._pipe.write(data)
 
     def cut(self) -> None:
-        """Let go: the other end ends what it has started."""
+        """Close the pipe: the other end ends what it has started."""
         with self._lock, contextlib.suppress(OSError):
             self._pipe.close()
 
 
-class _Heart:
-    """Beats on all lifelines, in one thread that is there as soon as there is a lifeline."""
+class _Heartbeat:
+    """Writes heartbeats into all pipes, in one thread that starts with the first pipe."""
 
     def __init__(self) -> None:
-        self._lines: weakref.WeakSet[Lifeline] = weakref.WeakSet()
+        self._lines: weakref.WeakSet[HeartbeatPipe] = weakref.WeakSet()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def keep(self, line: Lifeline) -> None:
-        """Beat on this one, too, until nobody has it any more."""
+    def keep(self, line: HeartbeatPipe) -> None:
+        """Write heartbeats into this pipe as well, until it is garbage-collected."""
         with self._lock:
             self._lines.add(line)
             if self._thread is None:
@@ -75,19 +75,19 @@ class _Heart:
                 line.send(BEAT)
 
 
-_heart = _Heart()
+_heart = _Heartbeat()
 
 
-class Tether:
-    """The other end: what this process is told over its standard input."""
+class OrderReader:
+    """Reads, at the other end of the pipe, the orders that launch writes to standard input."""
 
     def __init__(self) -> None:
         self._rest = b""
         self._heard = time.monotonic()
         self._ended = False
 
-    def broken(self, lease: float) -> str:
-        """Why nobody is there any more, after `lease` seconds of silence or at once; "" where somebody is."""
+    def connection_lost(self, lease: float) -> str:
+        """Return why the connection to launch is lost: its end, or `lease` seconds of silence; "" while it is not."""
         if self._ended:
             return "launch, or the connection to it, has ended"
         if time.monotonic() - self._heard > lease:
@@ -108,12 +108,12 @@ class Tether:
         return data
 
     def line(self, lease: float) -> bytes | None:
-        """Wait for the next line that is not empty; None when nobody is there any more.
+        """Wait for the next line that is not empty; None when the connection is lost.
 
         A line over LONGEST_LINE bytes arrives without its end, and so as JSON that nobody can read.
         """
         text = b""
-        while b"\n" not in text and not self.broken(lease):
+        while b"\n" not in text and not self.connection_lost(lease):
             text = (text[:LONGEST_LINE] + self.listen(min(1.0, lease))).lstrip(BEAT)
         line, newline, self._rest = text.partition(b"\n")
         return line[:LONGEST_LINE] if newline else None

@@ -1,4 +1,4 @@
-"""The hosts of a description: their addresses, which of them are this machine, and how the others are logged in to."""
+"""Hosts of a description: their addresses, which of them are this machine, and how to log in to the others."""
 
 import ipaddress
 import socket
@@ -14,7 +14,7 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Host:
-    """A host as the description names it.
+    """A host of the description.
 
     Attributes:
         name: also the name of its folder in the log tree. Several names may stand for one machine.
@@ -37,7 +37,7 @@ class Host:
 
 
 def resolve(address: str) -> str:
-    """The IPv4 address of a name; "" where it has none."""
+    """Return the IPv4 address of a name; "" if it has none."""
     try:
         return socket.gethostbyname(address)
     except (OSError, UnicodeError):
@@ -45,12 +45,12 @@ def resolve(address: str) -> str:
 
 
 def is_this_machine(address: str) -> bool:
-    """Whether a name or an address is one of this machine's."""
+    """Return whether a name or an address is one of this machine's."""
     return address in ("localhost", socket.gethostname()) or is_own(address)
 
 
 def locate(description: Description, is_here: Callable[[str], bool] = is_this_machine) -> dict[str, Host]:
-    """All hosts of a description by their names.
+    """Return all hosts of a description by their names.
 
     Raises:
         DescriptionError: an address is of use on one machine only, but there are several.

@@ -1,4 +1,4 @@
-"""Before a job begins: what launch wants to know of its hosts, and what they are to keep for it."""
+"""Checks before a job begins: ask its hosts whether they can take part, and reserve ports and folders."""
 
 from collections import defaultdict
 from typing import Any
@@ -7,17 +7,17 @@ from .. import config
 from ..algorithms.loading import digest, source
 from ..checkpoints.earlier import refuse_earlier
 from ..runtime.files import expanded
-from .agent_pool import Agents
+from .agent_pool import AgentPool
 from .description import Description
-from .resources import Supplies
-from .spec import Plan
+from .resources import HostResources
+from .spec import LaunchPlan
 
 #: Roles that run MXNet.
 ENGINE_ROLES = {"server", "worker"}
 
 
-def fixed_ports(description: Description, plan: Plan) -> dict[str | None, dict[str, int]]:
-    """The ports that the description gives, by name: of each host, and of this machine (None)."""
+def fixed_ports(description: Description, plan: LaunchPlan) -> dict[str | None, dict[str, int]]:
+    """Return the ports that the description names, by host; None stands for this machine."""
     services = {"scheduler": description.scheduler, "state server": description.state_server}
     found: dict[str | None, dict[str, int]] = defaultdict(dict)
     for spec in plan.processes:
@@ -28,8 +28,10 @@ def fixed_ports(description: Description, plan: Plan) -> dict[str | None, dict[s
     return found
 
 
-def survey(plan: Plan, agents: Agents, claims: dict[str | None, dict[str, int]], ports: int) -> dict[str, Supplies]:
-    """Ask all hosts that are other machines whether they can take part; what they have for the job.
+def check_hosts(
+    plan: LaunchPlan, agents: AgentPool, claims: dict[str | None, dict[str, int]], ports: int
+) -> dict[str, HostResources]:
+    """Ask all remote hosts whether they can take part; return their resources.
 
     This machine and the others are also asked whether a run may begin in its directory of checkpoints.
 
@@ -65,10 +67,10 @@ def survey(plan: Plan, agents: Agents, claims: dict[str | None, dict[str, int]],
                 "checkpoints": checkpoints if "worker" in roles else None,
             }
     answers = agents.ask(requests, patience(plan))
-    return {name: Supplies(answer["ports"], answer["cores"]) for name, answer in answers.items()}
+    return {name: HostResources(answer["ports"], answer["cores"]) for name, answer in answers.items()}
 
 
-def _must_have_none(plan: Plan) -> tuple[str, int] | None:
+def _must_have_none(plan: LaunchPlan) -> tuple[str, int] | None:
     """Return the directory in which no checkpoints may be, and the number of workers; None: there may be some."""
     options = plan.options
     if not options.checkpoint_dir or options.resume or options.overwrite:
@@ -76,8 +78,8 @@ def _must_have_none(plan: Plan) -> tuple[str, int] | None:
     return str(options.checkpoint_dir), len(plan.workers)
 
 
-def prepare(plan: Plan, agents: Agents) -> None:
-    """Have the hosts that workers may run on take their log folders.
+def prepare(plan: LaunchPlan, agents: AgentPool) -> None:
+    """Lock the log folders on the hosts that workers may run on.
 
     An earlier run's logs are moved aside there, but for --resume.
 
@@ -91,6 +93,6 @@ def prepare(plan: Plan, agents: Agents) -> None:
     agents.ask(requests, patience(plan))
 
 
-def patience(plan: Plan) -> float:
-    """Seconds without a word from a host that is asked something."""
+def patience(plan: LaunchPlan) -> float:
+    """Return the seconds to wait for a host's answer."""
     return min(config.LAUNCH_CHECK, float(plan.options.start_timeout))

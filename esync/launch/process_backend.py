@@ -1,4 +1,4 @@
-"""How a process of a job is started and ended: on this machine directly, on another one over ssh.
+"""Start and end a process of a job: on this machine directly, on another one over ssh.
 
 Either way what is started is `process_shim`, which runs the command and ends it with every descendant
 as soon as launch is gone.
@@ -15,13 +15,13 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from .. import config
-from ..runtime.parent_death import tied
+from ..runtime.processes import tied
 from . import process_shim, ssh
-from .heartbeat_pipe import KILL, TERMINATE, Lifeline
+from .heartbeat_pipe import KILL, TERMINATE, HeartbeatPipe
 from .spec import ProcessSpec
 
 
-class Child:
+class ChildProcess:
     """A process of a job behind its shim, which is a child of this process.
 
     Attributes:
@@ -30,7 +30,7 @@ class Child:
         arrived: whether it has begun, as far as is known.
     """
 
-    _all: ClassVar["weakref.WeakSet[Child]"] = weakref.WeakSet()
+    _all: ClassVar["weakref.WeakSet[ChildProcess]"] = weakref.WeakSet()
 
     def __init__(self, spec: ProcessSpec) -> None:
         self.arriving, self.arrived = True, False
@@ -46,14 +46,14 @@ class Child:
         else:
             self.popen = start(ssh.start_module(spec.host, process_shim.__name__), subprocess.PIPE)
             variables = ssh.first_lines(spec.host, spec.environment)
-        self._line = Lifeline(self.popen, variables + json.dumps(asked).encode() + b"\n")
+        self._line = HeartbeatPipe(self.popen, variables + json.dumps(asked).encode() + b"\n")
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Ask the process to end."""
         self._line.send(TERMINATE)
 
     def kill(self) -> None:
-        """End it, and all that it has started."""
+        """Kill the process and all its descendants."""
         self._line.send(KILL)
 
     def exit_code(self, code: int) -> int:
@@ -63,7 +63,7 @@ class Child:
         return 128 - code if code - 128 in named else code
 
     def greeted(self, line: str) -> bool:
-        """Whether a line of its output says only that it has arrived."""
+        """Return whether a line of its output says only that it has arrived."""
         if self.arriving and line == process_shim.GREETING:
             self.arriving, self.arrived = False, True
             return True

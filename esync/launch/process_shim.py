@@ -17,8 +17,8 @@ import sys
 import time
 from pathlib import Path
 
-from ..runtime.parent_death import tied
-from .heartbeat_pipe import KILL, NO_CONNECTION, TERMINATE, Tether
+from ..runtime.processes import tied
+from .heartbeat_pipe import KILL, NO_CONNECTION, TERMINATE, OrderReader
 
 #: Printed when the command is about to start.
 GREETING = "@started"
@@ -66,7 +66,7 @@ class ShimmedProcess:
             os.read(self.wake, 4096)
 
     def ended(self) -> bool:
-        """Whether the command has; it is not reaped yet, so that its number stays its own.
+        """Return whether the command has ended; it is not reaped yet, so that its number stays its own.
 
         Orphans are: a long job may have as many of them as a machine has process ids.
         """
@@ -115,10 +115,10 @@ def children() -> list[int]:
 
 
 def main() -> int:
-    """Run what standard input asks for; the exit code."""
-    tether = Tether()
+    """Run what standard input asks for; return the exit code."""
+    reader = OrderReader()
     try:
-        asked = json.loads(tether.line(FIRST_REQUEST) or b"")
+        asked = json.loads(reader.line(FIRST_REQUEST) or b"")
         (program, *words), lease, grace = asked["command"], float(asked["lease"]), float(asked["grace"])
     except (ValueError, KeyError, TypeError):
         return 1
@@ -126,23 +126,23 @@ def main() -> int:
     process = ShimmedProcess([os.path.expanduser(program), *words])
     cut_off = False
     try:
-        cut_off = _attend(process, tether, lease, grace)
+        cut_off = _attend(process, reader, lease, grace)
     finally:
         code = process.finish()
     return NO_CONNECTION if cut_off else code
 
 
-def _attend(process: ShimmedProcess, tether: Tether, lease: float, grace: float) -> bool:
+def _attend(process: ShimmedProcess, reader: OrderReader, lease: float, grace: float) -> bool:
     """Until the command has ended: by itself, because launch wants it to, or because launch is gone (True)."""
     deadline, cut_off = 0.0, False
     while not process.ended():
-        orders = tether.listen(TICK, process.wake)
+        orders = reader.listen(TICK, process.wake)
         process.awake()
         if TERMINATE in orders:
             process.terminate()
         if KILL in orders or (deadline and time.monotonic() > deadline):
             process.kill()
-        reason = "a signal has come" if process.told else tether.broken(lease)
+        reason = "a signal has come" if process.told else reader.connection_lost(lease)
         if reason and not deadline:
             deadline, cut_off = time.monotonic() + grace, not process.told
             process.terminate()

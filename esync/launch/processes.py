@@ -1,4 +1,4 @@
-"""One process of a job: started, listened to, its output kept in a file, and ended with everything that it started."""
+"""A process of a job: start it, read its output into a log, and end it with all its descendants."""
 
 import os
 import signal
@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ..runtime import progress
-from ..runtime.lossy_output import LossyFile
+from ..runtime.output import LossyFile
 from ..runtime.progress import Progress
 from . import ssh
-from .process_backend import Child
+from .process_backend import ChildProcess
 from .spec import ProcessSpec
 
 #: Lines of a process's output that are kept for the message about its failure.
@@ -60,7 +60,7 @@ class Process:
         self._file = LossyFile(log, "ab" if again else "wb")
         self._write(f"$ {spec.shell}\n".encode())
         self.reported = time.monotonic()
-        self._child = Child(spec)
+        self._child = ChildProcess(spec)
         self._popen = self._child.popen
         self._awaited = spec.ready
         assert self._popen.stdout is not None
@@ -142,13 +142,13 @@ class Process:
         return True
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Ask the process to end."""
         if self.running:
             self.told_to_end = True
             self._child.terminate()
 
     def kill(self) -> None:
-        """End it, and all that it has started."""
+        """Kill the process and all its descendants."""
         if self.running:
             self.told_to_end = True
             self._child.kill()

@@ -1,4 +1,4 @@
-"""Can the hosts of a job reach one another? Tried before it begins, on the very ports that its processes will use.
+"""Check before a job begins that its hosts reach one another on the ports that its processes will use.
 
 Every host listens for a moment where its processes will; every other one connects. A firewall in between, or an address
 that leads somewhere else, is told in seconds instead of after the start's time limit.
@@ -6,17 +6,17 @@ that leads somewhere else, is told in seconds instead of after the start's time 
 
 from collections import defaultdict
 
-from .agent_pool import Agents, RemoteHostError
+from .agent_pool import AgentPool, RemoteHostError
 from .preflight import patience
 from .remote_agent import Agent
-from .spec import Plan
+from .spec import LaunchPlan
 
 #: Name of a host, address, port.
 Endpoint = tuple[str, str, int]
 
 
-def try_paths(plan: Plan, agents: Agents) -> None:
-    """Try every way from a host to a port of another one.
+def try_paths(plan: LaunchPlan, agents: AgentPool) -> None:
+    """Try every path from a host to a port of another one.
 
     Raises:
         RemoteHostError: somebody cannot be reached; a sentence for each pair of hosts.
@@ -41,7 +41,7 @@ def try_paths(plan: Plan, agents: Agents) -> None:
         raise RemoteHostError("\n".join(failed))
 
 
-def _ask(plan: Plan, agents: Agents, here: Agent, what: str, lists: dict[str, list[Endpoint]]) -> list[str]:
+def _ask(plan: LaunchPlan, agents: AgentPool, here: Agent, what: str, lists: dict[str, list[Endpoint]]) -> list[str]:
     """Have all hosts do something with endpoints; what they could not reach, in sentences."""
     requests = {host.name: {"do": what, "endpoints": lists[host.name]} for host in plan.hosts}
     agents.send({host.name: requests[host.name] for host in plan.hosts if not host.here})

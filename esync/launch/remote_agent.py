@@ -1,4 +1,4 @@
-"""What launch asks of another machine: can it take part, which ports are free, keep them; later, its result logs.
+"""Agent on a remote host: checks it, reserves ports and log folders, and sends the result logs at the end.
 
 `esync.launch.remote_agent` is what ssh starts there, once for every host of a job. It reads requests, one line of JSON
 each, answers each with one line, MARK + JSON, and ends with its standard input, as `process_shim` does.
@@ -23,8 +23,8 @@ from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded
 from ..version import __version__
 from .folders import HostFolder
-from .heartbeat_pipe import Tether
-from .ports import Ports
+from .heartbeat_pipe import OrderReader
+from .resources import Ports
 
 #: In front of every answer: a login shell may print, too.
 MARK = "@agent "
@@ -48,7 +48,7 @@ class Agent:
         self._held.close()
 
     def answer_line(self, line: bytes) -> dict[str, Any]:
-        """The answer to a line of JSON."""
+        """Return the answer to a line of JSON."""
         try:
             request = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -56,7 +56,7 @@ class Agent:
         return self.answer(request)
 
     def answer(self, request: Any) -> dict[str, Any]:
-        """The answer to a request: its method's, or why there is none."""
+        """Return the answer to a request: its method's, or why there is none."""
         try:
             return getattr(self, f"do_{request.pop('do')}")(**request)
         except ExpectedError as error:
@@ -192,9 +192,9 @@ class Agent:
 
 def main(lease: float) -> int:
     """Answer until launch has gone."""
-    tether = Tether()
+    reader = OrderReader()
     with closing(Agent()) as agent:
-        while (line := tether.line(lease)) is not None:
+        while (line := reader.line(lease)) is not None:
             print(MARK + json.dumps(agent.answer_line(line)), flush=True)
     return 0
 

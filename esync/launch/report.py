@@ -1,4 +1,4 @@
-"""What is said at the end of a job: its figures, taken from the logs as the log tools read them, or why it failed."""
+"""Report at the end of a job: its figures, computed from the logs, or why it failed."""
 
 import json
 from collections import Counter
@@ -10,23 +10,23 @@ from esync.reports.aggregate import summarize_mode
 from esync.reports.metrics_table import RunFigures, run_figures
 
 from .. import config
-from ..runtime.files import write_whole
-from ..runtime.text_tables import clock
+from ..runtime.files import write_atomically
+from ..runtime.terminal import clock
 from .folders import PROCESSES
-from .spec import Plan
-from .supervisor import Outcome
+from .spec import LaunchPlan
+from .supervisor import JobOutcome
 
 
-def read_figures(plan: Plan) -> RunFigures | None:
-    """The figures of the job that has just ended; writes the summary of its mode, too. None where there is no round."""
+def read_figures(plan: LaunchPlan) -> RunFigures | None:
+    """Return the figures of the job that has just ended, and write its mode's summary; None without a round."""
     report = summarize_mode(plan.folder_here.parent, plan.mode_folder.name, None, lambda done, files: None)
     if not report.summary:
         return None
     return run_figures(report.mode, report.summary, plan.options.target_accuracy or config.TARGET_ACCURACY)
 
 
-def success(figures: RunFigures | None, plan: Plan, outcome: Outcome) -> list[str]:
-    """What a job has reached, line by line."""
+def success(figures: RunFigures | None, plan: LaunchPlan, outcome: JobOutcome) -> list[str]:
+    """Return what a job has reached, line by line."""
     if figures is None:
         return [f"done in {clock(outcome.seconds)}, but no round has been logged in {plan.folder_here}"]
     rounds = max(device.rounds for device in figures.devices)
@@ -52,8 +52,8 @@ def success(figures: RunFigures | None, plan: Plan, outcome: Outcome) -> list[st
     return [line for line in lines if line]
 
 
-def _casualties(outcome: Outcome) -> list[str]:
-    """Who was replaced, and who was lost."""
+def _casualties(outcome: JobOutcome) -> list[str]:
+    """Return who was replaced, and who was lost."""
     lines = []
     for what, counted in {"replaced after its death": True, "replaced after it had lost its connection": False}.items():
         counts = Counter(each.name for each in outcome.replacements if each.counted is counted)
@@ -63,8 +63,8 @@ def _casualties(outcome: Outcome) -> list[str]:
     return [*lines, *([f"lost: {', '.join(outcome.lost)}; the others went on"] if outcome.lost else [])]
 
 
-def failure(outcome: Outcome) -> list[str]:
-    """Why a job has failed: the first failure with the end of its output, then how those that followed ended."""
+def failure(outcome: JobOutcome) -> list[str]:
+    """Return why a job has failed: the first failure with the end of its output, then how those that followed ended."""
     if outcome.interrupted:
         return [f"ended by {outcome.interrupted}; all processes of the job have been ended"]
     first, *others = outcome.failures
@@ -77,8 +77,8 @@ def failure(outcome: Outcome) -> list[str]:
     return [*lines, *(f"{', '.join(names)} {how}" for how, names in alike.items())]
 
 
-def write_json(path: Path, plan: Plan, outcome: Outcome, figures: RunFigures | None) -> None:
-    """Write the file of --json.
+def write_json(path: Path, plan: LaunchPlan, outcome: JobOutcome, figures: RunFigures | None) -> None:
+    """Write the JSON file of `--json`.
 
     Raises:
         OSError: it cannot be written.
@@ -112,4 +112,4 @@ def write_json(path: Path, plan: Plan, outcome: Outcome, figures: RunFigures | N
             "overrun_share": figures.overrun_share,
             "devices": [asdict(device) for device in figures.devices],
         }
-    write_whole(path, json.dumps(content, indent=2).encode() + b"\n")
+    write_atomically(path, json.dumps(content, indent=2).encode() + b"\n")

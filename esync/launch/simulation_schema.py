@@ -1,4 +1,4 @@
-"""The parts of a description that only `simulate` reads: how devices behave, what servers cost, what a network carries.
+"""Sections of a description that only `simulate` reads: behaviour of devices, costs of servers, the network.
 
 `launch` accepts them, so that one description serves both.
 """
@@ -16,7 +16,7 @@ SPEEDS = {"MB": 1e6, "GB": 1e9}
 
 
 class ServerCost(Section):
-    """What a parameter server costs."""
+    """Costs of a parameter server."""
 
     message_time: float = Field(default=config.SIMULATE_MESSAGE_TIME, ge=0)  # seconds for every message
     # bytes per second that it adds up
@@ -24,44 +24,44 @@ class ServerCost(Section):
 
 
 class StateServerCost(Section):
-    """What the state server costs."""
+    """Costs of the state server."""
 
     answer_time: float = Field(default=config.SIMULATE_ANSWER_TIME, ge=0)  # seconds for every call
 
 
-class Pause(Section):
-    """The device computes nothing for a while. All in seconds of virtual time."""
+class PauseEntry(Section):
+    """A pause, in which the device computes nothing. All in seconds of virtual time."""
 
     at: float = Field(ge=0)
     lasting: float = Field(gt=0)
     every: float | None = Field(default=None, gt=0)  # from one beginning to the next; else it happens once
 
     @model_validator(mode="after")
-    def _over_before_the_next(self) -> "Pause":
+    def _over_before_the_next(self) -> "PauseEntry":
         if self.every is not None and self.every <= self.lasting:
             raise error("a pause that comes back before it is over never ends", "every")
         return self
 
 
-class Crash(Section):
-    """The worker's machine crashes. All in seconds of virtual time."""
+class CrashEntry(Section):
+    """A crash of the worker's machine. All in seconds of virtual time."""
 
     at: float = Field(ge=0)
     restart_after: float = Field(gt=0)  # then another worker takes over its slot
 
 
 class DeviceBehaviour(Section):
-    """How a device behaves."""
+    """Behaviour of a device."""
 
     step_time: float | None = Field(default=None, gt=0)  # seconds of one iteration; else the step_time that is emulated
     jitter: float = Field(default=0.0, ge=0)  # relative standard deviation of an iteration
     distribution: Literal["normal", "lognormal", "uniform", "exponential"] = "normal"
     # [from that second on, at this speed]; before the first, 1
     speed: list[tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(gt=0)]]] = Field(default_factory=list)
-    pauses: list[Pause] = Field(default_factory=list)
+    pauses: list[PauseEntry] = Field(default_factory=list)
     # iter-N.txt, or a folder of them; relative to the folder of the description
     trace: str | None = Field(default=None, min_length=1)
-    crashes: list[Crash] = Field(default_factory=list)  # in any order
+    crashes: list[CrashEntry] = Field(default_factory=list)  # in any order
 
     @field_validator("speed", mode="before")
     @classmethod
@@ -84,13 +84,13 @@ class DeviceBehaviour(Section):
 
 
 class HostLink(Section):
-    """One host's way into the network."""
+    """Link of one host to the network."""
 
     bandwidth: Annotated[float | None, quantity(BANDWIDTHS, "20Mbit", positive=True)] = None  # bits per second
     latency: Annotated[float | None, quantity(LATENCIES, "30ms")] = None  # seconds to a host without an entry
 
 
-class Network(Section):
+class NetworkSection(Section):
     """The network between the hosts."""
 
     bandwidth: Annotated[float | None, quantity(BANDWIDTHS, "1Gbit", positive=True)] = None  # bits per second
@@ -99,7 +99,7 @@ class Network(Section):
     hosts: dict[HostName, HostLink] = Field(default_factory=dict)
 
 
-class Simulation(Section):
-    """What else a simulation reckons with."""
+class SimulationSection(Section):
+    """Other costs in a simulation."""
 
     evaluation_time: float = Field(default=config.SIMULATE_EVALUATION_TIME, gt=0)  # seconds of one evaluation

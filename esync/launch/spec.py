@@ -1,4 +1,4 @@
-"""What a job consists of, as plain data: it can be printed, and it can be run."""
+"""Plan of a job as plain data, which can be printed or run."""
 
 import argparse
 from collections.abc import Mapping
@@ -40,20 +40,20 @@ class ProcessSpec:
 
     @property
     def where(self) -> str:
-        """Host and device."""
+        """Return host and device."""
         return f"{self.host.name}/{self.device}" if self.device else self.host.name
 
     @property
     def shell(self) -> str:
-        """The command as a line for a shell of this machine."""
+        """Return the command as a line for a shell of this machine."""
         if self.host.here:
             return ssh.shell(self.environment, self.command)
         return ssh.pasteable(self.host, self.environment, self.command)
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Everything that belongs to a job.
+class LaunchPlan:
+    """Processes of a job, its options and folders.
 
     Attributes:
         processes: in the order in which they start.
@@ -72,17 +72,17 @@ class Plan:
 
     @property
     def folder_here(self) -> Path:
-        """The folder of the logs on this machine."""
+        """Return the folder of the logs on this machine."""
         return expanded(self.mode_folder)
 
     @property
     def workers(self) -> list[ProcessSpec]:
-        """The workers in the order of the description, which is also that of their ranks on one machine."""
+        """Return the workers in the order of the description, which is also that of their ranks on one machine."""
         return [spec for spec in self.processes if spec.role == "worker"]
 
     @property
     def stand_ins(self) -> list[ProcessSpec]:
-        """The workers as they are started on spare hosts."""
+        """Return the workers as they are started on spare hosts."""
         return [spec for there in self.spares.values() for spec in there.values()]
 
     @property

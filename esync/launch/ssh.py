@@ -1,4 +1,4 @@
-"""Command lines for the system's ssh: how a host is logged in to, and what its shell is told to do.
+"""Command lines for the system's ssh: how to log in to a host, and what its shell is to run.
 
 Environment variables are no part of them: they are the first lines of standard input (see `first_lines`), so that no
 list of processes shows them on either machine.
@@ -56,7 +56,7 @@ runpy.run_module(sys.argv[2], run_name="__main__")
 
 
 def login(host: Host, *more: str) -> list[str]:
-    """Ssh and everything that belongs in front of the command."""
+    """Return ssh and its options, up to the command."""
     entry = host.entry
     words = ["ssh", *more]
     if entry.port:
@@ -70,7 +70,7 @@ def login(host: Host, *more: str) -> list[str]:
 
 
 def _identity(file: str) -> list[str]:
-    """Words that name the identity file as it stands.
+    """Return the words that name the identity file literally.
 
     Ssh replaces tokens such as %h in it. %% would stand for %, but -i wants a file of the literal name, too.
     """
@@ -81,7 +81,7 @@ def _identity(file: str) -> list[str]:
 
 
 def start_module(host: Host, module: str) -> list[str]:
-    """The command that runs a module of this package on a host; its standard input begins with `first_lines`."""
+    """Return the command that runs a module of this package on a host; its standard input begins with `first_lines`."""
     python = _path(python_of(host))
     script = (
         'while IFS= read -r line && [ -n "$line" ]; do export "$line"; done; '
@@ -93,7 +93,7 @@ def start_module(host: Host, module: str) -> list[str]:
 
 
 def first_lines(host: Host, environment: Mapping[str, str]) -> bytes:
-    """The variables of a process on a host, as `start_module` reads them."""
+    """Return the environment of a process on a host, as `start_module` reads it."""
     passed_on = {name: value for name, value in os.environ.items() if COMMON_VARIABLES.fullmatch(name)}
     variables = {**passed_on, **host.entry.env, **environment}
     lines = [f"{name}={value}\n" for name, value in variables.items() if "\n" not in value]
@@ -101,7 +101,7 @@ def first_lines(host: Host, environment: Mapping[str, str]) -> bytes:
 
 
 def pasteable(host: Host, environment: Mapping[str, str], command: Sequence[str]) -> str:
-    """A line for a shell of this machine that runs a command on a host, and ends it with ssh."""
+    """Return a line for a shell of this machine that runs a command on a host, and ends it with ssh."""
     line = f"cd -- {_folder(host)} && {shell(environment, command, _path(command[0]))}"
     return shlex.join([*login(host, "-t"), f"exec sh -c {shlex.quote(line)}"])
 
@@ -113,12 +113,12 @@ def shell(environment: Mapping[str, str], command: Sequence[str], program: str =
 
 
 def python_of(host: Host) -> str:
-    """The interpreter of a host that is reached by ssh."""
+    """Return the interpreter of a host that is reached by ssh."""
     return host.entry.python or "python3"
 
 
 def missing_key(host: Host) -> str:
-    """A sentence where the key file is not there (ssh would try others); "" where all is well."""
+    """Return a sentence where the key file is not there (ssh would try others); "" where all is well."""
     key = host.entry.key
     if key and not Path(key).expanduser().is_file():
         return f"host {host.name}: there is no key file {key} on this machine; correct hosts.{host.name}.key"
@@ -126,7 +126,7 @@ def missing_key(host: Host) -> str:
 
 
 def _folder(host: Host) -> str:
-    """The working directory for a shell, which starts at home and would not expand a quoted ~."""
+    """Return the working directory for a shell, which starts at home and would not expand a quoted ~."""
     folder = host.entry.workdir or "."
     if folder in ("~", "~/"):
         return "."
@@ -134,6 +134,6 @@ def _folder(host: Host) -> str:
 
 
 def _path(path: str) -> str:
-    """A path for a shell, which replaces `~` in front by the home directory on its own machine."""
+    """Return a path for a shell, which replaces `~` in front by the home directory on its own machine."""
     home, rest = re.fullmatch(r"(~[\w.-]*/?)?(.*)", path, re.DOTALL).groups()  # type: ignore[union-attr]
     return f"{home or ''}{shlex.quote(rest) if rest or not home else ''}"

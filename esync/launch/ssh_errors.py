@@ -1,4 +1,4 @@
-"""What ssh and the other machine's shell say when a host cannot take part, as one sentence that says what to do."""
+"""Explain errors of ssh and of the remote shell in one sentence that says what to do."""
 
 import shlex
 
@@ -24,8 +24,8 @@ SSH_SAYS = {
 }
 
 
-def complaint(host: Host, code: int, said: list[str]) -> str:
-    """Why the agent of a host has ended with an exit code, having said this."""
+def explain_exit(host: Host, code: int, said: list[str]) -> str:
+    """Return why the agent of a host has ended with an exit code and this output."""
     last = said[-1] if said else "it said nothing"
     python = f"{ssh.python_of(host)} there"
     reasons = {

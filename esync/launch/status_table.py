@@ -1,4 +1,4 @@
-"""The workers of a running job as rows, their totals, and both as one line or as a table."""
+"""Status of a running job: a row for each worker, totals, and both as one line or as a table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rich.table import Column
 
 from ..runtime.progress import Progress
-from ..runtime.text_tables import TerminalTable, clock, right
+from ..runtime.terminal import TerminalTable, clock, right
 
 #: Workers whose local iterations a line lists one by one.
 LISTED = 12
@@ -18,8 +18,8 @@ STYLES = {
 
 
 @dataclass(frozen=True)
-class Row:
-    """One worker.
+class WorkerRow:
+    """Status of one worker.
 
     Attributes:
         name: of its process.
@@ -38,8 +38,8 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Totals:
-    """All workers together.
+class JobTotals:
+    """Totals of all workers.
 
     Attributes:
         round: the newest one that is over, 0 before the first.
@@ -53,14 +53,14 @@ class Totals:
     accuracy_round: int = 0
 
 
-def totals(rows: Sequence[Row]) -> Totals:
-    """Add the workers up; those that are lost or away do not count."""
+def totals(rows: Sequence[WorkerRow]) -> JobTotals:
+    """Return the totals; workers that are lost or away do not count."""
     reports = [row.progress for row in rows if row.progress and row.state not in ("lost", "away")]
     if not reports:
-        return Totals()
+        return JobTotals()
     evaluated = [report for report in reports if report.accuracy is not None]
     newest = max(evaluated, key=lambda report: report.accuracy_round or 0, default=None)
-    return Totals(
+    return JobTotals(
         max(report.round for report in reports),
         sum(report.samples_per_second for report in reports),
         newest.accuracy if newest else None,
@@ -68,8 +68,8 @@ def totals(rows: Sequence[Row]) -> Totals:
     )
 
 
-def line(rows: Sequence[Row], seconds: float) -> str:
-    """The job in one line."""
+def line(rows: Sequence[WorkerRow], seconds: float) -> str:
+    """Return the status of the job as one line."""
     states = [row.state for row in rows]
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     total = totals(rows)
@@ -87,8 +87,8 @@ def line(rows: Sequence[Row], seconds: float) -> str:
     return "  ".join(parts)
 
 
-def table(rows: Sequence[Row], seconds: float, title: str) -> TerminalTable:
-    """The job as a table."""
+def table(rows: Sequence[WorkerRow], seconds: float, title: str) -> TerminalTable:
+    """Return the status of the job as a table."""
     total = totals(rows)
     drawn = TerminalTable(
         right("rank", str(len(rows))),

@@ -1,4 +1,4 @@
-"""From the first process that starts to the last one that ends: nothing is left behind, however a job goes."""
+"""Supervise a job from the first process that starts to the last one that ends; nothing is left behind."""
 
 import math
 import select
@@ -14,10 +14,10 @@ from .. import config
 from ..runtime import progress
 from .processes import Process
 from .replacements import Replacement, Replacements, Verdict, is_worker_0
-from .spec import Plan, ProcessSpec
-from .status_table import Row
+from .spec import LaunchPlan, ProcessSpec
+from .status_table import WorkerRow
 from .unreachable import UnreachableProcesses
-from .view import View
+from .view import LaunchView
 
 #: Seconds between two looks at the processes.
 TICK = 0.1
@@ -44,7 +44,7 @@ class Failure:
 
 
 @dataclass
-class Outcome:
+class JobOutcome:
     """How a job has ended.
 
     Attributes:
@@ -85,18 +85,23 @@ class Supervisor:
     """
 
     def __init__(
-        self, plan: Plan, logs: Path, view: View, restarts: int = 0, patience: float = config.LAUNCH_WAIT_FOR_HOST
+        self,
+        plan: LaunchPlan,
+        logs: Path,
+        view: LaunchView,
+        restarts: int = 0,
+        patience: float = config.LAUNCH_WAIT_FOR_HOST,
     ) -> None:
         self._plan, self._logs, self._view = plan, logs, view
         self._unreachable = UnreachableProcesses(plan, patience)
         self._replacements = Replacements(restarts, bool(getattr(plan.options, "elastic", False)))
         self._processes: list[Process] = []
-        self._outcome = Outcome()
+        self._outcome = JobOutcome()
         self._farewell = math.inf  # until when workers may go on after the servers (time.monotonic)
         self._ending = False
         self._hurry = False
 
-    def run(self) -> Outcome:
+    def run(self) -> JobOutcome:
         """Start everything, watch it, end what is left."""
         self._began = self._heard = time.monotonic()
         self._outcome.began = time.time()
@@ -347,13 +352,13 @@ class Supervisor:
     def _show(self) -> None:
         self._view.show(self._rows())
 
-    def _rows(self) -> list[Row]:
+    def _rows(self) -> list[WorkerRow]:
         started = {process.spec.name: process for process in self._processes}
         return [self._row(spec, started.get(spec.name)) for spec in self._plan.workers]
 
-    def _row(self, spec: ProcessSpec, process: Process | None) -> Row:
+    def _row(self, spec: ProcessSpec, process: Process | None) -> WorkerRow:
         if process is None:
-            return Row(spec.name, spec.host.name, spec.device, "waiting")
+            return WorkerRow(spec.name, spec.host.name, spec.device, "waiting")
         name, spec = spec.name, process.spec
         if name in self._unreachable and not (process.running and process.arrived):
             state = "away"
@@ -365,7 +370,7 @@ class Supervisor:
             state = "lost"
         else:
             state = "failed" if process.exit_code else "done"
-        return Row(name, spec.host.name, spec.device, state, process.progress)
+        return WorkerRow(name, spec.host.name, spec.device, state, process.progress)
 
     def _announce(self) -> None:
         """Say what is waited for, where nothing has been heard for some time."""

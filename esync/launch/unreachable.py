@@ -1,4 +1,4 @@
-"""Processes whose hosts do not answer: when they are started again, on which host, and when they are given up."""
+"""Processes whose hosts do not answer: when and on which host to start them again, and when to give up."""
 
 import math
 import time
@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .. import config
-from ..runtime.watchdog import Wait
+from ..runtime.watchdog import WatchedWait
 from .processes import Process
-from .spec import Plan, ProcessSpec
+from .spec import LaunchPlan, ProcessSpec
 
 
 @dataclass
@@ -25,7 +25,7 @@ class UnreachableProcess:
     """
 
     spec: ProcessSpec
-    wait: Wait
+    wait: WatchedWait
     pause: float
     due: float
     last_line: str = ""
@@ -46,7 +46,7 @@ class UnreachableProcesses:
         lost_hosts: hosts that the job goes on without.
     """
 
-    def __init__(self, plan: Plan, limit: float) -> None:
+    def __init__(self, plan: LaunchPlan, limit: float) -> None:
         self._limit = limit
         self._original = {spec.name: spec for spec in plan.processes}
         self._spares = plan.spares
@@ -80,7 +80,7 @@ class UnreachableProcesses:
         unreachable = self._processes.get(name)
         if unreachable is None:
             spec = replacement(process, process.spec)
-            self._processes[name] = UnreachableProcess(spec, Wait("", self._limit), first_pause, due=now)
+            self._processes[name] = UnreachableProcess(spec, WatchedWait("", self._limit), first_pause, due=now)
             return True
         unreachable.last_line = process.last_lines[-1] if process.last_lines else ""
         if unreachable.wait.lasted > self._limit:

@@ -1,4 +1,4 @@
-"""What is seen of a running job: a live table on a terminal, a line every few seconds elsewhere, or nothing."""
+"""Views of a running job: a live table on a terminal, a line every few seconds elsewhere, or nothing."""
 
 import sys
 import time
@@ -9,43 +9,43 @@ from rich.console import Console
 from rich.live import Live
 
 from .. import config
-from .status_table import Row, line, table
+from .status_table import WorkerRow, line, table
 
 #: Seconds between two refreshes of the table.
 REFRESH = 0.25
 
 
-class View(Protocol):
-    """What the supervisor tells."""
+class LaunchView(Protocol):
+    """Shows a running job; the supervisor calls it."""
 
-    def show(self, rows: Sequence[Row]) -> None:
-        """The workers as they are now; called several times a second."""
+    def show(self, rows: Sequence[WorkerRow]) -> None:
+        """Show the workers as they are now; called several times a second."""
 
     def say(self, text: str) -> None:
-        """Something that has to be seen."""
+        """Show a message."""
 
     def hear(self, name: str, text: str) -> None:
-        """A line that a process has printed, which is in its log already."""
+        """Take a line that a process has printed, which is in its log already."""
 
     def close(self) -> None:
-        """The job is over."""
+        """End the view when the job is over."""
 
 
 class QuietView:
     """Shows no progress."""
 
-    def show(self, rows: Sequence[Row]) -> None:
-        """Nothing."""
+    def show(self, rows: Sequence[WorkerRow]) -> None:
+        """Do nothing."""
 
     def say(self, text: str) -> None:
-        """On standard error."""
+        """Print the message to standard error."""
         print(text, file=sys.stderr, flush=True)
 
     def hear(self, name: str, text: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 class LineView(QuietView):
@@ -56,7 +56,7 @@ class LineView(QuietView):
         self._began = self._shown = time.monotonic()
         self._states: list[str] = []
 
-    def show(self, rows: Sequence[Row]) -> None:
+    def show(self, rows: Sequence[WorkerRow]) -> None:
         """Print when it is time, and when the state of a worker has changed."""
         now = time.monotonic()
         states = [row.state for row in rows]
@@ -69,7 +69,7 @@ class FollowView(LineView):
     """What the processes print, with their names in front, between the lines."""
 
     def hear(self, name: str, text: str) -> None:
-        """Print it."""
+        """Print the line."""
         print(f"{name} | {text}", flush=True)
 
 
@@ -79,25 +79,25 @@ class TableView:
     def __init__(self, console: Console, title: str) -> None:
         self._title = title
         self._began, self._shown = time.monotonic(), 0.0
-        self._rows: Sequence[Row] = ()
+        self._rows: Sequence[WorkerRow] = ()
         self._live = Live(console=console, auto_refresh=False)
         self._live.start()
 
-    def show(self, rows: Sequence[Row]) -> None:
-        """Draw, if the last drawing is some time ago."""
+    def show(self, rows: Sequence[WorkerRow]) -> None:
+        """Draw the table, if it is time to."""
         self._rows = rows
         if time.monotonic() - self._shown >= REFRESH:
             self._draw()
 
     def say(self, text: str) -> None:
-        """Above the table."""
+        """Print the message above the table."""
         self._live.console.print(text, markup=False, highlight=False)
 
     def hear(self, name: str, text: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """The table stays as it is now."""
+        """Leave the table as it is now."""
         self._draw()
         self._live.stop()
 
@@ -106,8 +106,8 @@ class TableView:
         self._live.update(table(self._rows, self._shown - self._began, self._title), refresh=True)
 
 
-def choose(title: str, quiet: bool, follow: bool = False) -> View:
-    """The view that fits where the output goes, or shows what the processes print."""
+def choose(title: str, quiet: bool, follow: bool = False) -> LaunchView:
+    """Return the view that fits the output, or one that shows what the processes print."""
     console = Console()
     if follow:
         return FollowView()

@@ -1,4 +1,4 @@
-"""YAML text with the line of every key, so that a mistake can be shown where it stands."""
+"""Read YAML with the line of every key, so that errors name the line."""
 
 import re
 import reprlib
@@ -35,7 +35,7 @@ class DescriptionError(ExpectedError):
 
 
 def value(text: str) -> Any:
-    """The value that a text stands for in a description.
+    """Return the value that a text stands for in a description.
 
     Raises:
         DescriptionError: it is no YAML text.
@@ -53,7 +53,7 @@ def value(text: str) -> Any:
 
 
 def load(path: Path) -> tuple[Any, dict[Place, int]]:
-    """The content of a file, and the line of each place in it."""
+    """Return the content of a file, and the line of each value in it."""
     try:
         loader = _Loader(path.read_text(encoding="utf-8"))
         root = loader.get_single_node()
@@ -71,7 +71,7 @@ def load(path: Path) -> tuple[Any, dict[Place, int]]:
 
 
 def _lines(source: Path | str, root: yaml.Node) -> dict[Place, int]:
-    """The line of each place at and below a node, which is checked; `source` is what errors name."""
+    """Return the line of each place at and below a node, which is checked; `source` is what errors name."""
     if _expanded_size(root, {}) > MOST_VALUES:
         raise DescriptionError(f"{source}: its aliases (*name) stand for more than {MOST_VALUES:,} values")
     return dict(_places(source, root, (), set()))

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from .. import config
 from ..runtime import progress
-from ..runtime.watchdog import Wait, Watchdog, leave
+from ..runtime.watchdog import Watchdog, WatchedWait, exit_now
 from .connections import Address
 from .failure_detector import FailureDetector
 from .peers import Peers
@@ -44,7 +44,7 @@ class Arrival:
 
     everyone: int
     watchdog: Watchdog
-    wait: Wait
+    wait: WatchedWait
 
 
 class Monitor(threading.Thread, Generic[P]):
@@ -118,9 +118,9 @@ class Monitor(threading.Thread, Generic[P]):
 def give_up(reason: str) -> None:
     """End this worker, which cannot go on for this reason."""
     log.error("error: %s", reason)
-    progress.tell(progress.CUT_OFF, reason=reason)
+    progress.report_event(progress.CUT_OFF, reason=reason)
     time.sleep(FAREWELL)
-    leave(1)
+    exit_now(1)
 
 
 def monitor_servers(

@@ -1,4 +1,4 @@
-"""The networks by their names on the command line, and the forms in which a trained one is saved.
+"""Networks: built by name (`networks`), made fast on CPUs (`depthwise`), saved at the end (`export`).
 
 May import `runtime`.
 """

@@ -1,4 +1,4 @@
-"""Depthwise convolutions on maps smaller than their kernel, made fast on CPUs.
+"""Speed up depthwise convolutions on CPUs where the map is smaller than the kernel.
 
 MobileNet's last ones see maps of 2 × 2 and 1 × 1 when images have 28 × 28 pixels. oneDNN has no vectorized gradient of
 their weights there and multiplies a small matrix per image and channel, which takes a third of the whole iteration. The
@@ -11,7 +11,7 @@ from ..runtime.mxnet_import import mx
 
 
 def pad_beforehand(net: Any, shape: tuple[int, ...]) -> int:
-    """Let such convolutions pad by an operator of its own: the same outputs and gradients but for rounding.
+    """Pad such convolutions by a separate operator: the same outputs and gradients but for rounding.
 
     Parameters, their names and the names of blocks stay as they are. Call `net.hybridize` afterwards.
 
@@ -37,7 +37,7 @@ def _depthwise(block: Any) -> bool:
 
 
 def _smaller_than_kernel(conv: Any, size: tuple[int, ...]) -> bool:
-    """Whether an output of that size comes from an input smaller than the kernel, at the most."""
+    """Return whether an output of that size comes from an input smaller than the kernel, at the most."""
     stride, pad = conv._kwargs["stride"], conv._kwargs["pad"]
     return all(size[axis] * stride[axis] - 1 < 2 * pad[axis] for axis in (0, 1))
 

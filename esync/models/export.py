@@ -1,4 +1,4 @@
-"""The final model of a run, in the forms that others can load: Gluon's parameters, a symbol with parameters, ONNX."""
+"""Export the final model of a run: Gluon's parameters, a symbol with parameters, ONNX."""
 
 import logging
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..runtime.errors import ExpectedError
-from ..runtime.files import through_memory, whole
+from ..runtime.files import atomic_path, through_memory
 from ..runtime.mxnet_import import mx
 
 #: What all its files are called.
@@ -40,7 +40,7 @@ def save(net: Any, folder: Path, shape: tuple[int, ...], context: Any, say: Call
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with whole(folder / f"{NAME}.params") as path, through_memory(path) as memory:
+        with atomic_path(folder / f"{NAME}.params") as path, through_memory(path) as memory:
             net.save_parameters(str(memory))
         symbol, parameters = _export(net, folder, shape, context)
         problem = _to_onnx(symbol, parameters, folder / f"{NAME}.onnx", shape)
@@ -60,9 +60,9 @@ def _export(net: Any, folder: Path, shape: tuple[int, ...], context: Any) -> tup
     kinds = dict.fromkeys(symbol.list_arguments(), "arg") | dict.fromkeys(symbol.list_auxiliary_states(), "aux")
     parameters = {name: each for name, each in net.collect_params().items() if name in kinds}
     named = folder / f"{NAME}-symbol.json", folder / f"{NAME}-0000.params"
-    with whole(named[0]) as path:
+    with atomic_path(named[0]) as path:
         path.write_text(symbol.tojson())
-    with whole(named[1]) as path, through_memory(path) as memory:
+    with atomic_path(named[1]) as path, through_memory(path) as memory:
         mx.nd.save(str(memory), {f"{kinds[name]}:{name}": each._reduce() for name, each in parameters.items()})
     return named
 
@@ -76,7 +76,7 @@ def _to_onnx(symbol: Path, parameters: Path, target: Path, shape: tuple[int, ...
 
     logging.disable(logging.WARNING)  # the exporter tells the root logger what it does
     try:
-        with whole(target) as path:
+        with atomic_path(target) as path:
             mx.onnx.export_model(str(symbol), str(parameters), [shape], np.float32, str(path))
     except OSError:
         raise

@@ -1,4 +1,4 @@
-"""The networks by their names on the command line, with the input size that each of them needs."""
+"""Networks by name, with the input size that each of them needs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,8 +8,18 @@ from ..runtime.mxnet_import import mx
 from .depthwise import pad_beforehand
 
 
+def resize(images: Any, size: int) -> Any:
+    """Resize an NDArray batch (n, channels, height, width) to (n, channels, size, size); returned as is if it fits.
+
+    Pixel centres are aligned (align_corners=False), as in OpenCV's and Gluon's linear resizing.
+    """
+    if images.shape[2:] == (size, size):
+        return images
+    return mx.nd.contrib.BilinearResize2D(images, height=size, width=size, align_corners=False)
+
+
 @dataclass(frozen=True)
-class Model:
+class NetworkEntry:
     """A network that can be trained.
 
     Attributes:
@@ -65,25 +75,25 @@ def _cifar_resnet32(classes: int) -> Any:
 
 
 #: Name on the command line → the network.
-MODELS: dict[str, Model] = {
-    "alexnet": Model(_from_gluoncv("alexnet"), 224),
-    "resnet18-v1": Model(_from_gluoncv("resnet18_v1")),
-    "resnet50-v1": Model(_from_gluoncv("resnet50_v1")),
-    "resnet50-v2": Model(_from_gluoncv("resnet50_v2")),
-    "mobilenet-v1": Model(_from_gluoncv("mobilenet1.0")),
-    "mobilenet-v2": Model(_from_gluoncv("mobilenetv2_1.0")),
-    "inception-v3": Model(_from_gluoncv("inceptionv3"), 299),
-    "lenet": Model(_lenet),
-    "mlp": Model(_mlp),
-    "cifar-resnet20-v1": Model(_from_gluoncv("cifar_resnet20_v1"), 32),
-    "cifar-resnet32-v1": Model(_cifar_resnet32, 32),
-    "cifar-resnet56-v1": Model(_from_gluoncv("cifar_resnet56_v1"), 32),
-    "cifar-resnet110-v1": Model(_from_gluoncv("cifar_resnet110_v1"), 32),
+MODELS: dict[str, NetworkEntry] = {
+    "alexnet": NetworkEntry(_from_gluoncv("alexnet"), 224),
+    "resnet18-v1": NetworkEntry(_from_gluoncv("resnet18_v1")),
+    "resnet50-v1": NetworkEntry(_from_gluoncv("resnet50_v1")),
+    "resnet50-v2": NetworkEntry(_from_gluoncv("resnet50_v2")),
+    "mobilenet-v1": NetworkEntry(_from_gluoncv("mobilenet1.0")),
+    "mobilenet-v2": NetworkEntry(_from_gluoncv("mobilenetv2_1.0")),
+    "inception-v3": NetworkEntry(_from_gluoncv("inceptionv3"), 299),
+    "lenet": NetworkEntry(_lenet),
+    "mlp": NetworkEntry(_mlp),
+    "cifar-resnet20-v1": NetworkEntry(_from_gluoncv("cifar_resnet20_v1"), 32),
+    "cifar-resnet32-v1": NetworkEntry(_cifar_resnet32, 32),
+    "cifar-resnet56-v1": NetworkEntry(_from_gluoncv("cifar_resnet56_v1"), 32),
+    "cifar-resnet110-v1": NetworkEntry(_from_gluoncv("cifar_resnet110_v1"), 32),
 }
 
 
 def build(name: str, classes: int, context: Any, seed: int, hybridize: bool = True, channels: int = 1) -> Any:
-    """A network ready to train: initialized (Xavier, as published), its shapes known, hybridized.
+    """Return a network ready to train: initialized (Xavier, as published), its shapes known, hybridized.
 
     `channels` is the number of colour planes of its input.
 

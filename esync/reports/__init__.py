@@ -1,4 +1,6 @@
-"""From the workers' log files to tables and figures; needs no MXNet.
+"""Log files of the workers, turned into tables and figures; needs no MXNet.
 
-`summarize.py` gathers `iter-N.txt` files into one summary per mode, `plot.py` compares the summaries.
+`summarize` gathers the `iter-N.txt` files of a mode into one summary (`discovery`, `rounds`,
+`aggregate`), `plot` compares the summaries (`metrics_table`, `figures`), and `sync_switch_report`
+reports on Sync-Switch runs. May import `algorithms`, `config` and `runtime`.
 """

@@ -1,4 +1,4 @@
-"""Collecting the rounds of one mode into its summary, with an account of everything that was left out."""
+"""Aggregate the rounds of one mode into its summary, and account for everything left out."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -9,13 +9,13 @@ from typing import Any
 from .discovery import RUN_FILE, DeviceFolder, Skipped, find_devices, missing_ranges
 from .facts import facts_of
 from .modes import STANDALONE, Mode, mode_of
-from .rounds import BadRound, Round, read_round
+from .rounds import BadRound, LoggedRound, read_round
 from .summary_file import DeviceSummary, Summary, SummaryError, load_run_info, save_summary
 
 
 @dataclass
 class ModeReport:
-    """What was read of one mode, and what was not; `path` is where its summary lies."""
+    """What was read of one mode, and what was not; `path` is its summary."""
 
     mode: Mode
     path: Path
@@ -94,7 +94,7 @@ def summarize_mode(
     return report
 
 
-def _add_device(report: ModeReport, folder: DeviceFolder, rounds: list[Round], model_bytes: int | None) -> None:
+def _add_device(report: ModeReport, folder: DeviceFolder, rounds: list[LoggedRound], model_bytes: int | None) -> None:
     """Put one device into the summary and what is wrong with its folder into the report."""
     name = f"{folder.host}/{folder.device}"
     report.skipped.extend(folder.foreign)
@@ -129,7 +129,7 @@ def _add_device(report: ModeReport, folder: DeviceFolder, rounds: list[Round], m
     report.summary.setdefault(folder.host, {})[folder.device] = device
 
 
-def device_summary(rounds: list[Round]) -> DeviceSummary:
+def device_summary(rounds: list[LoggedRound]) -> DeviceSummary:
     """Turn the rounds of one device, in ascending order, into columns."""
     evaluated = [(r.number, r.accuracy, r.accuracy_time, r.total_time) for r in rounds if r.accuracy is not None]
     return DeviceSummary(

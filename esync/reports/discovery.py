@@ -1,4 +1,4 @@
-"""Finding the devices of a mode and their round files: {base}/{network}/{mode}/{host}/{device}/iter-N.txt."""
+"""Find the devices of a mode and their round files: {base}/{network}/{mode}/{host}/{device}/iter-N.txt."""
 
 import os
 import re
@@ -82,7 +82,7 @@ def mode_folders(network_folder: Path) -> list[str]:
 
 
 def holds_rounds(mode_folder: Path) -> bool:
-    """Whether there is any device's round.
+    """Return whether there is a round of any device.
 
     Raises:
         OSError: a folder cannot be listed.

@@ -1,4 +1,4 @@
-"""What the runs say about their algorithm: the key "algorithm" of run.json, and what of it can be used.
+"""Facts about the algorithm of a run: the key "algorithm" of run.json, checked.
 
 It may be an algorithm that nobody here knows, so all of it is outside input. Nothing that it names is ever imported.
 """
@@ -14,8 +14,8 @@ from .summary_file import Summary
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What runs say about their algorithm; what they do not say, or say wrongly, is None or not in `style`.
+class AlgorithmFacts:
+    """Label, summary name and style of an algorithm, as its runs say; None or missing if they do not.
 
     Attributes:
         label: what figures and tables call it.
@@ -28,7 +28,7 @@ class Facts:
     style: Mapping[str, Any] = field(default_factory=dict)
 
 
-def facts_of(summary: Summary) -> tuple[Facts, list[str]]:
+def facts_of(summary: Summary) -> tuple[AlgorithmFacts, list[str]]:
     """Return what the first device that says anything says, and what is wrong with it or differs on other devices."""
     said = {
         f"{host}/{name}/{RUN_FILE}": device.run.model_extra["algorithm"]
@@ -37,7 +37,7 @@ def facts_of(summary: Summary) -> tuple[Facts, list[str]]:
         if device.run and device.run.model_extra and "algorithm" in device.run.model_extra
     }
     if not said:
-        return Facts(), []
+        return AlgorithmFacts(), []
     first, content = next(iter(said.items()))
     facts, problems = _checked(content)
     problems = [f"{first}: algorithm{problem}" for problem in problems]
@@ -55,9 +55,9 @@ def _essence(content: Any) -> Any:
     return [content.get(key) for key in ("label", "summary", "style")]
 
 
-def _checked(content: Any) -> tuple[Facts, list[str]]:
+def _checked(content: Any) -> tuple[AlgorithmFacts, list[str]]:
     if not isinstance(content, dict):
-        return Facts(), [f" is {reprlib.repr(content)}, but should be an object; it is left out"]
+        return AlgorithmFacts(), [f" is {reprlib.repr(content)}, but should be an object; it is left out"]
     problems = []
     label, stem, style = (content.get(key) for key in ("label", "summary", "style"))
     if label is not None and not (isinstance(label, str) and is_label(label)):
@@ -71,7 +71,7 @@ def _checked(content: Any) -> tuple[Facts, list[str]]:
     if style is not None and not isinstance(style, dict):
         problems.append(_left_out("style", style, "an object with color, line and marker"))
         style = None
-    return Facts(label, stem, style or {}), problems
+    return AlgorithmFacts(label, stem, style or {}), problems
 
 
 def _left_out(key: str, value: Any, expected: str) -> str:

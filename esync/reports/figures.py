@@ -1,4 +1,4 @@
-"""The five figures: each function takes the runs and returns a Matplotlib figure; `save` writes it."""
+"""Draw the five figures: each function takes the runs and returns a Matplotlib figure; `save` writes it."""
 
 import io
 import textwrap
@@ -12,7 +12,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ..runtime.files import write_whole
+from ..runtime.files import write_atomically
 from .metrics_table import DeviceFigures, RunFigures
 from .style import FORMATS, LEGEND, NON_IID_HATCH, STYLE, TICK_WIDTH, TITLE_WIDTH, colour, label, pale
 
@@ -139,7 +139,7 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
         with mpl.rc_context(STYLE):
             figure.savefig(content, format=suffix, metadata={"CreationDate": None} if suffix == "pdf" else None)
         paths.append(folder / f"{name}.{suffix}")
-        write_whole(paths[-1], content.getvalue())
+        write_atomically(paths[-1], content.getvalue())
     return paths
 
 

@@ -1,4 +1,4 @@
-"""The runs of one network, from the summaries of its modes; of whatever algorithms."""
+"""Load the runs of one network from the summaries of its modes."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the figures show, as pure functions over numbers.
+"""Metrics of the figures, as pure functions of numbers.
 
 Times are seconds, speeds samples or bytes per second. None stands for a figure that the log does not give: nothing
 is made up in its place.

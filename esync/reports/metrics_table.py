@@ -1,4 +1,4 @@
-"""The figures of each run and how the runs compare: summaries in, numbers out, nothing drawn or printed here."""
+"""Compute the metrics of each run from its summary, and compare runs."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -156,7 +156,7 @@ def _device_figures(host: str, name: str, device: DeviceSummary) -> DeviceFigure
 
 
 def _padded(device: DeviceSummary) -> bool:
-    """Whether the device's iterations were padded to stand for a slower one."""
+    """Return whether the device's iterations were padded to stand for a slower one."""
     return bool(device.overruns or (device.run and device.run.step_time))
 
 

@@ -1,4 +1,4 @@
-"""The modes whose logs are there: their folders, the names of their summaries, and who they are in a figure.
+"""Modes whose logs were found: their folders, the names of their summaries, and their labels and styles.
 
 Who an algorithm is, its runs say (`esync.reports.facts`). Of logs that do not, because they are older, the built-in
 algorithms are known by the names of their folders; anything else goes by its folder's name.
@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ..algorithms.registry import ALGORITHMS, LABEL_LENGTH, NON_IID, stem_of
 from ..algorithms.style import Style, spare_style
-from ..runtime.printable import printable
-from .facts import Facts
+from ..runtime.output import printable
+from .facts import AlgorithmFacts
 
 BASELINE = "sync"  # name of the algorithm that a speedup is measured against
 STANDALONE = "local"  # name of sequential SGD on one device
@@ -54,7 +54,7 @@ class Mode:
         return self.method if self.iid else f"{self.method} non-i.i.d."
 
     def summary_path(self, network_folder: Path) -> Path:
-        """Where the summary of this mode lies."""
+        """Return where the summary of this mode lies."""
         return network_folder / self.folder / f"{self.summary}.json"
 
     def place(self) -> tuple[int, int, str]:
@@ -64,7 +64,7 @@ class Mode:
         return kind, known.index(self.name) if self.built_in else len(known), self.folder
 
 
-def mode_of(folder: str, said: Facts = Facts()) -> Mode:  # noqa: B008 - frozen
+def mode_of(folder: str, said: AlgorithmFacts = AlgorithmFacts()) -> Mode:  # noqa: B008 - frozen
     """Return the mode whose logs lie in a folder of this name, as its runs say or else as the folder's name tells.
 
     The summaries of built-in algorithms have the published names, whatever the runs say.

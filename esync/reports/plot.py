@@ -19,9 +19,9 @@ from rich.progress import track
 
 from .. import config
 from ..algorithms.registry import FIGURES
-from ..runtime import program
-from ..runtime.files import expanded, write_whole
-from . import cli_io, figures
+from ..runtime import program, terminal
+from ..runtime.files import expanded, write_atomically
+from . import figures
 from .discovery import SPEEDUP_FILE
 from .load import load_runs
 from .metrics_table import RunFigures, as_json
@@ -63,15 +63,15 @@ def run(options: argparse.Namespace) -> int:
     network_folder = options.base_dir / options.network
     runs, problems = load_runs(network_folder, options.target)
     for problem in problems:
-        cli_io.complain(problem)
+        terminal.print_error(problem)
     if not runs:
-        cli_io.complain(f"nothing to draw: no summary of a mode in {network_folder}; run summarize first")
+        terminal.print_error(f"nothing to draw: no summary of a mode in {network_folder}; run summarize first")
         return 1
     out = options.out or network_folder / FIGURES
     drawings = _drawings(options.network, runs, options.target)
     drawn: list[Path] = []
     shown = track(
-        drawings.items(), "drawing", console=cli_io.STATUS, disable=not cli_io.STATUS.is_terminal, transient=True
+        drawings.items(), "drawing", console=terminal.STATUS, disable=not terminal.STATUS.is_terminal, transient=True
     )
     for name, draw in shown:
         drawn += figures.save(draw(), out, name)
@@ -82,11 +82,11 @@ def run(options: argparse.Namespace) -> int:
         "baseline": BASELINE_LABEL,
         "runs": {key: as_json(one, runs) for key, one in zip(_keys(runs), runs, strict=True)},
     }
-    write_whole(out / "speedup.txt", text.encode())
-    write_whole(out / SPEEDUP_FILE, _json(comparison))
+    write_atomically(out / "speedup.txt", text.encode())
+    write_atomically(out / SPEEDUP_FILE, _json(comparison))
     if options.json:
         whole = comparison | {"figures": [str(path) for path in drawn], "problems": problems}
-        write_whole(options.json, _json(whole))
+        write_atomically(options.json, _json(whole))
     print(text)
     print(f"{', '.join(drawings) or 'no figure'}, speedup.txt and {SPEEDUP_FILE} in {out}")
     return 0
@@ -126,7 +126,7 @@ def _drawings(network: str, runs: list[RunFigures], target: float) -> dict[str, 
 def main(arguments: list[str] | None = None) -> int:
     """Run the tool: exit code 0 done, 1 nothing to do or failed, 2 bad usage."""
     options = parse_arguments(arguments)
-    return cli_io.guarded(lambda: run(options))
+    return terminal.guarded(lambda: run(options))
 
 
 if __name__ == "__main__":

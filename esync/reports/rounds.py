@@ -1,4 +1,4 @@
-"""Reading one device's `iter-N.txt` files: one file, one communication round.
+"""Read a device's `iter-N.txt` files; each holds one communication round.
 
 Nothing in a file is taken on trust. What cannot be a round (empty, cut off, of another program) raises `BadRound`
 with a category and a reason, so that the caller can name it, skip it and count it.
@@ -32,8 +32,8 @@ class BadRound(Exception):  # noqa: N818  (it is an outcome that every caller ex
 
 
 @dataclass(slots=True)
-class Round:
-    """What one file says; times in seconds. None where the log (the published one, for instance) does not say it.
+class LoggedRound:
+    """Content of one file; times in seconds. None where the log (the published one, for instance) does not say it.
 
     Attributes:
         number: communication round, from 1.
@@ -68,7 +68,7 @@ class Round:
     overruns: int | None
 
 
-def read_round(path: Path, number: int) -> Round:
+def read_round(path: Path, number: int) -> LoggedRound:
     """Read and check the file of round `number`.
 
     Raises:
@@ -100,8 +100,8 @@ def _load(path: Path) -> dict[str, Any]:
     return log
 
 
-def _check(log: dict[str, Any], number: int) -> Round:
-    """Turn the object of a file into a `Round`."""
+def _check(log: dict[str, Any], number: int) -> LoggedRound:
+    """Turn the object of a file into a `LoggedRound`."""
     if log.get("num_iters") != number:
         raise BadRound("foreign", f"num_iters is {log.get('num_iters')!r}, the file name says {number}")
     time = log.get("time")
@@ -122,7 +122,7 @@ def _check(log: dict[str, Any], number: int) -> Round:
     accuracy = _number("accuracy", log.get("accuracy"))
     if accuracy is not None and accuracy > 1:
         raise BadRound("foreign", f"accuracy is {accuracy!r}, expected 0 to 1")
-    return Round(
+    return LoggedRound(
         number=number,
         samples=int(_required("num_samples", log)),
         entries=len(time),
@@ -141,7 +141,7 @@ def _check(log: dict[str, Any], number: int) -> Round:
 
 
 def _number(name: str, value: object) -> float | None:
-    """Return a number from 0 to MOST; None where there is none."""
+    """Return a number from 0 to MOST; None if there is none."""
     if value is None:
         return None
     if not isinstance(value, int | float) or not 0 <= value <= MOST:

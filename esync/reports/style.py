@@ -1,4 +1,4 @@
-"""How an algorithm looks in every figure.
+"""Style of each algorithm in all figures.
 
 One colour, one line style and one marker per algorithm, as its class or its runs say. A run whose emulation was not
 valid is grey and says why.

@@ -17,10 +17,9 @@ from pathlib import Path
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from .. import config
-from ..runtime import program
-from ..runtime.files import expanded, write_whole
-from ..runtime.printable import printable
-from . import cli_io
+from ..runtime import program, terminal
+from ..runtime.files import expanded, write_atomically
+from ..runtime.output import printable
 from .aggregate import ModeReport, summarize_mode
 from .discovery import holds_rounds, mode_folders
 from .metrics import MOST
@@ -69,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     network_folder = options.base_dir / options.network
     reports = []
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=cli_io.STATUS, disable=not cli_io.STATUS.is_terminal, transient=True) as bar:
+    with Progress(*columns, console=terminal.STATUS, disable=not terminal.STATUS.is_terminal, transient=True) as bar:
         for folder in _folders_to_read(network_folder, options.mode):
             reports.append(
                 summarize_mode(
@@ -87,10 +86,12 @@ def run(options: argparse.Namespace) -> int:
             "network": options.network,
             "modes": {report.mode.folder: report.as_json() for report in reports},
         }
-        write_whole(options.json, json.dumps(whole, indent=2, allow_nan=False).encode() + b"\n")
+        write_atomically(options.json, json.dumps(whole, indent=2, allow_nan=False).encode() + b"\n")
     if not any(report.summary for report in reports):
         chosen = options.mode or "MODE"
-        cli_io.complain(f"nothing to summarize in {network_folder}: expected {chosen}/HOST/DEVICE/iter-N.txt there")
+        terminal.print_error(
+            f"nothing to summarize in {network_folder}: expected {chosen}/HOST/DEVICE/iter-N.txt there"
+        )
         return 1
     return 0
 
@@ -110,7 +111,7 @@ def _folders_to_read(network_folder: Path, chosen: str | None) -> list[str]:
             if name in FOLDERS or holds_rounds(network_folder / name):
                 folders.append(name)
         except OSError as error:
-            cli_io.complain(f"{network_folder / name} left out: {error.strerror or error}")
+            terminal.print_error(f"{network_folder / name} left out: {error.strerror or error}")
     return folders
 
 
@@ -120,22 +121,22 @@ def _tell(report: ModeReport) -> None:
         devices = sum(len(devices) for devices in report.summary.values())
         print(f"{report.mode.label}: {report.rounds_read} rounds, devices: {devices}, in {printable(str(report.path))}")
     for warning in report.warnings[: config.SKIPPED_SHOWN]:
-        cli_io.complain(f"{report.mode.folder}: {warning}")
+        terminal.print_error(f"{report.mode.folder}: {warning}")
     for skip in report.skipped[: config.SKIPPED_SHOWN]:
-        cli_io.complain(f"skipped ({skip.category}) {skip.path}: {skip.reason}")
+        terminal.print_error(f"skipped ({skip.category}) {skip.path}: {skip.reason}")
     unnamed = max(0, len(report.skipped) - config.SKIPPED_SHOWN) + max(0, len(report.warnings) - config.SKIPPED_SHOWN)
     if unnamed:
-        cli_io.complain(f"… and {unnamed} more; --json FILE lists all of them")
+        terminal.print_error(f"… and {unnamed} more; --json FILE lists all of them")
     if report.skipped:
         counts = Counter(skip.category for skip in report.skipped)
         parts = ", ".join(f"{count} {category}" for category, count in sorted(counts.items()))
-        cli_io.complain(f"{report.mode.folder}: {len(report.skipped)} skipped ({parts})")
+        terminal.print_error(f"{report.mode.folder}: {len(report.skipped)} skipped ({parts})")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the tool: exit code 0 done, 1 nothing to do or failed, 2 bad usage."""
     options = parse_arguments(arguments)
-    return cli_io.guarded(lambda: run(options))
+    return terminal.guarded(lambda: run(options))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The summary of one mode, NAME.json: {host: {device: {lists with one value a round}}}.
+"""Read and write the summary of one mode, NAME.json: {host: {device: {lists with one value a round}}}.
 
 The first five lists and their rounding are the published implementation's, so programs written for its summaries can
 read ours, and its summaries can be read here. The rest stands beside them in the same object. Lists of accuracies
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from ..runtime.files import write_whole
+from ..runtime.files import write_atomically
 from .metrics import INSTANT, MOST
 
 
@@ -111,7 +111,7 @@ _SUMMARY: TypeAdapter[Summary] = TypeAdapter(Summary)
 
 def save_summary(summary: Summary, path: Path) -> None:
     """Write NAME.json; the same summary gives the same bytes."""
-    write_whole(path, _SUMMARY.dump_json(summary) + b"\n")
+    write_atomically(path, _SUMMARY.dump_json(summary) + b"\n")
 
 
 def load_summary(path: Path) -> Summary:
@@ -131,7 +131,7 @@ def load_summary(path: Path) -> Summary:
 
 
 def load_run_info(path: Path) -> RunInfo | None:
-    """Read a device's run.json; None where there is none.
+    """Read a device's run.json; None if there is none.
 
     Raises:
         SummaryError: it is not one.

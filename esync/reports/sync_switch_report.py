@@ -13,13 +13,12 @@ from itertools import groupby
 from pathlib import Path
 
 from .. import config
-from ..runtime import program
-from ..runtime.files import expanded, write_whole
-from ..runtime.text_tables import markdown, number, right
-from . import cli_io
+from ..runtime import program, terminal
+from ..runtime.files import expanded, write_atomically
+from ..runtime.terminal import markdown, number, right
 from .figures import save
 from .sync_switch.figures import figures
-from .sync_switch.groups import Group, group
+from .sync_switch.groups import RunGroup, group
 from .sync_switch.runs import find_runs
 
 HEADINGS = ("n", "final accuracy", "best", "time s", "time ÷ BSP", "speedup", "with gap", "span s")
@@ -41,7 +40,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def report_text(groups: list[Group]) -> str:
+def report_text(groups: list[RunGroup]) -> str:
     """One table per setup, in Markdown."""
     texts = []
     for setup, members in groupby(groups, key=lambda each: each.setup):
@@ -49,7 +48,7 @@ def report_text(groups: list[Group]) -> str:
     return "\n".join(texts)
 
 
-def _cells(each: Group) -> list[str]:
+def _cells(each: RunGroup) -> list[str]:
     name = each.setting.label + (f", {each.diverged} diverged" if each.diverged else "")
     return [
         name,
@@ -71,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
         OSError: something cannot be read or written.
     """
     if not options.dir.is_dir():
-        cli_io.complain(f"{options.dir}: no such folder; expected one that holds runs")
+        terminal.print_error(f"{options.dir}: no such folder; expected one that holds runs")
         return 1
     findings = find_runs(options.dir)
     groups = group(findings.runs)
@@ -79,9 +78,9 @@ def run(options: argparse.Namespace) -> int:
         print(report_text(groups))
     complaints = [*findings.remarks, *(f"left out {folder}: {why}" for folder, why in findings.skipped.items())]
     for line in complaints[: config.SKIPPED_SHOWN]:
-        cli_io.complain(line)
+        terminal.print_error(line)
     if len(complaints) > config.SKIPPED_SHOWN:
-        cli_io.complain(f"… and {len(complaints) - config.SKIPPED_SHOWN} more; --json FILE lists all of them")
+        terminal.print_error(f"… and {len(complaints) - config.SKIPPED_SHOWN} more; --json FILE lists all of them")
     if options.json:
         whole = {
             "dir": str(options.dir),
@@ -89,9 +88,9 @@ def run(options: argparse.Namespace) -> int:
             "remarks": findings.remarks,
             "left_out": findings.skipped,
         }
-        write_whole(options.json, json.dumps(whole, indent=2, allow_nan=False).encode() + b"\n")
+        write_atomically(options.json, json.dumps(whole, indent=2, allow_nan=False).encode() + b"\n")
     if not groups:
-        cli_io.complain(f"no run in {options.dir}: expected folders with acc.csv and loss.csv")
+        terminal.print_error(f"no run in {options.dir}: expected folders with acc.csv and loss.csv")
         return 1
     if not options.no_figures:
         drawn = figures(groups)
@@ -105,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
 def main(arguments: list[str] | None = None) -> int:
     """Run the tool: exit code 0 done, 1 nothing to do or failed, 2 bad usage."""
     options = parse_arguments(arguments)
-    return cli_io.guarded(lambda: run(options))
+    return terminal.guarded(lambda: run(options))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""The comparison as text: one table of the runs, one of their devices (Markdown, so that it can be pasted as it is)."""
+"""Compare runs as text: one table of the runs, one of their devices, in Markdown."""
 
 from collections.abc import Iterator
 
-from ..runtime.text_tables import NOT_KNOWN, markdown, number, right
+from ..runtime.terminal import NOT_KNOWN, markdown, number, right
 from .metrics_table import RunFigures, speedup
 from .modes import BASELINE_LABEL
 
@@ -63,7 +63,7 @@ def _device_rows(runs: list[RunFigures]) -> Iterator[list[str]]:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them: 48.3 s, 12 min 05 s, 2 h 03 min."""
+    """Format a duration: 48.3 s, 12 min 05 s, 2 h 03 min."""
     if seconds < 120:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

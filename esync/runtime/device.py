@@ -1,24 +1,24 @@
-"""The clock and the device of this worker: how long an iteration takes, padded where it stands for a slower device."""
+"""Clock and device of a worker: how long an iteration takes, padded where it stands for a slower device."""
 
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from .straggler_injection import COMPUTE, Spell, Straggler
+from .straggler_injection import COMPUTE, Straggler, StragglerEvent
 
 #: Seconds that an emulated iteration keeps for its computing, before any other wait is put ahead of it.
 KEPT_FOR_COMPUTING = 0.5
 
 
 class Device(Protocol):
-    """The seam between the algorithms and time."""
+    """Interface between algorithms and time."""
 
     def begin_run(self, elapsed: float) -> None:
         """The run begins, or has lasted so many seconds by now: its clock is that of what was planned for it."""
         ...
 
     def now(self) -> float:
-        """Seconds of a clock that never jumps; only differences mean anything."""
+        """Return the seconds of a clock that never jumps; only differences mean anything."""
         ...
 
     def sleep(self, seconds: float) -> None:
@@ -47,7 +47,7 @@ class RealDevice(Device):
 
     Args:
         step_time: seconds of one iteration on the slower device that this one stands for; None for none.
-        spells: when this worker is a straggler on purpose.
+        straggler_events: when this worker is a straggler on purpose.
 
     Attributes:
         straggler: tells how much longer things take.
@@ -56,11 +56,11 @@ class RealDevice(Device):
             are many.
     """
 
-    def __init__(self, step_time: float | None = None, spells: Sequence[Spell] = ()) -> None:
+    def __init__(self, step_time: float | None = None, straggler_events: Sequence[StragglerEvent] = ()) -> None:
         from .mxnet_import import mx
 
         self._wait_for_device = mx.nd.waitall
-        self.straggler = Straggler(spells, self.now)
+        self.straggler = Straggler(straggler_events, self.now)
         self.step_time = step_time
         self.iterations = 0
         self.overruns = 0

@@ -1,4 +1,4 @@
-"""The cluster as the environment describes it: MXNet's DMLC_* variables, checked before MXNet sees them.
+"""Cluster settings from the environment: MXNet's DMLC_* variables, checked before MXNet reads them.
 
 MXNet itself reads these variables, and waits for ever in silence where one is missing or wrong.
 """
@@ -25,7 +25,7 @@ class EnvironmentProblemError(ExpectedError, ValueError):
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where the scheduler is, and how many processes of each role there are.
+    """Address of the scheduler, and numbers of processes of each role.
 
     Attributes:
         host: address of the scheduler (DMLC_PS_ROOT_URI).
@@ -68,7 +68,7 @@ class Cluster:
 
     @property
     def everyone(self) -> str:
-        """Whom a process of this cluster waits for at its start."""
+        """Return whom a process of this cluster waits for at its start."""
         return f"the scheduler at {self.host}:{self.port}, {self.servers} server(s) and {self.workers} worker(s) in all"
 
 
@@ -80,7 +80,7 @@ def take_role(role: str, environment: MutableMapping[str, str] = os.environ) -> 
 
 
 def replacement_promised(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether the launcher is going to start another process in the place of this one, should it die."""
+    """Return whether the launcher is going to start another process in the place of this one, should it die."""
     left = environment.get(SUPERVISED_VARIABLE, "")
     return left.isdecimal() and int(left) > 0
 
@@ -88,7 +88,7 @@ def replacement_promised(environment: Mapping[str, str] = os.environ) -> bool:
 def state_server_address(
     given: str | None = None, environment: MutableMapping[str, str] = os.environ
 ) -> tuple[str, int]:
-    """Host and port of the state server, from the text host:port or from ESYNC_STATE_SERVER.
+    """Return host and port of the state server, from the text host:port or from ESYNC_STATE_SERVER.
 
     Raises:
         EnvironmentProblemError: there is no address, or it is none.
@@ -133,7 +133,7 @@ def _check_own_address(environment: Mapping[str, str]) -> None:
 
 
 def is_own(address: str) -> bool:
-    """Whether a name or an address is one of this machine's: then a socket can be bound to it."""
+    """Return whether a name or an address is one of this machine's: then a socket can be bound to it."""
     try:
         found = socket.getaddrinfo(address, 0, type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError):

@@ -12,7 +12,7 @@ class ExpectedError(Exception):
 
 
 class DeadlockError(ExpectedError):
-    """Nothing will ever happen again, but some tasks still wait; the message says which, and for what."""
+    """All tasks wait, so nothing can happen any more; the message says which tasks, and for what."""
 
 
 class AlgorithmResultError(ExpectedError):

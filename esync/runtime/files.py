@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all: written beside their place, flushed to the disk, renamed."""
+"""Atomic writes: files are written beside their place, flushed to the disk, and renamed."""
 
 import argparse
 import contextlib
@@ -12,7 +12,7 @@ from .errors import ExpectedError
 
 
 class NoHomeError(ExpectedError, argparse.ArgumentTypeError):
-    """A path begins with the home directory of somebody who has none here."""
+    """A path begins with a home directory that does not exist here."""
 
 
 def expanded(path: str | Path) -> Path:
@@ -32,8 +32,8 @@ def expanded(path: str | Path) -> Path:
 
 
 @contextlib.contextmanager
-def whole(path: Path) -> Iterator[Path]:
-    """The path at which to write what shall appear at `path` when the block ends; an exception leaves `path` as it was.
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a path whose file replaces `path` when the block ends; an exception leaves `path` as it was.
 
     The name begins with a dot and ends in this process's id, so nobody takes it for the file itself, and two processes
     do not meet there.
@@ -57,7 +57,7 @@ def whole(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def through_memory(path: Path) -> Iterator[Path]:
-    """The path of a file in memory, which is copied to `path` when the block ends.
+    """Yield the path of a file in memory, which is copied to `path` when the block ends.
 
     For what MXNet writes: of a full disk it gives no reason, and at the end of a file it does not notice one.
 
@@ -71,23 +71,23 @@ def through_memory(path: Path) -> Iterator[Path]:
 
 
 def leftovers(path: Path) -> list[Path]:
-    """What processes that were killed have left beside `path`."""
+    """Return the files that killed processes have left beside `path`."""
     return sorted(path.parent.glob(f".{glob.escape(path.name)}.*"))
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Have `content` at `path`; a reader sees the old file or the new one, never a part.
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write `content` to `path`; a reader sees the old file or the new one, never a part.
 
     Raises:
         OSError: the folder cannot be made or the file cannot be written; nothing is left behind then.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with whole(path) as beside:
+    with atomic_path(path) as beside:
         beside.write_bytes(content)
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those above it, where they are not there; they outlive a power cut."""
+    """Make a folder and its parents if missing; they survive a power failure."""
     missing = [each for each in path.parents if not each.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for each in (path, *missing):  # the first one may have been made by somebody else just now
@@ -96,7 +96,7 @@ def make_folder(path: Path) -> None:
 
 
 def flush_folder(path: Path) -> None:
-    """The names in a folder, too, outlive a power cut."""
+    """Flush a folder, so that the names in it survive a power failure."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""What every seam gives back: *start something, get a handle, ask or wait*.
+"""Futures: *start an operation, get a handle, poll it or wait*.
 
 An exchange, a question to the state server, an evaluation: each is started and answered through a `Handle`, so that
 blocking, delayed and simulated implementations look the same to an algorithm.
@@ -13,7 +13,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Handle(Protocol[T_co]):
-    """Something that was started and has, or will have, one result."""
+    """An operation that was started and has, or will have, one result."""
 
     def done(self) -> bool:
         """Tell, without waiting, whether the result is there (or the failure that `result` would raise)."""
@@ -34,7 +34,7 @@ class NotDoneError(RuntimeError):
 
 @dataclass(frozen=True)
 class Completed(Generic[T]):
-    """The handle of something that is done already: what a blocking implementation returns."""
+    """A handle of an operation that is done already, as a blocking implementation returns it."""
 
     value: T
 

@@ -13,7 +13,7 @@ BLOCK = 32_768
 
 
 def host_view(array: Any) -> np.ndarray:
-    """A NumPy view, without a copy, of a float32 NDArray in host memory; it has the array's shape.
+    """Return a NumPy view, without a copy, of a float32 NDArray in host memory; it has the array's shape.
 
     Asking for the address also puts a weight that a forward pass has left in oneDNN's own layout back into the plain
     one. The view does not take part in MXNet's engine: wait for pending operations first, and keep the array alive.
@@ -30,7 +30,7 @@ def is_plain(array: Any) -> bool:
 
 
 class DeviceMemory:
-    """The working memory of a parameter server that adds up on a GPU (flag -g); see `protocol.inbox.Memory`."""
+    """Working memory of a parameter server on a GPU (flag -g); see `protocol.payload_staging.Memory`."""
 
     def __init__(self, context: Any) -> None:
         self._context = context
@@ -42,19 +42,19 @@ class DeviceMemory:
         return copy
 
     def work_on(self, values: np.ndarray) -> Any:
-        """A copy on the GPU."""
+        """Return a copy on the GPU."""
         return self.stage(values)
 
     def assign(self, kept: Any, new: Any) -> Any:
-        """The rule's result is kept as it is."""
+        """Keep the rule's result as it is."""
         return new
 
     def undo_rounding(self, new: Any, before: Any, tolerance: float) -> None:
-        """See `protocol.inbox.Memory`."""
+        """See `protocol.payload_staging.Memory`."""
         new[:] = mx.nd.where(mx.nd.abs(new - before) <= tolerance * mx.nd.abs(before), before, new)
 
     def fetch(self, array: Any) -> np.ndarray:
-        """The values in host memory."""
+        """Return the values in host memory."""
         return array.asnumpy()
 
     def release(self, arrays: Iterable[Any]) -> None:

@@ -1,4 +1,4 @@
-"""The one place where MXNet is imported: `from esync.runtime.mxnet_import import mx`.
+"""Import MXNet, here and nowhere else: `from esync.runtime.mxnet_import import mx`.
 
 It takes care of two traps. A missing MXNet becomes one sentence instead of a traceback. And importing MXNet with
 DMLC_ROLE set to server or scheduler never returns, because the stock role's loop runs inside the import; so the

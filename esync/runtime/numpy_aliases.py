@@ -1,4 +1,4 @@
-"""The NumPy names that MXNet 1.9.1 still uses and NumPy 1.24 removed; the one place where they are put back."""
+"""Restore the NumPy names that MXNet 1.9.1 still uses and NumPy 1.24 removed."""
 
 import numpy as np
 

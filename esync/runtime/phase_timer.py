@@ -1,4 +1,4 @@
-"""What the log of a round says: the phases of every iteration, in seconds, by the names that the log files use."""
+"""Time the phases of every iteration, by the names that the log files use; all in seconds."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -38,7 +38,7 @@ def iteration_times(entry: Mapping[str, Any]) -> list[float]:
     ]
 
 
-class Recorder:
+class PhaseTimer:
     """Collects the phases of one round.
 
     Args:

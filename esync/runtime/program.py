@@ -1,4 +1,4 @@
-"""What every program of this package does the same way: its name, logging, signals, errors, and the way out."""
+"""Run a program: its name, logging, signals, errors as one sentence, exit codes."""
 
 import logging
 import sys
@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from . import progress
 from .errors import ExpectedError
-from .watchdog import GRACE, InterruptedBySignalError, Watchdog, leave
+from .watchdog import GRACE, InterruptedBySignalError, Watchdog, exit_now
 
-__all__ = ["COMMAND", "leave", "name", "run"]
+__all__ = ["COMMAND", "exit_now", "name", "run"]
 
 #: The command whose subcommands are the programs.
 COMMAND = "esync"
@@ -36,7 +36,7 @@ def run(role: str, body: Callable[[Watchdog], int], grace: float = GRACE) -> int
         return body(watchdog)
     except ExpectedError as error:
         if not error.transient:
-            progress.tell(progress.OVER, reason=str(error))
+            progress.report_event(progress.OVER, reason=str(error))
         print(f"{role}: error: {error}", file=sys.stderr)
     except InterruptedBySignalError as signal:
         print(f"{role}: ended by {signal}", file=sys.stderr)

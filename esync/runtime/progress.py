@@ -1,4 +1,4 @@
-"""What a worker says while it trains: a line per round for people, and the same as JSON for the launcher."""
+"""Progress of a worker: a line per round for readers, and the same as JSON for the launcher."""
 
 import json
 import os
@@ -50,7 +50,7 @@ class Progress:
     accuracy_round: int | None = None
 
     def line(self) -> str:
-        """For people."""
+        """Return the progress as a readable line."""
         plural = " " if self.local_iterations == 1 else "s"
         text = (
             f"round {self.round:4d}  {self.local_iterations:3d} local iteration{plural}"
@@ -62,7 +62,7 @@ class Progress:
 
 
 def parse(line: str) -> Progress | None:
-    """The progress in a line of a worker's output; None where the line is something else."""
+    """Return the progress in a line of a worker's output; None if the line is something else."""
     if not line.startswith(MARK):
         return None
     try:
@@ -71,14 +71,14 @@ def parse(line: str) -> Progress | None:
         return None
 
 
-def tell(kind: str, stream: TextIO | None = None, **facts: Any) -> None:
-    """Tell the launcher something that happens once; nothing without a launcher."""
+def report_event(kind: str, stream: TextIO | None = None, **facts: Any) -> None:
+    """Report a single event to the launcher; does nothing without one."""
     if os.environ.get(VARIABLE) == "json":
         print(EVENT_MARK + json.dumps({"kind": kind, **facts}), file=stream or sys.stdout, flush=True)
 
 
 def parse_event(line: str) -> dict[str, Any] | None:
-    """The event in a line of a worker's output; None where the line is something else."""
+    """Return the event in a line of a worker's output; None if the line is something else."""
     if not line.startswith(EVENT_MARK):
         return None
     try:
@@ -88,7 +88,7 @@ def parse_event(line: str) -> dict[str, Any] | None:
     return event if isinstance(event, dict) and isinstance(event.get("kind"), str) else None
 
 
-class Reporter:
+class ProgressReporter:
     """Prints progress.
 
     Args:
@@ -110,7 +110,7 @@ class Reporter:
             print(progress.line(), file=self._stream, flush=True)
 
     def accuracy(self, number: int, accuracy: float) -> None:
-        """The accuracy of an earlier round has arrived."""
+        """Report the accuracy of an earlier round."""
         if self._last is not None:
             self._last = replace(self._last, accuracy=accuracy, accuracy_round=number)
             self._tell_machine()
@@ -118,7 +118,7 @@ class Reporter:
             print(f"round {number:4d}  accuracy {accuracy:.4f}", file=self._stream, flush=True)
 
     def say(self, text: str) -> None:
-        """Something that happens once."""
+        """Print a message."""
         if not self._quiet:
             print(text, file=self._stream, flush=True)
 

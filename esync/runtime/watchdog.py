@@ -1,4 +1,4 @@
-"""Nothing waits in silence, and nothing waits for ever.
+"""Watch waits: announce what is waited for, end waits that are too long, and obey signals.
 
 While MXNet waits in C++ no Python code of the main thread runs, not even a signal handler. A thread of its own
 therefore watches: after a few seconds it says what is waited for, after a limit it ends the wait, and after a signal it
@@ -40,8 +40,8 @@ class InterruptedBySignalError(BaseException):
 
 
 @dataclass(eq=False)
-class Wait:
-    """A wait under way.
+class WatchedWait:
+    """A wait in progress.
 
     Attributes:
         what: for what and for whom, to follow the word "for".
@@ -57,7 +57,7 @@ class Wait:
 
     @property
     def lasted(self) -> float:
-        """Seconds so far."""
+        """Return the seconds so far."""
         return time.monotonic() - self.since
 
     def due(self, every: float) -> bool:
@@ -69,16 +69,16 @@ class Wait:
         return True
 
     def check(self) -> None:
-        """For waits that poll in Python: raise WaitTimeoutError when the limit is over."""
+        """Raise WaitTimeoutError when the limit is over; for waits that poll in Python."""
         if self.lasted > self.limit:
             raise WaitTimeoutError(self.verdict())
 
     def verdict(self) -> str:
-        """The sentence to end with."""
+        """Return the error message of a timeout."""
         return f"gave up after {self.lasted:.0f} s of waiting for {self.what}{self._advice()}"
 
     def announcement(self) -> str:
-        """The sentence to say meanwhile."""
+        """Return the message to print meanwhile."""
         return f"waiting for {self.what} since {self.lasted:.0f} s (until {self.limit:.0f} s){self._advice()}"
 
     def _advice(self) -> str:
@@ -86,7 +86,7 @@ class Wait:
 
 
 class Watchdog:
-    """Watches the waits of one process.
+    """Watches the waits of a process.
 
     Args:
         announce_after: seconds before a wait is spoken of, and between one line and the next.
@@ -94,7 +94,7 @@ class Watchdog:
 
     def __init__(self, announce_after: float = config.ANNOUNCE_AFTER) -> None:
         self.announce_after = announce_after
-        self._waits: list[Wait] = []
+        self._waits: list[WatchedWait] = []
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._wakeup: int | None = None
@@ -102,27 +102,27 @@ class Watchdog:
         self._grace = GRACE
 
     @contextmanager
-    def waiting(self, what: str, limit: float, hint: str = "") -> Iterator[Wait]:
+    def waiting(self, what: str, limit: float, hint: str = "") -> Iterator[WatchedWait]:
         """Watch over the body of a with statement.
 
         Where the body waits in C++ beyond the limit, the process is ended with exit code 1. A body that polls calls
         `check` on what it is given, which raises instead.
         """
-        wait = self.begin(Wait(what, limit, hint))
+        wait = self.begin(WatchedWait(what, limit, hint))
         try:
             yield wait
         finally:
             self.over(wait)
 
-    def begin(self, wait: Wait) -> Wait:
-        """Watch a wait that does not end where it began; returns it."""
+    def begin(self, wait: WatchedWait) -> WatchedWait:
+        """Begin to watch a wait, and return it; for waits that end elsewhere."""
         with self._lock:
             self._waits.append(wait)
         self._ensure_thread()
         return wait
 
-    def over(self, wait: Wait) -> None:
-        """A wait is over."""
+    def over(self, wait: WatchedWait) -> None:
+        """Note that a wait is over."""
         with self._lock:
             if wait in self._waits:
                 self._waits.remove(wait)
@@ -156,11 +156,11 @@ class Watchdog:
                     log.warning(wait.announcement())
                 if wait.lasted > wait.limit + GRACE:
                     log.error(wait.verdict())
-                    progress.tell(progress.OVER, reason=wait.verdict())
-                    leave(1)
+                    progress.report_event(progress.OVER, reason=wait.verdict())
+                    exit_now(1)
             if self._signalled is not None and time.monotonic() - self._signalled >= self._grace:
                 log.error("ended by a signal%s", "".join(f" while waiting for {wait.what}" for wait in waits))
-                leave(1)
+                exit_now(1)
 
     def _sleep(self) -> None:
         if self._wakeup is None:
@@ -194,8 +194,8 @@ def _raise(number: int, frame: FrameType | None) -> None:
     raise InterruptedBySignalError(signal.Signals(number).name)
 
 
-def leave(code: int) -> None:
-    """End the process now, from any thread, with everything written out.
+def exit_now(code: int) -> None:
+    """End the process now, from any thread, with all output flushed.
 
     MXNet's own way out waits for processes that may be gone already.
     """

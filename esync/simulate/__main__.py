@@ -1,6 +1,6 @@
-"""python -m esync.simulate clusters/NAME.yaml: trains on a modelled cluster, in virtual time.
+"""Train on a modelled cluster in virtual time: `python -m esync.simulate clusters/NAME.yaml`.
 
-Every flag of the worker may be given; it is worth more than the description's section `train`.
+Every flag of the worker may be given; flags override the description's `train` section.
 """
 
 import argparse
@@ -14,14 +14,14 @@ from ..launch import flags
 from ..launch.description import DescriptionError
 from ..runtime import descriptions, program
 from ..runtime.errors import ExpectedError
-from ..runtime.files import expanded, write_whole
-from ..runtime.text_tables import clock
+from ..runtime.files import expanded, write_atomically
+from ..runtime.terminal import clock
 from . import sweep
-from .job import Done, Job, run
+from .job import FinishedSimulation, SimulationJob, run
 
 
-def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, Job]:
-    """The options, and the job that they describe."""
+def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, SimulationJob]:
+    """Return the options, and the job that they describe."""
     program_name = program.name("python -m esync.simulate")
     parser = flags.parser_of_all(program_name, "Train on a modelled cluster, in virtual time.", words)
     parser.usage = f"{program_name} FILE [--numerics none] [--json FILE] [--sweep KEY=A,B,C] [flags of the worker]"
@@ -29,7 +29,7 @@ def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, Job]:
         _add_to(parser)
     options = parser.parse_args(words)
     typed = arguments.given(parser, words) & set(flags.known()) - {"quiet"}
-    job = Job(
+    job = SimulationJob(
         file=options.file,
         numerics=options.numerics,
         typed={name: getattr(options, name) for name in sorted(typed)},
@@ -76,7 +76,7 @@ class _Collect(argparse.Action):
     def __call__(
         self, parser: object, namespace: argparse.Namespace, values: Any, option_string: object = None
     ) -> None:
-        """One more."""
+        """Append a value."""
         before = getattr(namespace, self.dest)
         setattr(namespace, self.dest, [*(before if isinstance(before, list) else []), values])
 
@@ -102,14 +102,14 @@ def main(words: list[str] | None = None) -> int:
     return 1
 
 
-def write(path: Path, done: Done) -> None:
-    """The result, and beside it what differs from run to run."""
+def write(path: Path, done: FinishedSimulation) -> None:
+    """Write the result, and beside it what differs from run to run."""
     for file, content in ((path, done.result), (path.with_suffix(f".real{path.suffix}"), done.real)):
-        write_whole(file, json.dumps(content, indent=2).encode() + b"\n")
+        write_atomically(file, json.dumps(content, indent=2).encode() + b"\n")
 
 
-def summary(done: Done) -> list[str]:
-    """What came out, for people."""
+def summary(done: FinishedSimulation) -> list[str]:
+    """Return the result as readable text."""
     result: dict[str, Any] = done.result
     efficiency = result["efficiency"]
     lines = [

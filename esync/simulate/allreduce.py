@@ -1,4 +1,4 @@
-"""A collective in virtual time: the messages of its schedule over the modelled network, without their values.
+"""Allreduce in virtual time: the messages of its schedule over the modelled network, without their values.
 
 Every rank begins its steps as the real one does: a step's messages leave together, and the next step begins when all of
 them are through and what came has been added up. Several buckets are on their way at the same time.
@@ -11,7 +11,7 @@ from functools import lru_cache
 from .. import config
 from ..exchange.collectives import SCHEDULES, Move, Step
 from ..exchange.collectives.cost import LIKE_MPI
-from .engine import Engine
+from .engine import SimulationEngine
 from .network import Network
 
 #: The steps of all ranks on one bucket.
@@ -30,12 +30,12 @@ class Allreduce:
         name: of the collective.
         buckets: float32 values of each, in order.
         finished: called, from an event, with each rank that has the sum of all buckets.
-        owners: rank → to whom its messages belong, see `network.Transfer`.
+        owners: rank → to whom its messages belong, see `ports.NetworkTransfer`.
     """
 
     def __init__(
         self,
-        engine: Engine,
+        engine: SimulationEngine,
         network: Network,
         hosts: Sequence[str],
         name: str,
@@ -56,7 +56,7 @@ class Allreduce:
         self.received = [0.0] * len(hosts)
 
     def begin(self, rank: int, at: float) -> None:
-        """This rank may begin at that time."""
+        """Let a rank begin at that time."""
         self.engine.call_at(at, self._go_on, rank)
 
     def _go_on(self, rank: int) -> None:
@@ -71,13 +71,13 @@ class Allreduce:
             self._finished(rank)
 
     def bucket_done(self, bucket: int, rank: int) -> None:
-        """A rank has the sum of a bucket."""
+        """Note that a rank has the sum of a bucket."""
         del self._bucket_runs[bucket, rank]
         self._running[rank] -= 1
         self._go_on(rank)
 
     def came(self, bucket: int, source: int, target: int, kept: bool) -> None:
-        """A message has come; its sender has waited for that where it was kept."""
+        """Note that a message has arrived; its sender may have waited for that."""
         self.arrived[bucket, source, target] += 1
         for rank in (source, target) if kept else (target,):
             run = self._bucket_runs.get((bucket, rank))
@@ -114,14 +114,14 @@ class _Run:
 
     @staticmethod
     def _kept(move: Move) -> bool:
-        """Whether the values must stay where they are until they have gone; MPI copies those of a small message."""
+        """Return whether the values must stay in place until they have left; MPI copies those of a small message."""
         return 4 * move.size > config.SIMULATE_MPI_EAGER
 
     def _arrival(self, move: Move) -> Callable[[], None]:
         return lambda: self._reduce.came(self.bucket, self.rank, move.peer, self._kept(move))
 
     def look(self, left: bool) -> None:
-        """A message of this rank has left, or one has come, or the step has just begun."""
+        """Check whether the step is complete: called when a message has left or arrived, and when the step begins."""
         self._leaving -= left
         if not self.waiting or self._leaving:
             return

@@ -1,4 +1,4 @@
-"""From a cluster description, the one that launch reads too, to the models of its parts."""
+"""Turn a cluster description, which launch reads as well, into models of its parts."""
 
 import json
 import math
@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from .. import config
-from ..launch.description import Description, DescriptionError, Worker
+from ..launch.description import Description, DescriptionError, WorkerEntry
 from ..launch.fields import meant
 from ..launch.plan import device_folders
 from ..runtime.files import expanded
 from ..runtime.phase_timer import iteration_times
 from .coordination import StateServerModel
-from .devices import DeviceModel, Pace, Pause, StalledError
+from .devices import DeviceModel, Pause, SpeedProfile, StalledError
 from .network import Link
 from .servers import ServerModel
 from .world import WorkerModel
@@ -27,7 +27,7 @@ ROUND_FILE = re.compile(r"iter-([0-9]+)\.txt")
 
 @dataclass(frozen=True)
 class ClusterModel:
-    """Everything that is modelled.
+    """Models of all parts of a cluster.
 
     Attributes:
         workers: in the order of their ranks.
@@ -45,7 +45,7 @@ class ClusterModel:
 
 
 def model(description: Description, folder: Path, only_first: bool = False) -> ClusterModel:
-    """Work out the models.
+    """Return the models.
 
     Args:
         description: the cluster.
@@ -84,7 +84,7 @@ def heeded(description: Description, folder: Path) -> tuple[Any, ...]:
 
 
 def links(description: Description) -> Callable[[str], Link]:
-    """Host → its link, as the section network says; without it, the network costs nothing.
+    """Return host → link, as the section `network` says; without that section the network costs nothing.
 
     Raises:
         DescriptionError: it speaks of a host that is not there, or of a way that is shorter than half of the ordinary.
@@ -107,7 +107,7 @@ def links(description: Description) -> Callable[[str], Link]:
 
 
 def _check_hosts(description: Description) -> None:
-    """Refuse what `links` would not heed."""
+    """Refuse hosts that `links` would ignore."""
     network, hosts = description.network, description.host_names()
     known = dict.fromkeys([*hosts, *(match[1] for host in hosts if (match := NUMBERED.fullmatch(host)))])
     half = (network.latency or 0.0) / 2
@@ -122,7 +122,7 @@ def _check_hosts(description: Description) -> None:
             )
 
 
-def _worker(rank: int, worker: Worker, device_folder: str, folder: Path) -> WorkerModel:
+def _worker(rank: int, worker: WorkerEntry, device_folder: str, folder: Path) -> WorkerModel:
     behaviour = worker.simulate
     trace = _trace(folder / expanded(behaviour.trace), rank) if behaviour.trace else ()
     step_time = behaviour.step_time or worker.step_time
@@ -135,11 +135,11 @@ def _worker(rank: int, worker: Worker, device_folder: str, folder: Path) -> Work
         speed=behaviour.speed,
         pauses=[Pause(pause.at, pause.lasting, pause.every) for pause in behaviour.pauses],
         trace=trace,
-        spells=worker.spells,
+        straggler_events=worker.straggler_events,
     )
     try:  # from the last pause's first beginning on, what comes is what will come again and again
         latest = max([0.0, *(pause.at for pause in behaviour.pauses), *(start for start, _ in behaviour.speed)])
-        Pace(device.speed, device.pauses).ends(latest, device.mean)
+        SpeedProfile(device.speed, device.pauses).ends(latest, device.mean)
     except StalledError as error:
         raise DescriptionError(f"workers[{rank}].simulate.pauses: {error}") from None
     crashes = tuple((crash.at, crash.restart_after) for crash in behaviour.crashes)
@@ -147,7 +147,7 @@ def _worker(rank: int, worker: Worker, device_folder: str, folder: Path) -> Work
 
 
 def _trace(path: Path, rank: int) -> tuple[float, ...]:
-    """Seconds of the iterations in a round file, or in all round files of a folder in their order."""
+    """Return the seconds of the iterations in a round file, or in all round files of a folder in their order."""
     place = f"workers[{rank}].simulate.trace: {path}"
     try:
         files = sorted(path.glob("iter-*.txt"), key=_number) if path.is_dir() else [path]
@@ -167,5 +167,5 @@ def _number(path: Path) -> int:
 
 
 def _bytes(bits: float | None, otherwise: float) -> float:
-    """Bytes per second of TCP payload."""
+    """Return the bytes per second of TCP payload."""
     return otherwise if bits is None else bits / 8 * config.SIMULATE_GOODPUT

@@ -1,4 +1,4 @@
-"""What all workers of a modelled cluster share: the servers, the network, who has come and who waits."""
+"""State that all workers of a modelled cluster share: servers, network, who has come and who waits."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,13 +8,13 @@ from .. import config
 from ..exchange import Specification
 from ..exchange.protocol.client import ParameterServerExchange
 from ..exchange.protocol.store import Store
-from .engine import Engine
+from .engine import SimulationEngine
 from .network import Network
 from .servers import ServerNode, message_bytes
 
 
 class Waiting(Protocol):
-    """Something that a worker waits for."""
+    """An event that a worker waits for."""
 
     def look(self, time: float) -> bool:
         """Tell whether it has come by `time`; called when a server has dealt with something."""
@@ -22,8 +22,8 @@ class Waiting(Protocol):
 
 
 @dataclass(eq=False)
-class ServerSide:
-    """What all workers of a modelled cluster share: the servers, the network, and who has come.
+class ClusterState:
+    """Servers, network and membership of a modelled cluster.
 
     Args:
         engine: whose time.
@@ -40,7 +40,7 @@ class ServerSide:
         waiting: rank → the exchange that it waits for.
     """
 
-    engine: Engine
+    engine: SimulationEngine
     network: Network
     nodes: list[ServerNode]
     slots: int

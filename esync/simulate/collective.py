@@ -1,6 +1,6 @@
-"""The exchange by a collective in virtual time: the real books, model and rule; messages over the modelled network.
+"""Exchange by a collective in virtual time: real round state, model and rule, messages over the modelled network.
 
-All ranks of a simulation keep one set of books and one model, because theirs are the same at any time. The sum is the
+All ranks of a simulation keep one round state and one model, because theirs are the same at any time. The sum is the
 one of the schedule that was chosen, walked in memory, so that it has the bits of the real one.
 """
 
@@ -28,14 +28,14 @@ from ..exchange.weighting import divisor, factor
 from ..runtime.futures import NotDoneError
 from ..runtime.straggler_injection import NETWORK, Straggler
 from .allreduce import Allreduce
-from .engine import Engine
+from .engine import SimulationEngine
 from .network import Network
 from .servers import modelled
 
 
 @dataclass(eq=False)
-class CollectiveSide:
-    """What all workers have in common.
+class CollectiveState:
+    """State that all workers have in common.
 
     Args:
         engine: whose time.
@@ -45,7 +45,7 @@ class CollectiveSide:
         model: sizes of the vectors of the model whose bytes go over the wire, where no values do.
     """
 
-    engine: Engine
+    engine: SimulationEngine
     network: Network
     hosts: Sequence[str]
     name: str
@@ -62,7 +62,7 @@ class CollectiveSide:
         self._stop = False
 
     def meet(self, rank: int, specification: Specification, sizes: Mapping[str, int], limits: Limits) -> None:
-        """A worker introduces itself; the first one sets everything up."""
+        """Register a worker; the first one sets everything up."""
         if self.ledger is None:
             self.ledger = Ledger(self.slots, True, limits, added=specification.scalars)
             self.layout = Layout(sizes, 1, bucket_bytes(self.slots) // 4)
@@ -74,11 +74,11 @@ class CollectiveSide:
         self.ledger.join(rank, rank + 1, self.engine.now)
 
     def stop(self) -> None:
-        """Some worker asks for the end; it counts with the next commits, as in `collective_control`."""
+        """Request the end of the run for a worker; it counts with the next commits, as in `control_messages`."""
         self._stop = True
 
     def commit(self, pending: "PendingSum", message: Any) -> None:
-        """A worker has committed; with the last one, the sum begins."""
+        """Note a worker's commit; with the last one, the sum begins."""
         assert self.ledger is not None
         engine, ledger = self.engine, self.ledger
         self.waiting[pending.rank] = pending
@@ -158,10 +158,10 @@ class SimulatedCollective(Exchange):
         specification: which rules all ranks run.
         side: what they have in common.
         rank: of this one.
-        straggler: on purpose, see `straggle`.
+        straggler: on purpose, see `runtime.straggler_injection`.
     """
 
-    def __init__(self, specification: Specification, side: CollectiveSide, rank: int, straggler: Straggler) -> None:
+    def __init__(self, specification: Specification, side: CollectiveState, rank: int, straggler: Straggler) -> None:
         self._specification, self.side, self._straggler = specification, side, straggler
         self.rank, self.workers = rank, side.slots
         self.replacement, self.exchanges = False, 0
@@ -212,7 +212,7 @@ class SimulatedCollective(Exchange):
         return pending
 
     def heartbeat(self) -> None:
-        """Nobody need be told that this worker is alive."""
+        """Do nothing: no other process needs to know that this worker is alive."""
 
     def stop(self) -> None:
         """See `Exchange.stop`."""
@@ -230,10 +230,10 @@ class SimulatedCollective(Exchange):
             pending.over(side.engine.now, used=False)
 
     def close(self) -> None:
-        """Nobody waits for a goodbye here."""
+        """Do nothing: nothing waits for a goodbye."""
 
     def report(self, wait: float, transfer: float, used: bool) -> Result:
-        """How things stand, as a result."""
+        """Return the state of the run as a result."""
         assert self.side.ledger is not None
         return standing(self.side.ledger, wait, transfer, used)
 
@@ -255,7 +255,7 @@ class PendingSum:
         self._wake: Callable[[Any], None] | None = None
 
     def commit(self, message: Any) -> None:
-        """Everybody is told that the payload is there."""
+        """Tell all workers that the payload is there."""
         side = self._exchange.side
         self.message, self.committed = message, side.engine.now
         side.commit(self, message)
@@ -268,13 +268,13 @@ class PendingSum:
             side.engine.call_at(max(time, side.engine.time), self._wake, None)
 
     def done(self) -> bool:
-        """Whether this rank has the sum."""
+        """Return whether this rank has the sum."""
         engine = self._exchange.side.engine
         engine.settle()
         return self._over is not None and engine.now >= self._over
 
     def result(self) -> Result:
-        """Put the model into place."""
+        """Write the model and return the result."""
         if self._result is None:
             if not self.done():
                 raise NotDoneError("the other workers have not sent everything yet")

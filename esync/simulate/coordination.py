@@ -1,4 +1,4 @@
-"""The state server in virtual time: the real coordinator, over a modelled way."""
+"""State server in virtual time: the real coordinator behind a modelled network."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from ..coordination import Coordination, Decision
 from ..coordination.coordinator import Coordinator
 from ..coordination.straggler_policies import Directive, Watch, Watching
 from ..runtime.futures import Completed, Future, Handle
-from .engine import Engine
+from .engine import SimulationEngine
 from .network import Network
 
 T = TypeVar("T")
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class StateServerModel:
-    """What a question costs.
+    """Costs of a query.
 
     Attributes:
         host: where it runs.
@@ -29,15 +29,15 @@ class StateServerModel:
     answer_time: float = config.SIMULATE_ANSWER_TIME
 
 
-class StateServer:
-    """The one state server of a modelled cluster.
+class SimulatedStateServer:
+    """State server of a modelled cluster.
 
     Attributes:
         questions: how many were asked.
         watch: looks for stragglers, where the job wants it.
     """
 
-    def __init__(self, engine: Engine, model: StateServerModel) -> None:
+    def __init__(self, engine: SimulationEngine, model: StateServerModel) -> None:
         self.model = model
         self.questions = 0
         self.watch: Watch | None = None
@@ -47,7 +47,7 @@ class StateServer:
 
     @property
     def coordinator(self) -> Coordinator:
-        """The decision; there is one since the job's init."""
+        """Return the coordinator, which exists from the job's init on."""
         if self._coordinator is None:
             raise RuntimeError("no job has been begun on the state server")
         return self._coordinator
@@ -58,13 +58,13 @@ class StateServer:
         self.watch = None if watching is None else Watch(num_workers, watching)
 
     def handled(self) -> float:
-        """When a call that has just arrived will have been handled."""
+        """Return when a call that has just arrived will have been handled."""
         self._free = max(self._free, self._engine.now) + self.model.answer_time
         return self._free
 
 
 class SimulatedCoordination(Coordination):
-    """One worker's view of the state server; waits for every answer.
+    """Queries of one worker that wait for every answer.
 
     Args:
         server: the state server.
@@ -81,7 +81,13 @@ class SimulatedCoordination(Coordination):
     """
 
     def __init__(
-        self, server: StateServer, engine: Engine, network: Network, host: str, rank: int, leases: bool = True
+        self,
+        server: SimulatedStateServer,
+        engine: SimulationEngine,
+        network: Network,
+        host: str,
+        rank: int,
+        leases: bool = True,
     ) -> None:
         self.round = 1
         self.waited = 0.0
@@ -145,10 +151,10 @@ class SimulatedCoordination(Coordination):
         return Completed(self._call(answer))
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
     def _call(self, handle: Callable[[float], T]) -> T:
-        """Let a call reach the server, be handled there, and the answer come back."""
+        """Send a call to the server, have it handled, and wait for the answer."""
         engine, begun = self._engine, self._engine.now
         there, back = config.SIMULATE_CALL_BYTES
         self.sent, self.received = self.sent + there, self.received + back
@@ -163,7 +169,7 @@ class SimulatedCoordination(Coordination):
 
 
 class DelayedCoordination(Coordination):
-    """The same without waiting for answers: what `coordination.delayed` does with a thread, a task does here.
+    """Queries of one worker without waiting: a task does what the thread of `coordination.delayed` does.
 
     Args:
         client: makes the calls, one after the other.
@@ -171,7 +177,7 @@ class DelayedCoordination(Coordination):
         name: of the worker, for messages.
     """
 
-    def __init__(self, client: SimulatedCoordination, engine: Engine, name: str) -> None:
+    def __init__(self, client: SimulatedCoordination, engine: SimulationEngine, name: str) -> None:
         self.round = client.round
         self.client = client
         self._engine = engine
@@ -215,7 +221,7 @@ class DelayedCoordination(Coordination):
         return self._start(lambda: self.client.tell(since, steps, seconds).wait())
 
     def close(self) -> None:
-        """No more questions."""
+        """End the task."""
         self._closed = True
         self._wake()
 
@@ -244,7 +250,7 @@ class DelayedCoordination(Coordination):
 class _Answer(Future[T]):
     """The handle of a call under way."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: SimulationEngine) -> None:
         super().__init__("the state server's answer")
         self._engine, self._arrived = engine, engine.event()
 

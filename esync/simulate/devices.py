@@ -1,4 +1,4 @@
-"""How long an iteration takes on a modelled device: a fixed time, jitter, speed that changes, pauses, a measured trace.
+"""Model of a device: iterations of a fixed time, with jitter, changing speed, pauses, or from a measured trace.
 
 Computing is work, measured in seconds at full speed, that is done at the speed of the moment: at speed 0.5 an iteration
 takes twice as long, in a pause (speed 0) nothing is done.
@@ -14,8 +14,8 @@ import numpy as np
 
 from ..runtime.device import Device
 from ..runtime.errors import ExpectedError
-from ..runtime.straggler_injection import COMPUTE, Spell, Straggler
-from .engine import Engine
+from ..runtime.straggler_injection import COMPUTE, Straggler, StragglerEvent
+from .engine import SimulationEngine
 
 #: Name in a cluster description → draws factors with mean 1 and the given relative standard deviation.
 JITTERS = ("normal", "lognormal", "uniform", "exponential")
@@ -31,7 +31,7 @@ _CHUNK = 256
 
 @dataclass(frozen=True)
 class Pause:
-    """Nothing is computed for a while.
+    """A pause, in which nothing is computed.
 
     Attributes:
         at: seconds of virtual time at which it begins.
@@ -46,7 +46,7 @@ class Pause:
 
 @dataclass(frozen=True)
 class DeviceModel:
-    """A device.
+    """Model of a device.
 
     Attributes:
         step_time: seconds of an iteration at full speed, on average.
@@ -55,7 +55,7 @@ class DeviceModel:
         speed: (from that second on, this speed); 1 before the first.
         pauses: when nothing is computed.
         trace: seconds of measured iterations, repeated when they are over; takes the place of step_time and jitter.
-        spells: when its worker is a straggler on purpose.
+        straggler_events: when its worker is a straggler on purpose.
     """
 
     step_time: float
@@ -64,15 +64,15 @@ class DeviceModel:
     speed: Sequence[tuple[float, float]] = ()
     pauses: Sequence[Pause] = ()
     trace: Sequence[float] = field(default=())
-    spells: Sequence[Spell] = ()
+    straggler_events: Sequence[StragglerEvent] = ()
 
     @property
     def mean(self) -> float:
-        """Seconds of an iteration on average, at full speed and without pauses."""
+        """Return the mean seconds of an iteration, at full speed and without pauses."""
         return sum(self.trace) / len(self.trace) if self.trace else self.step_time
 
     def works(self, seed: Sequence[int]) -> Iterator[float]:
-        """The work of one iteration after the other, in seconds at full speed, without end."""
+        """Yield the work of one iteration after the other, in seconds at full speed, without end."""
         if self.trace:
             while True:
                 yield from self.trace
@@ -116,7 +116,7 @@ def _factors(generator: np.random.Generator, distribution: str, deviation: float
 
 
 def _cut_normal(r: float) -> tuple[float, float]:
-    """Mean and deviation of the normal X for which max(X, LEAST) has mean 1 and deviation r·(1 − LEAST)."""
+    """Return mean and deviation of the normal X for which max(X, LEAST) has mean 1 and deviation r·(1 − LEAST)."""
     low, high = -_NEVER - 1, 30.0  # where the cut is, in standard deviations from the mean: r grows with it
     for _ in range(80):
         cut = (low + high) / 2
@@ -127,17 +127,17 @@ def _cut_normal(r: float) -> tuple[float, float]:
 
 
 def _excess(cut: float) -> tuple[float, float]:
-    """First two moments of max(Z − cut, 0), Z standard normal."""
+    """Return the first two moments of max(Z − cut, 0), Z standard normal."""
     density, beyond = statistics.NormalDist().pdf(cut), math.erfc(cut / math.sqrt(2)) / 2
     return density - cut * beyond, (1 + cut**2) * beyond - cut * density
 
 
 class StalledError(ExpectedError):
-    """A device will never, or hardly ever, get an iteration done; the message says why."""
+    """A device would never, or hardly ever, finish an iteration; the message says why."""
 
 
-class Pace:
-    """When work that begins at some time is done, on a device whose speed changes and that pauses.
+class SpeedProfile:
+    """Computes when work is done on a device whose speed changes and that pauses.
 
     Args:
         speed: (from that second on, this speed); 1 before the first.
@@ -153,7 +153,7 @@ class Pace:
             raise ValueError("a device whose speed is 0 in the end never finishes anything")
 
     def ends(self, begun: float, work: float) -> float:
-        """Seconds of virtual time at which `work` is done that was begun at `begun`.
+        """Return the virtual time at which `work` that began at `begun` is done.
 
         Raises:
             StalledError: nothing is done between very many pauses.
@@ -186,7 +186,7 @@ class Pace:
 
 
 def _turn(pause: Pause, now: float) -> tuple[float, float]:
-    """Begin and end of the pause under way at `now`, or of the next one."""
+    """Return begin and end of the pause under way at `now`, or of the next one."""
     if pause.every is None:
         return (pause.at, pause.at + pause.lasting) if now < pause.at + pause.lasting else (math.inf, math.inf)
     turn = max(0, math.floor((now - pause.at) / pause.every))
@@ -197,7 +197,7 @@ def _turn(pause: Pause, now: float) -> tuple[float, float]:
 
 
 class Workload:
-    """The iterations of one worker, one after the other: when each of them ends.
+    """Iterations of one worker in sequence, and when each of them ends.
 
     Args:
         model: of its device.
@@ -208,14 +208,14 @@ class Workload:
     def __init__(self, model: DeviceModel, seed: Sequence[int], straggler: Straggler | None = None) -> None:
         self._works = model.works(seed)
         self._next: float | None = None  # work that was drawn already
-        self._pace = Pace(model.speed, model.pauses)
+        self._pace = SpeedProfile(model.speed, model.pauses)
         self._straggler = straggler if straggler is not None and straggler.ever else None
         self._step = model.mean
         self._steady = self._pace.steady and self._straggler is None
         self._constant = self._steady and not (model.jitter or model.trace)
 
     def one(self, begun: float) -> float:
-        """When the next iteration ends, which begins then."""
+        """Return when the next iteration ends if it begins at the given time."""
         if self._constant:
             return begun + self._step
         work, self._next = self._next, None
@@ -244,7 +244,7 @@ class Workload:
         return taken, ended
 
     def _ends(self, begun: float, work: float) -> float:
-        """When an iteration ends that was begun then."""
+        """Return when an iteration that began at the given time ends."""
         if self._steady:
             return begun + work
         ends = self._pace.ends(begun, work)
@@ -267,9 +267,9 @@ class SimulatedDevice(Device):
         overruns: always 0; the log files of emulated devices have it.
     """
 
-    def __init__(self, engine: Engine, model: DeviceModel, seed: Sequence[int]) -> None:
+    def __init__(self, engine: SimulationEngine, model: DeviceModel, seed: Sequence[int]) -> None:
         self._engine = engine
-        self.straggler = Straggler(model.spells, self.now)
+        self.straggler = Straggler(model.straggler_events, self.now)
         self._workload = Workload(model, seed, self.straggler)
         self.step_time = model.mean
         self.iterations = 0

@@ -1,4 +1,4 @@
-"""Virtual time: events in their order (SimPy), and tasks (greenlets) that run ordinary blocking code in it.
+"""Simulation engine: events in virtual time (SimPy), and tasks (greenlets) that run ordinary blocking code in it.
 
 A task is an ordinary function. Where the real program would block, it switches to the engine, which goes on with
 whatever comes next in virtual time and switches back when the event has come. Only one task runs at a time, and only
@@ -31,14 +31,14 @@ class _Calendar(simpy.Environment):
     """SimPy's environment, whose queue also takes plain calls, which cost a third of an event."""
 
     def call(self, time: float, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        """Have a function called when it is `time`."""
+        """Schedule a function call at `time`."""
         if time < self._now:
             time = self._now
         entry = cast(simpy.Event, (function, arguments))
         heappush(self._queue, (time, simpy.events.NORMAL, next(self._eid), entry))
 
     def drain(self) -> Iterator[None]:
-        """Have everything happen, one thing after the other."""
+        """Process all events in order."""
         queue = self._queue
         while queue:
             if queue[0][3].__class__ is tuple:
@@ -50,8 +50,8 @@ class _Calendar(simpy.Environment):
             yield
 
 
-class Task:
-    """One thread of virtual time.
+class GreenletTask:
+    """A thread of execution in virtual time.
 
     Attributes:
         name: in messages.
@@ -61,7 +61,7 @@ class Task:
         done: its function has returned, or it has crashed.
     """
 
-    def __init__(self, engine: "Engine", name: str, body: Callable[[], None]) -> None:
+    def __init__(self, engine: "SimulationEngine", name: str, body: Callable[[], None]) -> None:
         self.name = name
         self.time = 0.0
         self.waits_for = "its beginning"
@@ -72,7 +72,7 @@ class Task:
 
     @property
     def done(self) -> bool:
-        """Whether it has ended."""
+        """Return whether the task has ended."""
         return self._greenlet.dead
 
     def awaken(self) -> Callable[[Any], None]:
@@ -94,14 +94,14 @@ class Task:
             self.time = time
 
     def fall(self, time: float) -> None:
-        """Its machine crashes."""
+        """Crash: raise CrashError in the task."""
         self.time = time
         with contextlib.suppress(CrashError):  # nothing in the task has held it up
             self._greenlet.throw(CrashError())
 
 
-class Engine:
-    """The events and tasks of one simulation.
+class SimulationEngine:
+    """Events and tasks of one simulation.
 
     Attributes:
         hub: the greenlet in which events happen: the one that made the engine, which must `run` it too.
@@ -111,8 +111,8 @@ class Engine:
     def __init__(self) -> None:
         self._env = _Calendar(0.0)
         self.hub = greenlet.getcurrent()
-        self._tasks: list[Task] = []
-        self._current: Task | None = None
+        self._tasks: list[GreenletTask] = []
+        self._current: GreenletTask | None = None
         self.events = 0
 
     # --- time ---------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class Engine:
         return event.value
 
     def waker(self, what: str) -> Callable[[Any], None]:
-        """What ends, from an event, the wait that `pause` is about to begin; see `wait` for `what`."""
+        """Return a function that ends, from an event, the wait that `pause` begins next; see `wait` for `what`."""
         task = self._running()
         task.waits_for = what
         return task.awaken()
@@ -176,22 +176,22 @@ class Engine:
 
     # --- tasks --------------------------------------------------------------------------------------------------
 
-    def spawn(self, name: str, body: Callable[[], None], delay: float = 0.0) -> Task:
+    def spawn(self, name: str, body: Callable[[], None], delay: float = 0.0) -> GreenletTask:
         """Start a task, `delay` seconds from now."""
-        task = Task(self, name, body)
+        task = GreenletTask(self, name, body)
         self._tasks.append(task)
         begin = task.awaken()
         self.call_at(self.now + delay, begin, None)
         return task
 
-    def crash(self, task: Task) -> None:
+    def crash(self, task: GreenletTask) -> None:
         """End a task as a crash of its machine would: it says no goodbye. Called from an event, not from a task."""
         if task.done:
             return
         task.crashed = True
         self.switch_to(task, lambda: task.fall(self.time))
 
-    def switch_to(self, task: Task, switch: Callable[[], Any]) -> None:
+    def switch_to(self, task: GreenletTask, switch: Callable[[], Any]) -> None:
         """Let a task run until it waits again; called from events only."""
         task.go_on(self._env._now)
         self._current = task
@@ -217,7 +217,7 @@ class Engine:
 
     # --- helpers ------------------------------------------------------------------------------------------------
 
-    def _running(self) -> Task:
+    def _running(self) -> GreenletTask:
         if self._current is None:
             raise RuntimeError("only a task can wait or let time pass; this was called from an event")
         return self._current
@@ -230,12 +230,12 @@ class Engine:
         self.hub.switch()
 
     @property
-    def task(self) -> Task | None:
+    def task(self) -> GreenletTask | None:
         """The task that runs."""
         return self._current
 
 
-class Later(Future[T]):
+class TimedFuture(Future[T]):
     """A handle whose result comes at a time that is known already.
 
     Args:
@@ -244,7 +244,7 @@ class Later(Future[T]):
         value: the result.
     """
 
-    def __init__(self, engine: Engine, at: float, value: T) -> None:
+    def __init__(self, engine: SimulationEngine, at: float, value: T) -> None:
         super().__init__("the result")
         self._engine, self._at, self._arriving = engine, at, value
 

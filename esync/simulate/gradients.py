@@ -1,4 +1,4 @@
-"""Numerics real: every worker's network, data and optimizer in this process; gradients and accuracies are MXNet's.
+"""Real numerics: every worker's network, data and optimizer in this process, computed by MXNet.
 
 One computation runs at a time and may use all cores. Each worker has parameters, gradients and an optimizer of its own;
 the memory of the forward and backward pass belongs to each network, too, so many workers of a large network need much.
@@ -15,14 +15,14 @@ from ..gluon.flat_arrays import FlatArrays
 from ..gluon.randomness import reseed
 from ..models.networks import MODELS, build
 from ..runtime.mxnet_import import mx
-from ..runtime.phase_timer import Recorder
+from ..runtime.phase_timer import PhaseTimer
 from ..training.accuracy import accuracy, spread
 from ..training.loop import Iteration
 from ..training.worker_setup import make_trainer
 from .world import SimulatedWorld
 
 
-class Gradients:
+class GradientNumerics:
     """Makes the workers' trainers and iterations, as the worker program would with the same flags.
 
     Args:
@@ -103,11 +103,11 @@ class Gradients:
 class TimedGradients:
     """Iterations of one worker whose real time is counted."""
 
-    def __init__(self, iteration: Iteration, numerics: Gradients) -> None:
+    def __init__(self, iteration: Iteration, numerics: GradientNumerics) -> None:
         self._iteration, self._numerics = iteration, numerics
 
-    def run(self, recorder: Recorder) -> int:
-        """See `training.Iteration.run`."""
+    def run(self, recorder: PhaseTimer) -> int:
+        """See `loop.Iteration.run`."""
         begun = time.perf_counter()
         samples = self._iteration.run(recorder)
         mx.nd.waitall()
@@ -116,11 +116,11 @@ class TimedGradients:
         return samples
 
     def give_back(self) -> None:
-        """See `training.Iteration.give_back`."""
+        """See `loop.Iteration.give_back`."""
         self._iteration.give_back()
 
 
 def _draws(net: Any) -> bool:
-    """Whether an iteration of this network draws random numbers."""
+    """Return whether an iteration of this network draws random numbers."""
     found = isinstance(net, mx.gluon.nn.Dropout)
     return found or any(_draws(child) for child in net._children.values())

@@ -1,4 +1,4 @@
-"""What must hold in every schedule, and a model of counters that tells: the weights show what was applied, how often.
+"""Invariants of every schedule, checked on a model of counters: its weights show what was applied, and how often.
 
 The model is a row of counters, one for each worker, which only that worker moves. What must hold follows from what the
 algorithm asks the other side to do (`exchange.Specification`), from what its payloads say, and from its class.
@@ -23,7 +23,7 @@ from ..exchange.protocol.pending import PendingExchange
 from ..exchange.protocol.store import Store
 from ..exchange.weighting import UNIFORM
 from ..training.worker_setup import make_limits
-from .schedule_generator import Schedule
+from .schedule_generator import RandomSchedule
 from .servers import Sizes
 from .simulation import Simulation
 from .timing import TimedIteration, TimedReplica, TimedTrainer
@@ -46,7 +46,7 @@ COMPRESSED = 8
 ROUNDING = 1e-4
 
 
-class BrokenError(AssertionError):
+class InvariantError(AssertionError):
     """A schedule in which something did not hold; the message names the seed."""
 
 
@@ -69,7 +69,7 @@ class CountingReplica(TimedReplica):
         return 0.0
 
     def gradient(self, factor: float) -> Any:
-        """A step against it moves the counter by one."""
+        """Return the gradient: a step against it moves the counter by one."""
         return self._alone(-1.0)
 
     def update(self) -> Any:
@@ -100,7 +100,7 @@ class CountingReplica(TimedReplica):
 
 
 def uncountable(specification: Specification, payload: Payload, rank: int, values: np.ndarray) -> str:
-    """Why the weights do not show what was applied, and how often; "" where they do."""
+    """Return why the weights do not show what was applied, and how often; "" where they do."""
     if specification.rule not in ADDED:
         return f"rule {specification.rule}"
     if payload.momentum and specification.rule != "outer_nesterov":  # there, a round is one exchange of each worker
@@ -116,7 +116,7 @@ def uncountable(specification: Specification, payload: Payload, rank: int, value
     return ""
 
 
-class Check:
+class InvariantCheck:
     """Runs one schedule and looks at what must hold; see `Numerics` for what it is to a simulation.
 
     * no deadlock, and no worker fails;
@@ -133,7 +133,7 @@ class Check:
     evaluates = False
     wire: Mapping[str, int] | None = None
 
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: RandomSchedule) -> None:
         self._schedule = schedule
         self._workers = len(schedule.cluster.workers)
         self._weights: dict[int, np.ndarray] = {}  # round → weights, as the first worker held them
@@ -158,7 +158,7 @@ class Check:
         self.simulation.side.exchange = self._connect
 
     def start(self, rank: int, world: SimulatedWorld) -> tuple[TimedTrainer, TimedIteration]:
-        """A worker."""
+        """Make the trainer of a worker."""
         options = self._schedule.options
         algorithm, limits = choose_algorithm(options), make_limits(options, self.samples)
         replica = CountingReplica(rank, self._workers)
@@ -169,7 +169,7 @@ class Check:
         """Do it.
 
         Raises:
-            BrokenError: something did not hold.
+            InvariantError: something did not hold.
         """
         try:
             self.simulation.run()
@@ -299,7 +299,7 @@ class Check:
 
     def _broken(self, what: str) -> None:
         drawn = "".join(f"{name}={value}, " for name, value in self._schedule.drawn.items())
-        raise BrokenError(f"{what} ({drawn}{self._schedule.again})")
+        raise InvariantError(f"{what} ({drawn}{self._schedule.again})")
 
 
 class WatchedExchange(ParameterServerExchange):
@@ -325,7 +325,7 @@ class WatchedExchange(ParameterServerExchange):
 
 
 def _added(amounts: Iterable[float], momentum: float) -> float:
-    """What comes of these exchanges of one worker; with Nesterov's momentum as in `rules.outer_nesterov`."""
+    """Return the effect of these exchanges of one worker; with Nesterov's momentum as in `rules.outer_nesterov`."""
     weight = velocity = 0.0
     for amount in amounts:
         velocity = momentum * velocity + amount
@@ -334,5 +334,5 @@ def _added(amounts: Iterable[float], momentum: float) -> float:
 
 
 def _together(specification: Specification, payload: Payload) -> bool:
-    """Whether a payload is used with those of all workers, as a round."""
+    """Return whether a payload is used with those of all workers, as a round."""
     return specification.synchronous if payload.together is None else payload.together

@@ -1,4 +1,4 @@
-"""One job of `simulate`: from a description and flags to a finished simulation and its result."""
+"""Simulate one job: from a description and flags to the result."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -15,14 +15,14 @@ from ..launch.plan import mode_folder
 from . import view
 from .cluster import ClusterModel, model
 from .result import result
-from .roundwise import scope
-from .roundwise.simulation import RoundwiseSimulation
-from .simulation import Numerics, Simulation, Timing
+from .roundwise.exchange import EntangledError
+from .roundwise.simulation import RoundwiseSimulation, covers
+from .simulation import Numerics, Simulation, TimingNumerics
 
 
 @dataclass(frozen=True)
-class Job:
-    """What is to be simulated.
+class SimulationJob:
+    """A job to simulate.
 
     Attributes:
         file: the description.
@@ -46,7 +46,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Done:
+class FinishedSimulation:
     """A finished simulation.
 
     Attributes:
@@ -60,16 +60,16 @@ class Done:
     logs: Path | None
 
 
-def describe(job: Job) -> Description:
-    """The description of a job, as it is to be simulated. Raises DescriptionError where the file describes none."""
+def describe(job: SimulationJob) -> Description:
+    """Return the description of a job as it is to be simulated. Raises DescriptionError."""
     description = read(job.file, job.changes)
     if job.free_network:
         description = description.model_copy(update={"network": type(description.network)()})
     return description
 
 
-def run(job: Job) -> Done:
-    """Simulate.
+def run(job: SimulationJob) -> FinishedSimulation:
+    """Simulate a job and return the finished simulation.
 
     Raises:
         DescriptionError: the description or the flags make no job.
@@ -123,7 +123,7 @@ def run(job: Job) -> Done:
         **getattr(numerics, "seconds", {}),
         "computed_gradients": getattr(numerics, "gradients", 0),
     }
-    return Done(result(simulation, job.file.name), real, folder)
+    return FinishedSimulation(result(simulation, job.file.name), real, folder)
 
 
 def _simulate(
@@ -131,12 +131,12 @@ def _simulate(
     options: Any,
     numerics: Numerics,
     folder: Path | None,
-    watch: Callable[[view.Watched, Any], None],
+    watch: Callable[[view.ObservedSimulation, Any], None],
     leases: bool,
 ) -> Simulation | RoundwiseSimulation:
-    """A finished simulation: round by round where that is possible and no rounds are logged."""
-    if isinstance(numerics, Timing) and folder is None and scope.covers(cluster, options):
-        with suppress(scope.EntangledError):
+    """Simulate round by round where that is possible and no rounds are logged, else event by event."""
+    if isinstance(numerics, TimingNumerics) and folder is None and covers(cluster, options):
+        with suppress(EntangledError):
             roundwise = RoundwiseSimulation(cluster, options, numerics, watch, leases)
             roundwise.run()
             return roundwise
@@ -145,11 +145,11 @@ def _simulate(
     return simulation
 
 
-def _numerics(job: Job, options: Any, workers: int) -> Numerics:
+def _numerics(job: SimulationJob, options: Any, workers: int) -> Numerics:
     if job.numerics == "none":
         from ..data.registry import REGISTRY
 
-        return Timing(options, REGISTRY[options.dataset].training_samples)
-    from .gradients import Gradients
+        return TimingNumerics(options, REGISTRY[options.dataset].training_samples)
+    from .gradients import GradientNumerics
 
-    return Gradients(options, workers)
+    return GradientNumerics(options, workers)

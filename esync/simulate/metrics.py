@@ -1,4 +1,4 @@
-"""What a simulation adds up while it runs: rounds, waits, computing and traffic of every worker, and accuracies."""
+"""Metrics of a running simulation: rounds, waits, computing and traffic of every worker, and accuracies."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,8 +8,8 @@ from .world import WorkerModel
 
 
 @dataclass
-class WorkerTally:
-    """One worker's sums, in seconds of virtual time.
+class WorkerMetrics:
+    """Sums of one worker, in seconds of virtual time.
 
     Attributes:
         worker: which one.
@@ -37,13 +37,13 @@ class WorkerTally:
     worlds: list[Any] = field(default_factory=list)
 
     def take(self) -> tuple[int, int]:
-        """Bytes sent and received since the last call, over all its lives; see `rounds.Traffic`."""
+        """Return the bytes sent and received since the last call, over all its lives; see `round_callbacks.Traffic`."""
         taken = [world.take() for world in self.worlds]
         return sum(sent for sent, _ in taken), sum(received for _, received in taken)
 
 
-class Tally:
-    """Takes the place of the worker program's `rounds.RoundKeeper`, and passes everything on to one.
+class SimulationMetrics:
+    """Takes the place of the worker program's `round_callbacks.RoundCallbacks`, and passes everything on to one.
 
     Args:
         sums: of this worker.
@@ -54,7 +54,7 @@ class Tally:
 
     def __init__(
         self,
-        sums: WorkerTally,
+        sums: WorkerMetrics,
         now: Callable[[], float],
         keeper: Any = None,
         watch: Callable[[Any], None] | None = None,

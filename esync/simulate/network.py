@@ -1,10 +1,10 @@
-"""The modelled network: hosts with one full-duplex port each, whose bandwidth simultaneous transfers share fairly."""
+"""Network model: hosts with one full-duplex port each, whose bandwidth simultaneous transfers share fairly."""
 
 from collections.abc import Callable, Collection
 from typing import Any
 
-from .engine import Engine
-from .ports import Link, Port, Transfer
+from .engine import SimulationEngine
+from .ports import Link, NetworkTransfer, Port
 
 __all__ = ["Link", "Network"]
 
@@ -28,7 +28,7 @@ class Network:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: SimulationEngine,
         link: Callable[[str], Link],
         servers: Collection[str],
         delay: Callable[[], float] | None = None,
@@ -39,23 +39,23 @@ class Network:
         self._delay = delay
         self._links: dict[str, Link] = {}
         self._ports: dict[tuple[bool, str], Port] = {}
-        self._under_way: dict[Transfer, None] = {}  # ordered
+        self._under_way: dict[NetworkTransfer, None] = {}  # ordered
         self.sent: dict[str, float] = {}
         self.received: dict[str, float] = {}
 
     def of(self, host: str) -> Link:
-        """A host's link."""
+        """Return a host's link."""
         link = self._links.get(host)
         if link is None:
             link = self._links[host] = self._link(host)
         return link
 
     def latency(self, source: str, target: str) -> float:
-        """Seconds from one host to another, without waiting for bandwidth."""
+        """Return the seconds from one host to another, without waiting for bandwidth."""
         return 0.0 if source == target else self.of(source).latency + self.of(target).latency
 
     def carrying(self, source: str, target: str, size: float) -> float:
-        """Seconds that so many bytes take through the ports when nobody else uses them."""
+        """Return the seconds that so many bytes take through the ports when nobody else uses them."""
         return 0.0 if source == target else size / min(self.of(source).bandwidth, self.of(target).bandwidth)
 
     def count(self, source: str, target: str, size: float) -> None:
@@ -79,7 +79,7 @@ class Network:
         self.count(source, target, size)
         engine = self._engine
         begun = engine.now if at is None else at
-        transfer = Transfer(size, arrived, owner, begun)
+        transfer = NetworkTransfer(size, arrived, owner, begun)
         self._under_way[transfer] = None
         at = begun + self.latency(source, target) + (self._delay() if self._delay is not None else 0.0)
         if source == target or self.of(source).bandwidth == self.of(target).bandwidth == float("inf"):
@@ -107,7 +107,7 @@ class Network:
             port = self._ports[inward, host] = Port(self._engine, self.of(host).bandwidth, self._arrive)
         return port
 
-    def _enter(self, transfer: Transfer, source: str, target: str) -> None:
+    def _enter(self, transfer: NetworkTransfer, source: str, target: str) -> None:
         if transfer.dropped:
             return
         ports = self._port(False, source), self._port(True, target)
@@ -115,7 +115,7 @@ class Network:
         transfer.centre, transfer.edge = reversed(ports) if target in self._servers else ports
         transfer.edge.begin(transfer)
 
-    def _arrive(self, transfer: Transfer) -> None:
+    def _arrive(self, transfer: NetworkTransfer) -> None:
         if not transfer.dropped:
             self._under_way.pop(transfer, None)
             transfer.arrived()

@@ -1,4 +1,4 @@
-"""How simultaneous transfers share a server's port, in closed form: no transfer is looked at while others come and go.
+"""Ports shared by simultaneous transfers, in closed form: no transfer is updated while others come and go.
 
 The port's bandwidth is divided equally; a transfer whose other end cannot take that much gets what that end can, and
 leaves the rest to the others (max-min fairness, which TCP connections of equal round trip come close to). Transfers
@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .engine import Engine
+from .engine import SimulationEngine
 
 #: Bytes that rounding may leave over, and seconds at the transfer's rate.
 NOTHING, AT_ONCE = 1e-3, 1e-9
@@ -26,7 +26,7 @@ NOTHING, AT_ONCE = 1e-3, 1e-9
 
 @dataclass(frozen=True)
 class Link:
-    """A host's way into the network.
+    """Link of a host to the network.
 
     Attributes:
         bandwidth: bytes per second that its port carries, in each direction.
@@ -37,8 +37,8 @@ class Link:
     latency: float = 0.0
 
 
-class Transfer:
-    """Bytes on their way.
+class NetworkTransfer:
+    """Bytes in transit.
 
     Attributes:
         left: bytes still to be carried when it entered its flow.
@@ -80,13 +80,13 @@ class Flow:
 
     def __init__(self, limit: float) -> None:
         self.limit, self.rate, self.given, self.members = limit, 0.0, 0.0, 0
-        self.heap: list[tuple[float, int, Transfer]] = []
+        self.heap: list[tuple[float, int, NetworkTransfer]] = []
 
     def __lt__(self, other: "Flow") -> bool:
         return self.limit < other.limit
 
-    def first(self) -> Transfer | None:
-        """The member that will be done next."""
+    def first(self) -> NetworkTransfer | None:
+        """Return the member that will be done next."""
         heap = self.heap
         while heap:
             _, number, transfer = heap[0]
@@ -105,25 +105,25 @@ class Port:
         done: called, from an event, with each transfer whose last byte has gone through this port as the server's.
     """
 
-    def __init__(self, engine: Engine, bandwidth: float, done: Callable[[Transfer], None]) -> None:
+    def __init__(self, engine: SimulationEngine, bandwidth: float, done: Callable[[NetworkTransfer], None]) -> None:
         self._engine, self._bandwidth, self._done = engine, bandwidth, done
         self._flows: list[Flow] = []  # by limit
         self._by_limit: dict[float, Flow] = {}
         self._count = 0  # transfers that share this port as the server's
-        self._edges: dict[Transfer, None] = {}  # transfers that have this port at their other end
+        self._edges: dict[NetworkTransfer, None] = {}  # transfers that have this port at their other end
         self._since = 0.0  # when the flows' counts were last brought up to date
         self._due = math.inf  # when the next transfer may be done; never too late
         self._numbers = 0
 
     # --- as the other end ------------------------------------------------------------------------------------------
 
-    def begin(self, transfer: Transfer) -> None:
+    def begin(self, transfer: NetworkTransfer) -> None:
         """A transfer enters."""
         self._edges[transfer] = None
         transfer.centre.enter(transfer)
         self._limit()
 
-    def end(self, transfer: Transfer) -> None:
+    def end(self, transfer: NetworkTransfer) -> None:
         """A transfer is done, or its owner gone; its centre is to be planned anew."""
         transfer.centre.leave(transfer)
         del self._edges[transfer]
@@ -141,19 +141,19 @@ class Port:
 
     # --- as the server's port ----------------------------------------------------------------------------------------
 
-    def enter(self, transfer: Transfer) -> None:
+    def enter(self, transfer: NetworkTransfer) -> None:
         """One more to share with; `place` says how much it can use."""
         self._count += 1
         self._limit()
 
-    def leave(self, transfer: Transfer) -> None:
+    def leave(self, transfer: NetworkTransfer) -> None:
         """One less."""
         self._advance()
         self._take_out(transfer)
         self._count -= 1
         self._limit()
 
-    def place(self, transfer: Transfer, limit: float) -> None:
+    def place(self, transfer: NetworkTransfer, limit: float) -> None:
         """This transfer can use so many bytes per second from now on."""
         if transfer.flow is not None and transfer.flow.limit == limit:
             return
@@ -213,7 +213,7 @@ class Port:
             for flow in self._flows:
                 flow.given += flow.rate * passed
 
-    def _take_out(self, transfer: Transfer) -> None:
+    def _take_out(self, transfer: NetworkTransfer) -> None:
         flow, transfer.flow = transfer.flow, None
         if flow is not None:
             transfer.left = max(transfer.due - flow.given, NOTHING)

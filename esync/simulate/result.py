@@ -1,17 +1,17 @@
-"""The result of a simulation, as plain data for JSON: the same for the same seed, bit for bit."""
+"""Result of a simulation as plain data for JSON: the same for the same seed, bit for bit."""
 
 from typing import Any
 
 from esync.reports import metrics
 
 from .. import config
-from .metrics import WorkerTally
+from .metrics import WorkerMetrics
 from .roundwise.simulation import RoundwiseSimulation
 from .simulation import Simulation
 
 
 def result(simulation: Simulation | RoundwiseSimulation, description: str) -> dict[str, Any]:
-    """What came out; times in seconds of virtual time, speeds per second of it."""
+    """Return the result; times in seconds of virtual time, speeds per second of it."""
     options, workers = simulation.options, simulation.workers
     began = min(sums.began for sums in workers)
     elapsed = max(sums.ended for sums in workers) - began
@@ -58,7 +58,7 @@ def _share(simulation: Simulation | RoundwiseSimulation) -> dict[str, Any]:
 
 
 def _traffic(simulation: Simulation | RoundwiseSimulation) -> dict[str, dict[str, int]]:
-    """Bytes of every host."""
+    """Return the bytes of every host."""
     sent, received = dict(simulation.network.sent), dict(simulation.network.received)
     server = simulation.cluster.state_server.host
     for sums in simulation.workers:
@@ -73,7 +73,7 @@ def _traffic(simulation: Simulation | RoundwiseSimulation) -> dict[str, dict[str
     }
 
 
-def _device(sums: WorkerTally) -> dict[str, Any]:
+def _device(sums: WorkerMetrics) -> dict[str, Any]:
     sent, received = (sum(world.traffic[way] for world in sums.worlds) for way in (0, 1))
     computing = sum(world.simulated.computing for world in sums.worlds)
     return {

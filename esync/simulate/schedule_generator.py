@@ -1,4 +1,4 @@
-"""Random schedules: how many workers and servers, how fast and how steady they are, what messages take, who crashes.
+"""Generate random schedules: numbers and speeds of workers and servers, delays of messages, crashes, options.
 
 The options of the algorithm are drawn, too, from what its class says about them: their types, bounds and choices.
 """
@@ -40,8 +40,8 @@ AT_THE_END = 0.5
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """What was drawn from a seed.
+class RandomSchedule:
+    """A schedule drawn from a seed.
 
     Attributes:
         options: the worker's flags.
@@ -76,8 +76,8 @@ def schedulable(algorithm: type[Algorithm]) -> bool:
     return algorithm.sends != "nothing" and not algorithm.needs_gradients
 
 
-def draw(mode: str, seed: int, crashes: bool = True, given: Sequence[str] = ()) -> Schedule:
-    """The schedule of a seed.
+def draw(mode: str, seed: int, crashes: bool = True, given: Sequence[str] = ()) -> RandomSchedule:
+    """Draw the schedule of a seed.
 
     It depends on the algorithm's name, not on which others there are.
 
@@ -135,7 +135,7 @@ def draw(mode: str, seed: int, crashes: bool = True, given: Sequence[str] = ()) 
     buckets, leases = int(random.integers(1, 4)), bool(random.random() < 0.7)
     drawn = _draw_options(options, random)
     again = ["--mode", mode, "--seed", str(seed), *([] if crashes else ["--no-crashes"]), *given]
-    return Schedule(
+    return RandomSchedule(
         options=options,
         seed=seed,
         cluster=cluster,
@@ -149,7 +149,7 @@ def draw(mode: str, seed: int, crashes: bool = True, given: Sequence[str] = ()) 
 
 @functools.lru_cache(maxsize=16)
 def _flags(algorithm: type[Algorithm], mode: str, given: tuple[str, ...]) -> argparse.Namespace:
-    """The worker's flags for a mode, before anything is drawn."""
+    """Return the worker's flags for a mode, before anything is drawn."""
     if not schedulable(algorithm):
         why = "exchanges nothing" if algorithm.sends == "nothing" else "needs gradients"
         raise ValueError(f"mode {mode} {why}, so it has no schedules")

@@ -6,8 +6,8 @@
 
 A schedule is drawn from the algorithm's name and a seed: how many workers and servers, how fast and how steady they
 are, how long messages take, which machines crash and when others take over their slots, and options of the algorithm
-(`drawing`). What must hold is in `invariants`. One thing cannot always be told, whether all that was committed was
-applied: the last line says in how many schedules, and why.
+(`schedule_generator`). What must hold is in `invariants`. Whether everything committed was applied cannot always be
+told; the last line says in how many schedules, and why.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import time
 from collections import Counter
 
 from ..algorithms.registry import names
-from .invariants import BrokenError, Check
+from .invariants import InvariantCheck, InvariantError
 from .schedule_generator import draw, schedulable
 
 
@@ -48,12 +48,12 @@ def main(words: list[str] | None = None) -> int:
         uncounted = Counter[str]()
         for seed in seeds:
             try:
-                check = Check(draw(mode, seed, not options.no_crashes, given))
+                check = InvariantCheck(draw(mode, seed, not options.no_crashes, given))
             except ValueError as error:
                 parser.error(str(error))
             try:
                 check.run()
-            except BrokenError as error:
+            except InvariantError as error:
                 broken += 1
                 print(f"{mode}, seed {seed}: {error}", flush=True)
             uncounted[check.uncounted] += 1

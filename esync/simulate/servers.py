@@ -1,4 +1,4 @@
-"""The parameter servers of a modelled cluster: the real ones (`protocol.parameter_server`), fed from virtual time.
+"""Parameter servers of a modelled cluster: the real ones (`protocol.parameter_server`), fed in virtual time.
 
 Messages reach a server through the modelled network and are handled one after the other, each for as long as the model
 of the server says.
@@ -15,7 +15,7 @@ from ..exchange.protocol import wire
 from ..exchange.protocol.endpoint import Endpoint
 from ..exchange.protocol.layout import WEIGHTS, Layout
 from ..exchange.protocol.round_state import Ledger
-from .engine import Engine
+from .engine import SimulationEngine
 
 #: One push: key, and the array as it goes over the wire.
 Push = tuple[int, np.ndarray]
@@ -23,7 +23,7 @@ Push = tuple[int, np.ndarray]
 
 @dataclass(frozen=True)
 class ServerModel:
-    """What a parameter server costs.
+    """Costs of a parameter server.
 
     Attributes:
         host: where it runs.
@@ -36,7 +36,7 @@ class ServerModel:
     throughput: float = math.inf
 
     def cost(self, messages: int, size: float) -> float:
-        """Seconds to handle so many messages of so many bytes in all."""
+        """Return the seconds to handle that many messages of that many bytes in all."""
         return messages * self.message_time + size / self.throughput
 
 
@@ -52,7 +52,7 @@ class ServerNode:
         endpoint: where commands go; pushes go through `take`.
     """
 
-    def __init__(self, engine: Engine, model: ServerModel, shard: int) -> None:
+    def __init__(self, engine: SimulationEngine, model: ServerModel, shard: int) -> None:
         self.model, self.shard = model, shard
         self.endpoint = Endpoint(shard, lambda: self.time)
         self._engine = engine
@@ -92,7 +92,7 @@ class ServerNode:
                 self._stored[key] = values.copy()
 
     def copy(self, key: int, shared: bool) -> np.ndarray:
-        """What a pull of this key is answered with, header included: a copy, because transfers take time.
+        """Return what a pull of this key is answered with, header included: a copy, because transfers take time.
 
         Args:
             key: which array.
@@ -109,7 +109,7 @@ class ServerNode:
 
 
 def message_bytes(slots: int, scalars: Collection[str] = ()) -> float:
-    """Bytes of a commit or another message, which is as large as the status.
+    """Return the bytes of a commit or another message, which is as large as the status.
 
     Args:
         slots: number of workers.
@@ -143,7 +143,7 @@ class Sizes:
         return cls(vectors, message_bytes(slots))
 
     def amount(self, shard: int, vectors: Collection[str] | None = None) -> tuple[float, int]:
-        """Bytes and messages of these vectors, or of all, to or from a server."""
+        """Return the bytes and messages of these vectors, or of all, to or from a server."""
         size, messages = 0.0, 0
         for name, (more, further) in self.vectors[shard].items():
             if vectors is None or name in vectors:
@@ -152,7 +152,7 @@ class Sizes:
 
 
 def modelled(model: Mapping[str, int] | None, sizes: Mapping[str, int]) -> Mapping[str, int]:
-    """The sizes of the vectors that go over the wire, where a model stands for another one (None: it does not).
+    """Return the sizes of the vectors that go over the wire, where a model stands for another one (None: it does not).
 
     A vector that is not known of the other model has as many values as its weights.
     """

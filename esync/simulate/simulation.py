@@ -1,4 +1,4 @@
-"""One simulation: every worker of a modelled cluster runs the worker program's own loop, in virtual time."""
+"""Simulate a cluster event by event: every worker runs the worker program's own loop in virtual time."""
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -10,26 +10,58 @@ from .. import config
 from ..arguments import choose_algorithm
 from ..exchange.protocol.round_state import Ledger
 from ..runtime.errors import ExpectedError
-from ..runtime.progress import Reporter
+from ..runtime.progress import ProgressReporter
 from ..training.loop import DivergedError, train
-from ..training.round_callbacks import Clock, Evaluations, RoundKeeper
+from ..training.round_callbacks import LogClock, PeriodicEvaluation, RoundCallbacks
 from ..training.round_log import RoundLog
 from ..training.worker_setup import make_callbacks, make_limits, run_facts
 from .cluster import ClusterModel
-from .cluster_state import ServerSide
-from .collective import CollectiveSide
-from .coordination import StateServer
-from .engine import Engine, Task
-from .evaluation import SimulatedExaminer
-from .metrics import Tally, WorkerTally
+from .cluster_state import ClusterState
+from .collective import CollectiveState
+from .coordination import SimulatedStateServer
+from .engine import GreenletTask, SimulationEngine, TimedFuture
+from .metrics import SimulationMetrics, WorkerMetrics
 from .network import Network
 from .servers import ServerNode
 from .timing import SIZES, TimedIteration, TimedTrainer
 from .world import SimulatedWorld, WorkerModel
 
 
+class Values(Protocol):
+    """Weights, or statistics; see `replica.FlatArrays`."""
+
+    size: int
+
+
+class SimulatedEvaluator:
+    """Evaluates one model at a time, as `evaluate.EvaluationProcess` does.
+
+    Args:
+        engine: whose time.
+        lasting: seconds of virtual time that an evaluation takes.
+        accuracy: works it out for (weights, statistics, every image or some), values opened by the caller.
+    """
+
+    def __init__(
+        self, engine: SimulationEngine, lasting: float, accuracy: Callable[[Values, Values, bool], float]
+    ) -> None:
+        self._engine, self._lasting, self._accuracy = engine, lasting, accuracy
+        self._current: TimedFuture[float] | None = None
+
+    def start(self, weights: Values, statistics: Values, every_image: bool = False) -> TimedFuture[float] | None:
+        """Evaluate these values as they are now; None while an evaluation is under way."""
+        if self._current is not None and not self._current.done():
+            return None
+        accuracy = self._accuracy(weights, statistics, every_image)
+        self._current = TimedFuture(self._engine, self._engine.now + self._lasting, accuracy)
+        return self._current
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
 class Numerics(Protocol):
-    """What a worker computes with; see `gradients.Gradients` and `Timing`.
+    """What a worker computes with; see `gradients.GradientNumerics` and `TimingNumerics`.
 
     Attributes:
         samples: size of the training set.
@@ -43,11 +75,11 @@ class Numerics(Protocol):
     wire: Mapping[str, int] | None
 
     def start(self, rank: int, world: SimulatedWorld) -> tuple[Any, Any]:
-        """A new trainer and its iterations."""
+        """Make a new trainer and its iterations."""
 
 
-class Timing:
-    """Numerics none.
+class TimingNumerics:
+    """Numerics of `--numerics none`: no gradients are computed.
 
     Args:
         options: the worker's flags.
@@ -73,7 +105,7 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Examined:
+class EvaluationRecord:
     """One evaluation: of which round's weights, from what time, and what came out."""
 
     round: int
@@ -83,7 +115,7 @@ class Examined:
 
 @dataclass
 class Simulation:
-    """A modelled cluster and what it trains.
+    """A modelled cluster and its training.
 
     Args:
         cluster: the models.
@@ -109,24 +141,24 @@ class Simulation:
     leases: bool = True
     bucket_elements: int = config.BUCKET_ELEMENTS
     delay: Callable[[], float] | None = None
-    accuracies: list[Examined] = field(default_factory=list)
+    accuracies: list[EvaluationRecord] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.engine = Engine()
+        self.engine = SimulationEngine()
         hosts = [server.host for server in self.cluster.servers]
         self.network = Network(self.engine, self.cluster.link, hosts, self.delay)
         nodes = [ServerNode(self.engine, model, shard) for shard, model in enumerate(self.cluster.servers)]
-        self.side = ServerSide(
+        self.side = ClusterState(
             self.engine, self.network, nodes, len(self.cluster.workers), self.numerics.wire, self.bucket_elements
         )
-        self.collective: CollectiveSide | None = None
+        self.collective: CollectiveState | None = None
         if self.options.collective != "ps":
             places = [worker.host for worker in self.cluster.workers]
             name = self.options.collective
-            self.collective = CollectiveSide(self.engine, self.network, places, name, self.numerics.wire)
-        self.state_server = StateServer(self.engine, self.cluster.state_server)
-        self.workers = [WorkerTally(worker) for worker in self.cluster.workers]
-        self._keepers: dict[int, RoundKeeper] = {}
+            self.collective = CollectiveState(self.engine, self.network, places, name, self.numerics.wire)
+        self.state_server = SimulatedStateServer(self.engine, self.cluster.state_server)
+        self.workers = [WorkerMetrics(worker) for worker in self.cluster.workers]
+        self._keepers: dict[int, RoundCallbacks] = {}
 
     @property
     def now(self) -> float:
@@ -179,7 +211,7 @@ class Simulation:
 
     # --- the workers ----------------------------------------------------------------------------------------------
 
-    def _spawn(self, sums: WorkerTally, delay: float = 0.0) -> None:
+    def _spawn(self, sums: WorkerMetrics, delay: float = 0.0) -> None:
         worker, life = sums.worker, len(sums.worlds)
         recorded = self.log_dir is not None or self.numerics.evaluates
         world = SimulatedWorld(
@@ -193,7 +225,7 @@ class Simulation:
             at, restart_after = crash
             self.engine.call_at(at, self._crash, sums, world, task, restart_after)
 
-    def _crash(self, sums: WorkerTally, world: SimulatedWorld, task: Task, restart_after: float) -> None:
+    def _crash(self, sums: WorkerMetrics, world: SimulatedWorld, task: GreenletTask, restart_after: float) -> None:
         if task.done:
             return
         for each in (task, *world.tasks):
@@ -201,7 +233,7 @@ class Simulation:
         self.network.drop(world)
         self._spawn(sums, restart_after)
 
-    def _live(self, sums: WorkerTally, world: SimulatedWorld) -> None:
+    def _live(self, sums: WorkerMetrics, world: SimulatedWorld) -> None:
         """What the worker program does, from its start to its end."""
         rank = sums.worker.rank
         try:
@@ -209,7 +241,7 @@ class Simulation:
             trainer.start()
             if len(sums.worlds) == 1:
                 sums.began = self.engine.now
-            tally = Tally(sums, lambda: self.now, self._keeper(sums, trainer), self._watch_rounds)
+            tally = SimulationMetrics(sums, lambda: self.now, self._keeper(sums, trainer), self._watch_rounds)
             try:
                 train(trainer, iteration, tally)
             except DivergedError:
@@ -226,35 +258,35 @@ class Simulation:
 
     # --- logs and evaluation ----------------------------------------------------------------------------------------
 
-    def _keeper(self, sums: WorkerTally, trainer: Any) -> RoundKeeper | None:
+    def _keeper(self, sums: WorkerMetrics, trainer: Any) -> RoundCallbacks | None:
         """Writes this worker's logs, in all its lives, and evaluates on rank 0."""
         worker, options = sums.worker, self.options
         if worker.rank in self._keepers:
             return self._keepers[worker.rank]
         evaluations = None
         if worker.rank == 0 and self.numerics.evaluates and not options.no_evaluation:
-            examiner = SimulatedExaminer(self.engine, self.cluster.evaluation_time, self._examine)
-            evaluations = Evaluations(examiner, options.eval_duration, options.target_accuracy)
+            evaluator = SimulatedEvaluator(self.engine, self.cluster.evaluation_time, self._evaluate)
+            evaluations = PeriodicEvaluation(evaluator, options.eval_duration, options.target_accuracy)
         if self.log_dir is None and evaluations is None:
             return None
         logs = None
         if self.log_dir is not None:
             logs = RoundLog(self.log_dir / worker.host, worker.folder, options.overwrite)
-        reporter = Reporter(quiet=True, machine=False)
-        keeper = RoundKeeper(
+        reporter = ProgressReporter(quiet=True, machine=False)
+        keeper = RoundCallbacks(
             make_callbacks(options, worker.rank, reporter, logs),
             self._facts(worker, trainer),
-            Clock(lambda: self.now),
+            LogClock(lambda: self.now),
             evaluations,
             sums,
         )
         self._keepers[worker.rank] = keeper
         return keeper
 
-    def _examine(self, weights: Any, statistics: Any, every_image: bool) -> float:
+    def _evaluate(self, weights: Any, statistics: Any, every_image: bool) -> float:
         accuracy = self.numerics.accuracy(weights, statistics, every_image)  # type: ignore[attr-defined]
         sums = self.workers[0]
-        self.accuracies.append(Examined(sums.rounds, sums.ended - sums.began, accuracy))
+        self.accuracies.append(EvaluationRecord(sums.rounds, sums.ended - sums.began, accuracy))
         return float(accuracy)
 
     def _facts(self, worker: WorkerModel, trainer: Any) -> dict[str, Any]:

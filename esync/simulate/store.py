@@ -21,8 +21,8 @@ from ..exchange.protocol.handshake import Greeting, Resumed
 from ..exchange.protocol.status import Status
 from ..exchange.protocol.store import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH, CancelledError, Place, Store
 from ..runtime.straggler_injection import NETWORK, Straggler
-from .cluster_state import ServerSide
-from .engine import Engine
+from .cluster_state import ClusterState
+from .engine import SimulationEngine
 from .servers import Push, ServerNode, message_bytes, modelled
 
 
@@ -33,7 +33,7 @@ class VirtualStore(Store):
         side: the servers, and what all workers have in common.
         host: where this worker runs.
         rank: its slot.
-        owner: to whom its transfers belong, see `network.Transfer`.
+        owner: to whom its transfers belong, see `ports.NetworkTransfer`.
         straggler: tells how much later its messages leave; None: they never do.
 
     Attributes:
@@ -48,7 +48,7 @@ class VirtualStore(Store):
     address = ""
 
     def __init__(
-        self, side: ServerSide, host: str, rank: int, owner: object, straggler: Straggler | None = None
+        self, side: ClusterState, host: str, rank: int, owner: object, straggler: Straggler | None = None
     ) -> None:
         self.side, self.host, self.owner = side, host, owner
         self.rank, self.workers, self.servers = rank, side.slots, len(side.nodes)
@@ -240,12 +240,12 @@ class VirtualStore(Store):
     # --- helpers ----------------------------------------------------------------------------------------------------
 
     def round_trip(self, node: ServerNode) -> float:
-        """Seconds of a look at the status of a server."""
+        """Return the seconds of a poll of a server's status."""
         network, host = self.side.network, node.model.host
         return 2 * network.latency(self.host, host) + network.carrying(self.host, host, self.side.message_bytes)
 
     def held(self, at: float) -> float:
-        """Seconds by which what this worker sends at that time leaves later."""
+        """Return the seconds by which what this worker sends at that time leaves later."""
         return 0.0 if self._straggler is None else self._straggler.delay(NETWORK, at)
 
     def poll(self, node: ServerNode, times: int) -> None:
@@ -391,7 +391,9 @@ class VirtualTask:
         task: of the engine.
     """
 
-    def __init__(self, engine: Engine, name: str, work: Callable[[], None], cancel: Callable[[], None]) -> None:
+    def __init__(
+        self, engine: SimulationEngine, name: str, work: Callable[[], None], cancel: Callable[[], None]
+    ) -> None:
         self._engine, self._name, self._work, self._cancel = engine, name, work, cancel
         self._over = engine.event()
         self._error: Exception | None = None
@@ -424,7 +426,7 @@ class VirtualTask:
 class VirtualWait:
     """A wait with a limit in virtual time; see `protocol.store.Wait`."""
 
-    def __init__(self, engine: Engine, what: str) -> None:
+    def __init__(self, engine: SimulationEngine, what: str) -> None:
         self.what = what
         self._engine, self._until = engine, engine.now + config.ROUND_TIMEOUT
 
@@ -441,12 +443,12 @@ class VirtualWait:
 
 
 def bytes_of(places: Iterable[Place]) -> float:
-    """Bytes of these arrays as pushes or pulls."""
+    """Return the bytes of these arrays as pushes or pulls."""
     return float(sum(4 * elements + config.SIMULATE_MESSAGE_BYTES for _, elements in places))
 
 
 def noticed_at(begun: float, used: float, round_trip: float, held: float = 0.0) -> tuple[float, int]:
-    """When a worker that polls the status learns what happened at `used`, and by how many polls.
+    """Return when a worker that polls the status learns what happened at `used`, and by how many polls.
 
     All in seconds; it has polled since `begun`, and each poll has left `held` later.
     """

@@ -1,4 +1,4 @@
-"""A grid of simulations, several at a time, and one table of what came out."""
+"""Run a grid of simulations, several at a time, and print one table of the results."""
 
 import itertools
 import json
@@ -19,13 +19,13 @@ from ..algorithms.loading import AlgorithmError, find
 from ..launch import flags
 from ..launch.description import Description, DescriptionError, check_places
 from ..launch.fields import meant
-from ..launch.places import NoSuchPlaceError
+from ..launch.key_paths import UnknownKeyError
 from ..launch.yaml_text import value as yaml_value
 from ..runtime.errors import ExpectedError
-from ..runtime.files import write_whole
-from ..runtime.text_tables import NOT_KNOWN, TerminalTable, clock, right
+from ..runtime.files import write_atomically
+from ..runtime.terminal import NOT_KNOWN, TerminalTable, clock, right
 from .cluster import heeded
-from .job import Done, Job, describe
+from .job import FinishedSimulation, SimulationJob, describe
 from .job import run as run_one
 
 #: Result → column.
@@ -45,8 +45,8 @@ class Failed:
     usage: bool
 
 
-def grid(job: Job, sweeps: Sequence[str]) -> list[tuple[dict[str, Any], Job]]:
-    """Every combination of the swept values, with its job.
+def grid(job: SimulationJob, sweeps: Sequence[str]) -> list[tuple[dict[str, Any], SimulationJob]]:
+    """Return every combination of the swept values, with its job.
 
     Raises:
         DescriptionError: a sweep is not KEY=A,B,C, its key is neither a flag nor a place in the description, or it has
@@ -83,7 +83,7 @@ def grid(job: Job, sweeps: Sequence[str]) -> list[tuple[dict[str, Any], Job]]:
     return jobs
 
 
-def run(job: Job, sweeps: Sequence[str], at_a_time: int | None, path: Path | None) -> int:
+def run(job: SimulationJob, sweeps: Sequence[str], at_a_time: int | None, path: Path | None) -> int:
     """Simulate the grid, print the table, write the results.
 
     A combination that cannot be simulated is reported, and the others go on.
@@ -112,7 +112,7 @@ def run(job: Job, sweeps: Sequence[str], at_a_time: int | None, path: Path | Non
                 rows.append({"sweep": chosen, **outcome.result})
                 print(f"{words}, {_brief(outcome)}", flush=True)
     if path is not None:
-        write_whole(path, json.dumps(rows, indent=2).encode() + b"\n")
+        write_atomically(path, json.dumps(rows, indent=2).encode() + b"\n")
     Console(width=None if sys.stdout.isatty() else 140).print(table(rows))
     if not failures:
         return 0
@@ -140,7 +140,7 @@ def _load(modes: Sequence[str]) -> None:
             find(text)
 
 
-def _attempt(job: Job) -> Done | Failed:
+def _attempt(job: SimulationJob) -> FinishedSimulation | Failed:
     """Simulate one combination. Its errors are told as text: not every exception survives the way between processes."""
     try:
         return run_one(job)
@@ -161,13 +161,13 @@ def _checked(key: str, text: str) -> Any:
 
 
 def _key(name: str) -> str:
-    """A flag by its name with underscores, and a place in the description as it was given."""
+    """Return a flag by its name with underscores, and a place in the description as it was given."""
     flag = name.removeprefix("--").replace("-", "_")
     return flag if flag in flags.known() else name
 
 
-def _check_keys(job: Job, keys: Sequence[str]) -> None:
-    """Refuse what is neither a flag nor a place in the description, and what a flag is worth more than."""
+def _check_keys(job: SimulationJob, keys: Sequence[str]) -> None:
+    """Refuse keys that are neither a flag nor a key of the description, and those that a flag overrides."""
     for key in keys:
         if "." not in key and key not in flags.known() and key not in Description.model_fields:
             raise DescriptionError(
@@ -180,11 +180,11 @@ def _check_keys(job: Job, keys: Sequence[str]) -> None:
                 raise DescriptionError(f"--sweep {key}: it has no effect beside {flags.flag(flag)}; sweep {flag}")
     try:
         check_places(job.file, [key for key in keys if key not in flags.known()])
-    except NoSuchPlaceError as error:
+    except UnknownKeyError as error:
         raise DescriptionError(f"--sweep {error}") from None
 
 
-def _check_effect(job: Job, key: str, values: Sequence[Any]) -> None:
+def _check_effect(job: SimulationJob, key: str, values: Sequence[Any]) -> None:
     """Refuse a place in the description whose values all come to the same in a simulation."""
     first = None
     for value in values:
@@ -201,7 +201,7 @@ def _check_effect(job: Job, key: str, values: Sequence[Any]) -> None:
     )
 
 
-def _brief(done: Done) -> str:
+def _brief(done: FinishedSimulation) -> str:
     return f"{done.result['rounds']} rounds in {clock(done.result['seconds'])}"
 
 

@@ -1,4 +1,4 @@
-"""Numerics none: the same algorithms and the same loop, but no gradients; only times, waits and bytes come out of it.
+"""Timing without numerics: the same algorithms and loop, but no gradients; results are times, waits and bytes.
 
 Needs no MXNet. The model has one weight, which is exchanged like any other; what goes over the modelled wire is as
 large as the network that it stands for. The algorithms' hooks (`Algorithm.before_local_step`, `after_exchange`) are not
@@ -16,7 +16,7 @@ from ..algorithms.trainer_status import Standing
 from ..exchange import STATISTICS, WEIGHTS
 from ..exchange.codecs.sparse import Sparse
 from ..exchange.protocol.round_state import Limits
-from ..runtime.phase_timer import COMPUTE, Recorder
+from ..runtime.phase_timer import COMPUTE, PhaseTimer
 from .time_leaps import Leaps, leaps_of
 from .world import NoRecorder, SimulatedWorld
 
@@ -101,18 +101,18 @@ class TimedReplica:
         return self
 
     def depart(self) -> "TimedReplica":
-        """The model is put here."""
+        """Return this replica: the model is put here."""
         return self
 
     def discard(self) -> None:
         """Nothing to forget."""
 
     def gradient(self, factor: float) -> _Vector:
-        """The weight itself."""
+        """Return the weight itself."""
         return self.weights
 
     def update(self) -> _Vector:
-        """The weight itself."""
+        """Return the weight itself."""
         return self.weights
 
     def local_step(self, batch_size: int) -> float:
@@ -133,7 +133,7 @@ class TimedReplica:
 
 
 class TimedTrainer(Standing):
-    """Has what `training.train` and `rounds.RoundKeeper` use of a `Trainer`.
+    """Has what `loop.train` and `round_callbacks.RoundCallbacks` use of a `Trainer`.
 
     Args:
         algorithm: a new one.
@@ -205,13 +205,13 @@ class TimedTrainer(Standing):
 
 
 class TimedIteration:
-    """Takes the place of `training.Iteration`: the time is the device's affair, and there is nothing else."""
+    """Takes the place of `loop.Iteration`: the time is the device's affair, and there is nothing else."""
 
     def __init__(self, batch_size: int) -> None:
         self._batch_size = batch_size
 
-    def run(self, recorder: Recorder) -> int:
-        """The number of samples."""
+    def run(self, recorder: PhaseTimer) -> int:
+        """Return the number of samples."""
         return self._batch_size
 
     def give_back(self) -> None:

@@ -1,4 +1,4 @@
-"""What a simulation shows while it runs: how far it is in real time, and what time it is in virtual time."""
+"""Views of a running simulation: its progress, and its virtual time."""
 
 import argparse
 import sys
@@ -10,23 +10,23 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from .. import config
-from ..runtime.text_tables import clock
-from .metrics import WorkerTally
-from .simulation import Examined, Numerics
+from ..runtime.terminal import clock
+from .metrics import WorkerMetrics
+from .simulation import EvaluationRecord, Numerics
 
 #: Seconds of real time between two updates of a bar on a terminal.
 _EVERY = 0.2
 
 
-class Watched(Protocol):
+class ObservedSimulation(Protocol):
     """What a view asks a simulation for; see `simulation.Simulation`."""
 
     options: argparse.Namespace
     numerics: Numerics
-    workers: list[WorkerTally]
+    workers: list[WorkerMetrics]
 
     @property
-    def accuracies(self) -> Sequence[Examined]: ...  # noqa: D102 - see the class
+    def accuracies(self) -> Sequence[EvaluationRecord]: ...  # noqa: D102 - see the class
 
     @property
     def now(self) -> float: ...  # noqa: D102
@@ -38,28 +38,28 @@ class Watched(Protocol):
     def samples(self) -> int: ...  # noqa: D102
 
 
-class View(Protocol):
-    """Shows one simulation."""
+class SimulationView(Protocol):
+    """Shows the progress of one simulation."""
 
-    def watch(self, simulation: Watched, trainer: Any) -> None:
-        """Called after each worker's round."""
+    def watch(self, simulation: ObservedSimulation, trainer: Any) -> None:
+        """Take note of the progress; called after each worker's round."""
 
     def close(self) -> None:
-        """The simulation is over."""
+        """End the view."""
 
 
-class Silent:
+class SilentView:
     """Shows nothing."""
 
-    def watch(self, simulation: Watched, trainer: Any) -> None:
-        """Nothing."""
+    def watch(self, simulation: ObservedSimulation, trainer: Any) -> None:
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class _Paced:
-    """Shows something every so often.
+    """Shows the progress at intervals.
 
     Args:
         title: what is simulated.
@@ -70,7 +70,7 @@ class _Paced:
         self._title, self._every = title, every
         self._shown = time.monotonic()
 
-    def watch(self, simulation: Watched, trainer: Any) -> None:
+    def watch(self, simulation: ObservedSimulation, trainer: Any) -> None:
         """Show how far it is, if the last time was long ago."""
         now = time.monotonic()
         if now - self._shown >= self._every:
@@ -87,19 +87,19 @@ class _Paced:
         """Nothing is left open."""
 
 
-class Lines(_Paced):
-    """For an output that is no terminal."""
+class PrintedView(_Paced):
+    """Prints a line at intervals, for output that is no terminal."""
 
     def __init__(self, title: str) -> None:
         super().__init__(title, config.LAUNCH_LINE_EVERY)
 
     def show(self, done: float | None, state: str) -> None:
-        """A line."""
+        """Print a line."""
         print(f"{self._title}: {state}{'' if done is None else f' ({done:.0%})'}", file=sys.stderr, flush=True)
 
 
-class Bar(_Paced):
-    """For a terminal."""
+class ProgressBarView(_Paced):
+    """Shows a progress bar on a terminal."""
 
     def __init__(self, title: str) -> None:
         super().__init__(title, _EVERY)
@@ -120,19 +120,19 @@ class Bar(_Paced):
         self._progress.update(self._task, total=None if done is None else 1.0, completed=done or 0.0, state=state)
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
+        """Remove the bar."""
         self._progress.stop()
 
 
-def choose(title: str, quiet: bool) -> View:
-    """What fits the output."""
+def choose(title: str, quiet: bool) -> SimulationView:
+    """Return the view that fits the output."""
     if quiet:
-        return Silent()
-    return Bar(title) if sys.stderr.isatty() else Lines(title)
+        return SilentView()
+    return ProgressBarView(title) if sys.stderr.isatty() else PrintedView(title)
 
 
-def share(simulation: Watched) -> float | None:
-    """How much of the run is done, 0 to 1, by the limit that is nearest; None where only an accuracy ends it."""
+def share(simulation: ObservedSimulation) -> float | None:
+    """Return how much of the run is done, 0 to 1, by the limit that is nearest; None where only an accuracy ends it."""
     options, first = simulation.options, simulation.workers[0]
     shares = []
     if options.rounds:

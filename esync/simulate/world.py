@@ -1,4 +1,4 @@
-"""The simulated side of the seams, for one worker; see `algorithms.base.World`."""
+"""Simulated interfaces of one worker; see `algorithms.base.World`."""
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -8,18 +8,18 @@ from .. import config
 from ..coordination import Coordination
 from ..exchange import Exchange, Specification
 from ..runtime.device import Device
-from ..runtime.phase_timer import Recorder
-from .cluster_state import ServerSide
-from .collective import CollectiveSide, SimulatedCollective
-from .coordination import DelayedCoordination, SimulatedCoordination, StateServer
+from ..runtime.phase_timer import PhaseTimer
+from .cluster_state import ClusterState
+from .collective import CollectiveState, SimulatedCollective
+from .coordination import DelayedCoordination, SimulatedCoordination, SimulatedStateServer
 from .devices import DeviceModel, SimulatedDevice
-from .engine import Engine, Task
+from .engine import GreenletTask, SimulationEngine
 from .store import VirtualStore
 
 
 @dataclass(frozen=True)
 class WorkerModel:
-    """One worker of a modelled cluster.
+    """Model of one worker.
 
     Attributes:
         rank: its slot.
@@ -42,7 +42,7 @@ class WorkerModel:
         return f"{self.host}/{self.folder}"
 
 
-class NoRecorder(Recorder):
+class NoRecorder(PhaseTimer):
     """Keeps nothing but the samples, where no round is logged."""
 
     _NOTHING = nullcontext()
@@ -67,7 +67,7 @@ class NoRecorder(Recorder):
 
 
 class SimulatedWorld:
-    """Makes the simulated seams of one worker.
+    """Makes the simulated exchange, coordination and device of one worker.
 
     Args:
         engine: whose time.
@@ -87,13 +87,13 @@ class SimulatedWorld:
         collective: what all workers have in common where they exchange without a server.
     """
 
-    collective: CollectiveSide | None = None
+    collective: CollectiveState | None = None
 
     def __init__(
         self,
-        engine: Engine,
-        side: ServerSide,
-        state_server: StateServer,
+        engine: SimulationEngine,
+        side: ClusterState,
+        state_server: SimulatedStateServer,
         worker: WorkerModel,
         seed: int,
         life: int = 0,
@@ -102,10 +102,10 @@ class SimulatedWorld:
     ) -> None:
         self.simulated = SimulatedDevice(engine, worker.device, (seed, worker.rank, life))
         self.device: Device = self.simulated
-        self.recorder = (Recorder if recorded else NoRecorder)(self.device.now)
+        self.recorder = (PhaseTimer if recorded else NoRecorder)(self.device.now)
         self.connections: list[VirtualStore | SimulatedCollective] = []
         self.questions: list[SimulatedCoordination] = []
-        self.helpers: list[Task] = []
+        self.helpers: list[GreenletTask] = []
         self._taken = (0, 0)
         self._engine, self._side, self._state_server = engine, side, state_server
         self._worker, self._leases = worker, leases
@@ -136,13 +136,13 @@ class SimulatedWorld:
         return background
 
     @property
-    def tasks(self) -> list[Task]:
+    def tasks(self) -> list[GreenletTask]:
         """What goes on beside this worker's own task."""
         stores = [each for each in self.connections if isinstance(each, VirtualStore)]
         return [*self.helpers, *(each.task for store in stores for each in store.tasks)]
 
     def take(self) -> tuple[int, int]:
-        """Bytes sent and received since the last call; takes the place of `liveness.connections.TrafficMeter`."""
+        """Bytes sent and received since the last call; takes the place of `membership.connections.TrafficMeter`."""
         totals = self.traffic
         before, self._taken = self._taken, totals
         return totals[0] - before[0], totals[1] - before[1]

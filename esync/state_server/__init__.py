@@ -1,1 +1,6 @@
-"""The app: jobs, and the calls that workers make."""
+"""State server: the Django project that tells the workers of ESync when to exchange, and its dashboard.
+
+`asgi` receives requests, `operations` lists the calls, `api` and `legacy_api` answer them, `jobs` holds
+the coordinator of each job, `journal` makes jobs survive restarts, `history*` writes rounds to a
+database and reads them back. May import `config`, `coordination`, `membership`, `runtime` and `version`.
+"""

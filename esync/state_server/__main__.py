@@ -1,4 +1,4 @@
-"""The state server behind a production web server: `python -m esync.state_server --host 0.0.0.0 --port 10010`.
+"""Run the state server behind a production web server: `python -m esync.state_server --port 10010`.
 
 It serves the jobs in one process. MXNet is not needed. It prints one line when it listens, and
 ends on SIGINT or SIGTERM with exit code 0. The token that callers must send is read from ESYNC_TOKEN.
@@ -11,13 +11,13 @@ import sys
 from collections.abc import Sequence
 
 from .. import config
-from ..runtime import lossy_output, program
+from ..runtime import output, program
 from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded
 
 
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """Read the command line; ends the process with code 2 where it makes no sense."""
+    """Parse the command line; exit with code 2 on bad usage."""
     parser = argparse.ArgumentParser(
         prog=program.name("python -m esync.state_server"), description="The state server of ESync."
     )
@@ -60,7 +60,7 @@ def _port(text: str) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Serve until a signal comes. Returns the exit code."""
+    """Serve until a signal comes. Return the exit code."""
     arguments = parse_arguments(argv)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     try:
@@ -75,14 +75,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _serve(arguments: argparse.Namespace) -> None:
-    from . import access
+    from . import auth
 
-    token = access.token(arguments.host, arguments.insecure)
+    token = auth.token(arguments.host, arguments.insecure)
     from . import web  # takes a second: what is wrong is told before
 
     web.serve(arguments.host, arguments.port, token, arguments.state_dir, arguments.certfile, arguments.keyfile)
 
 
 if __name__ == "__main__":
-    lossy_output.install()
+    output.install()
     sys.exit(main())

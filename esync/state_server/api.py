@@ -1,4 +1,4 @@
-"""The JSON API, /api/v1/…: what each call does. Which calls there are, `operations` lists."""
+"""Handlers of the JSON API, /api/v1/…; `operations` lists the calls."""
 
 import re
 from typing import Any, TypeVar
@@ -11,7 +11,7 @@ from ..coordination.straggler_policies import Watching
 from . import responses, schema, snapshots
 from .jobs import Job
 from .request import JSON, Call
-from .responses import Answer, NotFoundError, UnavailableError
+from .responses import NotFoundError, Response, UnavailableError
 from .service import Service
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -19,16 +19,16 @@ MOST_AFTER = 2**63 - 1  # what a database counts to
 RUN = re.compile(r"[0-9a-f]{32}")
 
 
-def begin(service: Service, call: Call) -> Answer:
+def begin(service: Service, call: Call) -> Response:
     """Begin a job."""
     wanted = _body(schema.Begin, call)
     watching = None if wanted.watching is None else Watching.of(wanted.watching.model_dump())
     terms = wanted.num_workers, wanted.epsilon, wanted.slowest_iterations
     job = service.jobs.begin(call.job, *terms, wanted.run, watching)
-    return responses.model(schema.JobSummary(**snapshots.summary(snapshots.Moment(job))))
+    return responses.model(schema.JobSummary(**snapshots.summary(snapshots.CoordinatorSnapshot(job))))
 
 
-def query(service: Service, call: Call) -> Answer:
+def query(service: Service, call: Call) -> Response:
     """Answer whether a worker shall exchange."""
     asked = _body(schema.Query, call)
     job = service.jobs.get(call.job)
@@ -38,7 +38,7 @@ def query(service: Service, call: Call) -> Answer:
     return responses.data({"ready": decision.ready, "lease": decision.lease})
 
 
-def steps(service: Service, call: Call) -> Answer:
+def steps(service: Service, call: Call) -> Response:
     """Take how long a worker's steps have taken; answer what the policy against stragglers wants."""
     told = _body(schema.Steps, call)
     job = service.jobs.get(call.job)
@@ -46,7 +46,7 @@ def steps(service: Service, call: Call) -> Answer:
     return responses.data({"apart": directive.apart, "asynchronous": directive.asynchronous})
 
 
-def reset(service: Service, call: Call) -> Answer:
+def reset(service: Service, call: Call) -> Response:
     """Take RESET."""
     told = _body(schema.Reset, call)
     job = service.jobs.get(call.job)
@@ -55,7 +55,7 @@ def reset(service: Service, call: Call) -> Answer:
     return responses.data({})
 
 
-def report(service: Service, call: Call) -> Answer:
+def report(service: Service, call: Call) -> Response:
     """Take a worker's account of a finished round."""
     told = _body(schema.Report, call)
     job = service.jobs.get(call.job)
@@ -63,7 +63,7 @@ def report(service: Service, call: Call) -> Answer:
     return responses.data({})
 
 
-def end(service: Service, call: Call) -> Answer:
+def end(service: Service, call: Call) -> Response:
     """End a job."""
     told = _body(schema.End, call)
     job = _existing(service, call)
@@ -71,14 +71,14 @@ def end(service: Service, call: Call) -> Answer:
     return responses.data({})
 
 
-def jobs(service: Service, call: Call) -> Answer:
+def jobs(service: Service, call: Call) -> Response:
     """List the jobs."""
     return responses.model(
         schema.JobList(jobs=snapshots.summaries(service.jobs.all()), history=service.history.ready.is_set())
     )
 
 
-def job(service: Service, call: Call) -> Answer:
+def job(service: Service, call: Call) -> Response:
     """Show one job with its workers."""
     return responses.model(snapshots.view(_existing(service, call), service.history.dropped))
 
@@ -86,7 +86,7 @@ def job(service: Service, call: Call) -> Answer:
 # --- out of the database ---------------------------------------------------------------------------------------------
 
 
-def rounds(service: Service, call: Call) -> Answer:
+def rounds(service: Service, call: Call) -> Response:
     """Page through the rounds of a run."""
     after, limit = _page(call)
     from . import history_reader
@@ -97,7 +97,7 @@ def rounds(service: Service, call: Call) -> Answer:
     return responses.data({"rounds": rows, "next": rows[-1]["id"] if rows else after})
 
 
-def curves(service: Service, call: Call) -> Answer:
+def curves(service: Service, call: Call) -> Response:
     """Show throughput, traffic and accuracy of a whole run over time."""
     points = call.option("points", config.CURVE_POINTS, 2, config.HISTORY_PAGE)
     from . import curves
@@ -105,7 +105,7 @@ def curves(service: Service, call: Call) -> Answer:
     return responses.data({**curves.curves(_run(service, call), points)})
 
 
-def events(service: Service, call: Call) -> Answer:
+def events(service: Service, call: Call) -> Response:
     """Page through the events of a run."""
     after, limit = _page(call)
     from . import history_reader
@@ -114,7 +114,7 @@ def events(service: Service, call: Call) -> Answer:
     return responses.data({"events": rows, "next": rows[-1]["id"] if rows else after})
 
 
-def runs(service: Service, call: Call) -> Answer:
+def runs(service: Service, call: Call) -> Response:
     """List the runs of the history."""
     limit = call.option("limit", 50, 1, config.HISTORY_PAGE)
     job = call.text_option("job")

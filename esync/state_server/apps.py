@@ -1,10 +1,10 @@
-"""The app's name for Django."""
+"""Name of the app for Django."""
 
 from django.apps import AppConfig
 
 
 class ServerConfig(AppConfig):
-    """The one app of the state server."""
+    """The only app of the state server."""
 
     name = "esync.state_server"
     label = "server"

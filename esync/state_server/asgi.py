@@ -1,6 +1,6 @@
-"""The ASGI application: the one way from a request to its answer.
+"""ASGI application: the path from a request to its answer.
 
-The gate decides first, then the body is read, then the operation answers. Operations that touch a
+Access control decides first, then the body is read, then the operation answers. Operations that touch a
 job are answered one after the other in the thread of the event loop, so no lock is ever waited
 for. Those that read the database run in threads beside it.
 
@@ -20,7 +20,7 @@ from .. import config
 from . import operations, responses
 from .operation import Operation
 from .request import Call
-from .responses import JSON_HEADERS, Answer
+from .responses import JSON_HEADERS, Response
 from .service import Service
 
 #: Under this name, a request's state has what is to be called when it is complete and let in.
@@ -41,10 +41,10 @@ def _nothing() -> None:
 
 
 class _Gone(Exception):  # noqa: N818 - no error
-    """The caller has gone before its request was complete."""
+    """The caller has disconnected before its request was complete."""
 
 
-class Front:
+class StateServerApplication:
     """The application.
 
     Args:
@@ -64,7 +64,7 @@ class Front:
         methods, job = operations.find(path, headers.get(b"accept", b"")) or ({}, "")
         operation = methods.get(method)
         public = operation is not None and operation.public
-        answer = self._service.gate.refuse(method, headers, public=public)
+        answer = self._service.access.refuse(method, headers, public=public)
         if answer is not None:
             await _send(send, answer, method)
             return
@@ -73,7 +73,7 @@ class Front:
         except _Gone:
             return
         welcome = scope.get("state", {}).get(WELCOME, _nothing)
-        belongs = self._service.gate.knows_callers and not public
+        belongs = self._service.access.knows_callers and not public
         if body is None:
             answer = responses.too_large()
         elif operation is None:
@@ -91,7 +91,7 @@ class Front:
         await _send(send, answer, method)
 
 
-def _read_database(operation: Operation, service: Service, call: Call) -> Answer:
+def _read_database(operation: Operation, service: Service, call: Call) -> Response:
     """Answer in a thread of its own, whose connection to the database ends with the answer."""
     try:
         return operation.run(service, call)
@@ -116,7 +116,7 @@ async def _read(receive: Receive, headers: dict[bytes, bytes]) -> bytes | None:
             return body
 
 
-async def _send(send: Send, answer: Answer, method: str) -> None:
+async def _send(send: Send, answer: Response, method: str) -> None:
     headers = list(_JSON_HEADERS) if answer.common is JSON_HEADERS else _encoded(answer.common)
     headers.append((b"content-length", str(len(answer.body)).encode()))
     headers += _encoded(answer.headers)

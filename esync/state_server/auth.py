@@ -1,24 +1,31 @@
-"""Who may talk to this server: known host names, no foreign web pages, and the token where there is one."""
+"""Access control: known host names, no foreign web pages, and the token where there is one.
+
+A server may be started without a token only where nobody but this machine reaches it.
+"""
 
 import base64
 import binascii
 import hmac
+import os
+import re
+import socket
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from ipaddress import ip_address
 
+from ..runtime.errors import ExpectedError
 from . import responses
-from .responses import Answer
+from .responses import Response
 
 _READING = ("GET", "HEAD", "OPTIONS")
 _CHALLENGE = 'Basic realm="ESync state server: any name, the token as password"'
 
 
-class Gate:
-    """Decides about each request before anything of it is looked at.
+class AccessControl:
+    """Decides about each request before its content is read.
 
     A web page can point a name of its own at 127.0.0.1 and have a browser talk to servers there (DNS rebinding). It
-    cannot do so with a bare address, so these are always welcome; names must be known. It can also have a browser send
+    cannot do so with an address, so these are always accepted; names must be known. It can also have a browser send
     forms to any address: browsers say where such a request comes from, and what comes from elsewhere is refused.
 
     Args:
@@ -33,7 +40,7 @@ class Gate:
         self._names = {name.lower() for name in names}
         self._is_known: Callable[[bytes], bool] = lru_cache(maxsize=256)(self._check_host)
 
-    def refuse(self, method: str, headers: Mapping[bytes, bytes], public: bool = False) -> Answer | None:
+    def refuse(self, method: str, headers: Mapping[bytes, bytes], public: bool = False) -> Response | None:
         """Return why a request is not let in, or None if it is.
 
         Args:
@@ -90,7 +97,7 @@ class Gate:
 
 
 def _name(host: bytes) -> str:
-    """The name in a Host header, without its port."""
+    """Return the name in a Host header, without its port."""
     text = host.decode("latin-1").lower()
     if text.endswith("]"):
         return text
@@ -104,3 +111,42 @@ def _same_origin(origin: bytes, host: bytes) -> bool:
 
 def _text(host: bytes) -> str:
     return host.decode("latin-1")[:80]
+
+
+VARIABLE = "ESYNC_TOKEN"
+_TOKEN = re.compile(r"[!-~]{8,200}")
+
+
+class TokenRequiredError(ExpectedError):
+    """The server would accept calls from other machines without a token."""
+
+
+def token(host: str, insecure: bool) -> str:
+    """Return the token that callers have to send, "" where none is needed.
+
+    Args:
+        host: address to listen on.
+        insecure: none is needed anywhere.
+
+    Raises:
+        TokenRequiredError: one is needed, and ESYNC_TOKEN does not say it.
+    """
+    given = os.environ.get(VARIABLE, "")
+    if given and not _TOKEN.fullmatch(given):
+        raise TokenRequiredError(f"{VARIABLE} should be 8 to 200 printable ASCII characters without blanks")
+    if not given and not insecure and not is_loopback(host):
+        raise TokenRequiredError(
+            f"listening on {host} lets other machines in: set {VARIABLE} to a secret that the workers get as well, for "
+            f"instance export {VARIABLE}=\"$(python -c 'import secrets; print(secrets.token_urlsafe(24))')\", or let "
+            "everybody in with --insecure"
+        )
+    return given
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine reaches a server that listens on that address or name."""
+    try:
+        found = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError):
+        return True  # unknown: listening there will fail, and say so
+    return all(ip_address(str(entry[4][0]).partition("%")[0]).is_loopback for entry in found)

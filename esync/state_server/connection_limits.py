@@ -1,165 +1,77 @@
-"""The door: takes connections from a listening socket, and gives them to HTTP once they say something.
+"""Limit connections: strangers have little time, callers have shown that they may make requests.
 
-A silent connection costs a socket and a small object; what HTTP and TLS need for one is made when
-its first byte has come. One that comes while thousands of others do is taken in turn with the
-requests under way, so that these are answered meanwhile.
+Anybody can open connections. A connection counts as a caller's only after a complete request that was
+let in; until then it takes nothing from the workers, because strangers have a few seconds and places of
+their own. Where either kind has no place left, the connection that has been silent longest is dropped.
 """
 
-import asyncio
-import logging
-import socket
-import ssl
-import time
-from collections.abc import Callable
-
-from .connections import Connections
-from .responses import AtMost
-
-logger = logging.getLogger("esync.state_server.door")
-logger.addFilter(AtMost(lines=1, seconds=60.0))
-
-#: Connections that are taken, or dropped, before requests that have arrived get their turn.
-AT_ONCE = 4
-#: Seconds between two looks for strangers whose time is over.
-LOOK_EVERY = 0.1
-#: Seconds without accepting where the process, or the machine, has no files left.
-PAUSE = 0.05
+from collections.abc import Iterator
+from itertools import islice
+from typing import Protocol
 
 
-class Guest:
-    """One connection, from its arrival to its end; a `connections.Visitor`."""
-
-    def __init__(self, door: "Door", connected: socket.socket) -> None:
-        self._door = door
-        self._socket: socket.socket | None = connected  # while nothing has come yet
-        self._entering: asyncio.Task[object] | None = None
-        self.transport: asyncio.Transport | None = None  # of HTTP
-
-    def wait(self) -> None:
-        """Wait for its first byte."""
-        if self._socket is not None:
-            self._door.loop.add_reader(self._socket.fileno(), self._enter)
-
-    def welcome(self) -> None:
-        """Take a complete request of it that was let in."""
-        self._door.connections.welcome(self)
-
-    def left(self) -> None:
-        """Take its end."""
-        self._door.connections.leave(self)
+class TrackedConnection(Protocol):
+    """A connection."""
 
     def drop(self) -> None:
-        """End it at once."""
-        if self.transport is not None:
-            self.transport.abort()
-        elif self._entering is not None:
-            self._entering.cancel()
-        elif self._socket is not None:
-            self._door.loop.remove_reader(self._socket.fileno())
-            self._close()
-
-    def _close(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
-
-    def _enter(self) -> None:
-        connected = self._socket
-        if connected is None:
-            return
-        self._door.loop.remove_reader(connected.fileno())
-        try:
-            gone = not connected.recv(1, socket.MSG_PEEK)
-        except OSError:
-            gone = True
-        if gone:
-            self._close()
-            self.left()
-        else:
-            self._entering = self._door.loop.create_task(self._give(connected))
-
-    async def _give(self, connected: socket.socket) -> None:
-        """Give it to HTTP, over TLS where that is wanted."""
-        try:
-            await self._door.give(self, connected)
-        except (OSError, asyncio.CancelledError):  # no TLS, gone, or dropped meanwhile
-            if self.transport is not None:
-                self.transport.abort()
-            self._close()
-            self.left()
-        else:
-            self._socket = None  # the transport's now
-        self._entering = None
+        """Close the connection at once."""
+        ...
 
 
-class Door:
-    """Accepts on one listening socket, until it is closed.
+class ConnectionTable:
+    """All connections of one server, for use in one thread.
 
     Args:
-        listening: the socket.
-        connections: who is connected.
-        protocol: makes the protocol that talks to a guest.
-        tls: certificate and key; None speaks plain HTTP.
-        patience: seconds that TLS has to be agreed upon.
+        callers: most callers at the same time.
+        strangers: most strangers at the same time.
+        patience: seconds that a stranger has.
     """
 
-    def __init__(
-        self,
-        listening: socket.socket,
-        connections: Connections,
-        protocol: Callable[[Guest], asyncio.Protocol],
-        tls: ssl.SSLContext | None,
-        patience: float,
-    ) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.connections = connections
-        self._listening, self._protocol, self._tls, self._patience = listening, protocol, tls, patience
-        listening.setblocking(False)
-        self._open()
-        self._looking = self.loop.create_task(self._look())
+    def __init__(self, callers: int, strangers: int, patience: float) -> None:
+        self._most_callers, self._most_strangers, self._patience = callers, strangers, patience
+        self._strangers: dict[TrackedConnection, float] = {}  # → when its time is over; in the order of their arrival
+        self._callers: dict[TrackedConnection, None] = {}  # the one that has been silent longest first
 
-    def close(self) -> None:
-        """Accept nothing more, and send away whoever has said nothing yet."""
-        self.loop.remove_reader(self._listening.fileno())
-        self._looking.cancel()
-        for guest in self.connections:
-            if isinstance(guest, Guest) and guest.transport is None:
-                guest.drop()
+    def __iter__(self) -> Iterator[TrackedConnection]:
+        """Go through all connections that there are now."""
+        return iter([*self._strangers, *self._callers])
 
-    async def wait_closed(self) -> None:
-        """Nothing is left to be waited for."""
+    def arrive(self, connection: TrackedConnection, now: float) -> None:
+        """Add a new connection."""
+        if len(self._strangers) >= self._most_strangers:
+            self._drop(self._strangers)
+        self._strangers[connection] = now + self._patience
 
-    async def give(self, guest: Guest, connected: socket.socket) -> None:
-        """Give a guest that has said something to the protocol."""
-        await self.loop.connect_accepted_socket(
-            lambda: self._protocol(guest),
-            connected,
-            ssl=self._tls,
-            ssl_handshake_timeout=self._patience if self._tls else None,
-        )
+    def welcome(self, connection: TrackedConnection) -> None:
+        """Note a complete request that was let in: the connection is a caller's from now on."""
+        if connection in self._callers:
+            del self._callers[connection]
+        elif self._strangers.pop(connection, None) is None:
+            return  # it has been dropped
+        elif len(self._callers) >= self._most_callers:
+            self._drop(self._callers)
+        self._callers[connection] = None
 
-    def _open(self) -> None:
-        if self._listening.fileno() >= 0:  # not closed meanwhile
-            self.loop.add_reader(self._listening.fileno(), self._accept)
+    def leave(self, connection: TrackedConnection) -> None:
+        """Forget a connection that has ended."""
+        self._strangers.pop(connection, None)
+        self._callers.pop(connection, None)
 
-    def _accept(self) -> None:
-        for _ in range(AT_ONCE):
-            try:
-                connected, _ = self._listening.accept()
-            except (BlockingIOError, ConnectionAbortedError):
-                return
-            except OSError as error:  # no files left; whoever waits is taken later
-                logger.error("cannot accept a connection: %s; a silent one is dropped for it", error.strerror)
-                self.connections.drop_one_stranger()
-                self.loop.remove_reader(self._listening.fileno())
-                self.loop.call_later(PAUSE, self._open)
-                return
-            connected.setblocking(False)
-            guest = Guest(self, connected)
-            self.connections.arrive(guest, time.monotonic())
-            guest.wait()
+    def expire(self, now: float, most: int) -> bool:
+        """Drop strangers whose time is over, at most so many; tell whether there may be more of them."""
+        over = [connection for connection, end in islice(self._strangers.items(), most) if end <= now]
+        for connection in over:
+            del self._strangers[connection]
+            connection.drop()
+        return len(over) == most
 
-    async def _look(self) -> None:
-        while True:
-            more = self.connections.expire(time.monotonic(), AT_ONCE)
-            await asyncio.sleep(0 if more else LOOK_EVERY)
+    def drop_one_stranger(self) -> None:
+        """Make room where the process has no files left."""
+        if self._strangers:
+            self._drop(self._strangers)
+
+    @staticmethod
+    def _drop(some: dict[TrackedConnection, float] | dict[TrackedConnection, None]) -> None:
+        connection = next(iter(some))
+        del some[connection]
+        connection.drop()

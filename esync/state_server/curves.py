@@ -1,4 +1,4 @@
-"""Curves over a whole run, however long it is, in a limited number of points: the database adds the rounds up."""
+"""Curves over a whole run in a limited number of points; the database adds the rounds up."""
 
 import math
 from collections import defaultdict

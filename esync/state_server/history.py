@@ -1,4 +1,4 @@
-"""Brings what is worth keeping into the database, behind the answers: a bounded queue and one thread.
+"""Write the history to the database in the background: a bounded queue and one thread.
 
 Nobody who answers a worker ever waits for the database. Where it is slow or gone, the queue fills up, and what does not
 fit is dropped and counted. The thread also brings the database's tables up to date, when it first reaches it.
@@ -11,14 +11,14 @@ from threading import Event, Thread
 from typing import Any
 
 from .. import config
-from .history_entries import Item, RunInfo
+from .history_entries import HistoryEntry, RunRecord
 from .schema import Report
 
 logger = logging.getLogger("esync.state_server")
 
 
 class History:
-    """The queue and its thread.
+    """Queue of history entries, and the thread that writes them.
 
     Args:
         limit: entries that may wait.
@@ -33,26 +33,28 @@ class History:
         self.dropped = 0
         self.ready = Event()
         self._limit, self._interval = limit, interval
-        self._queue: deque[Item] = deque()
+        self._queue: deque[HistoryEntry] = deque()
         self._stop = Event()
         self._deadline = float("inf")
         self._thread: Thread | None = None
 
     # --- never wait ----------------------------------------------------------------------------------------------
 
-    def report(self, info: RunInfo, report: Report, at: float) -> None:
-        """Keep a worker's round."""
-        self._put(Item("report", info, {"finished": at, **report.model_dump()}))
+    def report(self, info: RunRecord, report: Report, at: float) -> None:
+        """Record a worker's round."""
+        self._put(HistoryEntry("report", info, {"finished": at, **report.model_dump()}))
 
-    def end(self, info: RunInfo, at: float, reason: str) -> None:
-        """Keep the end of a run."""
-        self._put(Item("end", info, {"ended": at, "reason": reason}))
+    def end(self, info: RunRecord, at: float, reason: str) -> None:
+        """Record the end of a run."""
+        self._put(HistoryEntry("end", info, {"ended": at, "reason": reason}))
 
-    def event(self, info: RunInfo, at: float, kind: str, rank: int | None, round: int | None, text: str) -> None:
-        """Keep an event."""
-        self._put(Item("event", info, {"at": at, "kind": kind, "rank": rank, "round": round, "text": text[:300]}))
+    def event(self, info: RunRecord, at: float, kind: str, rank: int | None, round: int | None, text: str) -> None:
+        """Record an event."""
+        self._put(
+            HistoryEntry("event", info, {"at": at, "kind": kind, "rank": rank, "round": round, "text": text[:300]})
+        )
 
-    def _put(self, item: Item) -> None:
+    def _put(self, item: HistoryEntry) -> None:
         if len(self._queue) >= self._limit:
             self.dropped += 1
             return
@@ -66,7 +68,7 @@ class History:
         self._thread.start()
 
     def stop(self, seconds: float = config.STATE_SERVER_FAREWELL) -> None:
-        """Write what waits, as far as that is done in `seconds`, and end the thread."""
+        """Write the queue for at most `seconds`, and end the thread."""
         self._deadline = time.monotonic() + seconds
         self._stop.set()
         if self._thread is not None:
@@ -91,7 +93,7 @@ class History:
             self.dropped += len(batch) - (written or 0)
 
     def _until_done(self, action: Any) -> int | None:
-        """Do it, again and again while the database is away; None if the server ended before that."""
+        """Repeat a call while the database is away; return None if the server ends before it succeeds."""
         from django.db import Error
 
         from . import history_writer

@@ -5,7 +5,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class RunInfo:
+class RunRecord:
     """The row of a run; see `models.Run`."""
 
     key: str
@@ -18,9 +18,9 @@ class RunInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
-    """One entry: what it is, of which run, and its fields."""
+class HistoryEntry:
+    """One entry: its kind, its run and its fields."""
 
     kind: str  # report, end or event
-    info: RunInfo
+    info: RunRecord
     fields: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Reads the history from the database, for people."""
+"""Read the history from the database."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Writes batches of the history into the database. What comes twice (after a restart) is kept once."""
+"""Write batches of the history to the database; entries that come twice (after a restart) are kept once."""
 
 import logging
 from collections.abc import Sequence
@@ -8,14 +8,14 @@ from django.core.management import call_command
 from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
 
 from .. import config
-from .history_entries import Item, RunInfo
+from .history_entries import HistoryEntry, RunRecord
 from .models import Event, Round, Run, Worker
 
 logger = logging.getLogger("esync.state_server")
 
 
 def prepare() -> int:
-    """Bring the tables up to date."""
+    """Apply migrations to the tables."""
     call_command("migrate", verbosity=0, interactive=False)
     return 0
 
@@ -25,7 +25,7 @@ def disconnect() -> None:
     connection.close()
 
 
-def write(items: Sequence[Item]) -> int:
+def write(items: Sequence[HistoryEntry]) -> int:
     """Write a batch in one transaction; return how many entries got in.
 
     Raises:
@@ -44,7 +44,7 @@ def write(items: Sequence[Item]) -> int:
     return sum(write([item]) for item in items)  # all but the one that it refuses
 
 
-def _write(items: Sequence[Item]) -> None:
+def _write(items: Sequence[HistoryEntry]) -> None:
     runs = _runs({item.info.key: item.info for item in items})
     rounds: dict[tuple[int, int, int], Round] = {}
     workers: dict[tuple[int, int], Worker] = {}
@@ -84,7 +84,7 @@ def _worker(run: int, fields: dict[str, Any]) -> Worker:
     )
 
 
-def _runs(infos: dict[str, RunInfo]) -> dict[str, int]:
+def _runs(infos: dict[str, RunRecord]) -> dict[str, int]:
     """Return the primary keys of the runs, which are created where they are new."""
     known = dict(Run.objects.filter(key__in=infos).values_list("key", "pk"))
     new = [info for key, info in infos.items() if key not in known]

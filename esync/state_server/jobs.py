@@ -1,4 +1,4 @@
-"""One training that this server coordinates: what its workers told, and its journal.
+"""A training job that this server coordinates: its coordinator, the reports of its workers, and its journal.
 
 Like the coordinator, a job is given the time and can be tested without waiting: `now` is always the job's clock.
 """
@@ -17,17 +17,16 @@ from ..coordination.decision import Decision
 from ..coordination.errors import ConflictError, InvalidError, RefusedError
 from ..coordination.straggler_policies import Directive, Watch
 from . import journal, saved
-from .clock import Clock
 from .history import History
-from .history_entries import RunInfo
-from .lifecycle import Life
+from .history_entries import RunRecord
+from .lifecycle import PersistentClock, SignsOfLife
 from .schema import Report
 
 logger = logging.getLogger("esync.state_server")
 
 
 class Job:
-    """A training from its begin on. Safe to be called by several threads.
+    """A training job; methods may be called by several threads.
 
     Args:
         name: of the job.
@@ -54,7 +53,7 @@ class Job:
         run: str = "",
         *,
         history: History | None = None,
-        clock: Clock | None = None,
+        clock: PersistentClock | None = None,
         key: str = "",
         started: float | None = None,
         watch: Watch | None = None,
@@ -62,14 +61,14 @@ class Job:
         self.name, self.coordinator, self.run, self.watch = name, coordinator, run, watch
         self.key = key or uuid.uuid4().hex
         self.started = time.time() if started is None else started
-        self.clock = clock or Clock()
+        self.clock = clock or PersistentClock()
         self.heard: list[float | None] = [None] * coordinator.num_workers
         self.reports: dict[int, Report] = {}
         self.ended: float | None = None
         self.reason = ""
         self.slowest: int | None = None
         self._round = 1
-        self._life = Life()
+        self._life = SignsOfLife()
         self._history = history
         self._journal: journal.Journal | None = None
         self._replaying = False
@@ -165,23 +164,24 @@ class Job:
     # --- what others ask -----------------------------------------------------------------------------------------
 
     @property
-    def info(self) -> RunInfo:
-        """What the history has to know about the run."""
+    def info(self) -> RunRecord:
+        """Return what the history has to know about the run."""
         job = self.coordinator
-        return RunInfo(
+        return RunRecord(
             self.key, self.name, self.run, self.started, job.num_workers, job.epsilon, job.slowest_iterations
         )
 
     def last_heard(self) -> float | None:
-        """When any worker was heard last, by the job's clock."""
+        """Return when any worker was last heard of, by the job's clock."""
         return max((moment for moment in self.heard if moment is not None), default=None)
 
     def alive_for(self, now: float) -> float:
         """Return for how many more seconds another run may not take this one's place.
 
-        Another one may if no worker has told something new for some time (see `Life.left`). Published clients do not
-        say who they are, so what counts is *new*: the first questions of a training whose /init/ is still on its way
-        (k = 0, 1, …) look like repetitions in the records of the training before it.
+        Another run may if no worker has reported anything new for some time (see `SignsOfLife.left`).
+        Published clients send no name of their run, so only what is *new* counts: the first queries
+        of a training whose /init/ is still on its way (k = 0, 1, …) look like repetitions in the
+        records of the training before it.
         """
         if self.ended is not None:
             return 0.0
@@ -230,7 +230,7 @@ class Job:
         contents = journal.read(path)
         head = saved.checked(contents.head, path.stem)
         latest = max((entry[1] for entry in contents.entries), default=0.0)
-        clock = Clock.resumed(head["clock"], latest)
+        clock = PersistentClock.resumed(head["clock"], latest)
         job = cls(
             head["job"],
             Coordinator.from_state(head["coordinator"]),
@@ -247,7 +247,7 @@ class Job:
         if head.get("watch") is not None:  # journals of earlier versions have none
             job.watch = Watch.from_state(head["watch"])
         if head.get("life") is not None:
-            job._life = Life.from_state(head["life"])
+            job._life = SignsOfLife.from_state(head["life"])
         job._replaying = True
         for entry in contents.entries:
             job._replay(entry)
@@ -302,7 +302,7 @@ class Job:
             self._journal.append([kind, now, rank, *details])
 
     def _replay(self, entry: journal.Entry) -> None:
-        """Take a message of the journal as it was taken when it came."""
+        """Replay a message of the journal."""
         kind, now, rank, *details = entry
         try:
             if kind == "q":

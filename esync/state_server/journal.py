@@ -1,4 +1,4 @@
-"""The journal of one job: a checked line per message, in a file that outlives the process.
+"""Journal of a job: a line with a checksum for each message, in a file that outlives the process.
 
 A line is eight hexadecimal digits (CRC-32 of the rest), a blank, and JSON without blanks. The first one, the head,
 holds the job's whole state; the others are messages in the order in which they were taken. A line is written with one
@@ -25,12 +25,12 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class DamagedJournalError(ValueError):
-    """A journal's head cannot be read."""
+    """The head of a journal cannot be read."""
 
 
 @dataclass
 class Contents:
-    """What could be read.
+    """The readable content of a journal.
 
     Attributes:
         head: the state that the messages start from.

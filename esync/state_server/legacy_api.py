@@ -1,7 +1,8 @@
-"""The published calls: GET /, POST /init/, /apply/ and /reset/ (fields and answers as the public ESync code has them).
+"""Handlers of the published calls: GET /, POST /init/, /apply/ and /reset/.
 
-They mean the job `default`. Fields beyond the published ones are optional: `slowest_iterations` and `run` with /init/,
-the round `t` with /apply/, `rejoin` and `members` with /reset/.
+Fields and answers are those of the public ESync code. The calls mean the job `default`. Fields
+beyond the published ones are optional: `slowest_iterations` and `run` with /init/, the round `t`
+with /apply/, `rejoin` and `members` with /reset/.
 """
 
 import re
@@ -9,15 +10,14 @@ import re
 from .. import config
 from ..coordination.errors import InvalidError
 from . import responses
-from .fields import Fields
-from .request import Call
-from .responses import Answer
+from .request import Call, FormFields
+from .responses import Response
 from .service import Service
 
 _MEMBERS = re.compile(r"[0-9]{1,5}(,[0-9]{1,5})*")
 
 
-def home(service: Service, call: Call) -> Answer:
+def home(service: Service, call: Call) -> Response:
     """Show the records of the job."""
     job = service.jobs.find(config.JOB)
     if job is not None:
@@ -26,9 +26,9 @@ def home(service: Service, call: Call) -> Answer:
     return responses.data(before)
 
 
-def init(service: Service, call: Call) -> Answer:
+def init(service: Service, call: Call) -> Response:
     """Begin a new training."""
-    fields = Fields(call)
+    fields = FormFields(call)
     service.jobs.begin(
         config.JOB,
         num_workers=fields.whole("num_workers"),
@@ -39,9 +39,9 @@ def init(service: Service, call: Call) -> Answer:
     return responses.EMPTY
 
 
-def apply(service: Service, call: Call) -> Answer:
+def apply(service: Service, call: Call) -> Response:
     """Answer whether the worker shall exchange (1) or train on (0)."""
-    fields = Fields(call)
+    fields = FormFields(call)
     job = service.jobs.get(config.JOB)
     ready = job.apply(
         rank=fields.whole("r"),
@@ -54,9 +54,9 @@ def apply(service: Service, call: Call) -> Answer:
     return responses.data({"ready": int(ready)})
 
 
-def reset(service: Service, call: Call) -> Answer:
+def reset(service: Service, call: Call) -> Response:
     """Take the report that a worker has begun a round."""
-    fields = Fields(call)
+    fields = FormFields(call)
     job = service.jobs.get(config.JOB)
     job.reset(
         rank=fields.whole("r"),

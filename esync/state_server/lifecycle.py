@@ -1,14 +1,56 @@
-"""Does a training go on? When its workers last told something new, and how long a silence is no sign of its end."""
+"""Tell whether a training is still going on, by a clock that survives restarts.
+
+A process's monotonic clock is the machine's: another process reads the same one until the machine is
+restarted. Only after that does the wall clock say how much time has passed.
+"""
 
 import math
+import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from .. import config
 from .schema import Report
 
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
-class Life:
+
+def _boot() -> str:
+    try:
+        return _BOOT_ID.read_text().strip()
+    except OSError:
+        return ""  # unknown: never equal to another start's
+
+
+class PersistentClock:
+    """Seconds that never go back. `monotonic` and `wall` are this process's clocks; tests give their own."""
+
+    def __init__(self, offset: float = 0.0) -> None:
+        self.offset = offset
+
+    def at(self, monotonic: float) -> float:
+        """Return this clock's time at a moment of the process's monotonic clock."""
+        return monotonic + self.offset
+
+    def now(self) -> float:
+        """Return the time."""
+        return self.at(time.monotonic())
+
+    def mark(self) -> dict[str, Any]:
+        """Return what `resumed` needs, as JSON can hold it."""
+        return {"boot": _boot(), "time": self.now(), "wall": time.time(), "offset": self.offset}
+
+    @classmethod
+    def resumed(cls, mark: dict[str, Any], latest: float = 0.0) -> "PersistentClock":
+        """Return the clock that left this mark; it is `latest` at the least, the last time that it was seen to show."""
+        if mark["boot"] and mark["boot"] == _boot():
+            return cls(mark["offset"])
+        passed = max(0.0, time.time() - mark["wall"])
+        return cls(max(mark["time"] + passed, latest) - time.monotonic())
+
+
+class SignsOfLife:
     """The signs of life of one job, beside the questions that its coordinator counts itself.
 
     Reports and steps are numbered by the process that sends them. A number seen before is a message
@@ -81,7 +123,7 @@ class Life:
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> "Life":
+    def from_state(cls, state: Mapping[str, Any]) -> "SignsOfLife":
         """Return what `state` was taken from."""
         self = cls()
         self.heard, self._numbers, self._others = state["heard"], dict(state["numbers"]), set(state["others"])

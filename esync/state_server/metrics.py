@@ -1,4 +1,4 @@
-"""Who is the slowest, and what waiting for it costs: figures of a job, out of the newest report of each worker."""
+"""Figures of a job from the newest report of each worker: who is slowest, and what waiting for it costs."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ _MOST = 1e15  # samples per second: more is no measurement
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """How fast one worker is.
+class WorkerSpeed:
+    """Speed of a worker.
 
     Attributes:
         seconds: of one iteration; 0 while unknown.
@@ -28,25 +28,25 @@ def _per(amount: float, seconds: float) -> float:
     return rate if rate < _MOST else 0.0
 
 
-def pace(capability: float, report: Report | None) -> Pace:
-    """Return a worker's pace.
+def pace(capability: float, report: Report | None) -> WorkerSpeed:
+    """Return the speed of a worker.
 
     Args:
         capability: smoothed seconds per iteration as the coordinator knows them; 0 for unknown: then the report tells.
         report: its newest.
     """
     if report is None or not report.local_iterations or not report.compute:
-        return Pace(capability)
-    return Pace(capability or report.compute / report.local_iterations, _per(report.samples, report.compute))
+        return WorkerSpeed(capability)
+    return WorkerSpeed(capability or report.compute / report.local_iterations, _per(report.samples, report.compute))
 
 
-def slowest(paces: Mapping[int, Pace]) -> int | None:
+def slowest(paces: Mapping[int, WorkerSpeed]) -> int | None:
     """Return the rank that takes longest for an iteration; None where nothing is known, or there is only one."""
     known = [(pace.seconds, -rank) for rank, pace in paces.items() if pace.seconds]
     return -max(known)[1] if len(known) > 1 else None
 
 
-def totals(paces: Mapping[int, Pace], reports: Iterable[Report]) -> Totals | None:
+def totals(paces: Mapping[int, WorkerSpeed], reports: Iterable[Report]) -> Totals | None:
     """Return the figures of all workers that have reported a round; None before the first."""
     shown = [report for report in reports if report.seconds > 0]
     if not shown:

@@ -1,4 +1,4 @@
-"""The history in the database: runs, their workers, what each did in each round, and events.
+"""Database models of the history: runs, their workers, what each did in each round, and events.
 
 Written by `history`, in batches, and never read for a decision. Moments are seconds since 1970, durations seconds.
 """

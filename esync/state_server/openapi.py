@@ -1,4 +1,4 @@
-"""The OpenAPI description of the JSON API, made from the table of calls and the classes of their bodies."""
+"""OpenAPI description of the JSON API, made from the table of calls and the classes of their bodies."""
 
 import json
 from functools import cache

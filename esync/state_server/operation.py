@@ -1,4 +1,4 @@
-"""One call that the server answers: its method and path, what answers it, and how its failures are told."""
+"""An API call: its method and path, its handler, and how its failures are reported."""
 
 import logging
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from ..coordination.errors import RefusedError
 from . import responses
 from .request import Call
-from .responses import Answer
+from .responses import Response
 from .service import Service
 
 logger = logging.getLogger("esync.state_server")
@@ -17,7 +17,7 @@ logger = logging.getLogger("esync.state_server")
 
 @dataclass(frozen=True)
 class Operation:
-    """One call.
+    """An API call.
 
     Attributes:
         method: of HTTP.
@@ -33,7 +33,7 @@ class Operation:
 
     method: str
     path: str
-    handler: Callable[[Service, Call], Answer]
+    handler: Callable[[Service, Call], Response]
     body: type[BaseModel] | None = None
     answer: type[BaseModel] | None = None
     refusals: tuple[int, ...] = ()
@@ -41,7 +41,7 @@ class Operation:
     database: bool = False
     public: bool = False
 
-    def run(self, service: Service, call: Call) -> Answer:
+    def run(self, service: Service, call: Call) -> Response:
         """Answer a request, whatever happens."""
         try:
             return self.handler(service, call)

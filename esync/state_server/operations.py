@@ -1,18 +1,18 @@
-"""The calls that this server answers: one table for the web server and for the OpenAPI description."""
+"""Table of API calls, for the web server and for the OpenAPI description."""
 
 from . import api, legacy_api, openapi, schema, static
 from .operation import Operation
 from .request import Call
-from .responses import Answer
+from .responses import Response
 from .service import Service
 
 PREFIX = "/api/v1/"
 _JOBS = PREFIX + "jobs/"
 
 
-def _describe(service: Service, call: Call) -> Answer:
+def _describe(service: Service, call: Call) -> Response:
     """Describe the API."""
-    return Answer(200, openapi.description(API))
+    return Response(200, openapi.description(API))
 
 
 _PAGE = ("after", "limit", "run")

@@ -1,4 +1,4 @@
-"""The jobs of this state server, by name; they survive its end in the journals of its state folder."""
+"""Registry of jobs by name; they survive the server's end in the journals of its state folder."""
 
 import logging
 import re
@@ -10,7 +10,7 @@ from .. import config
 from ..coordination.coordinator import Coordinator
 from ..coordination.errors import ConflictError, InvalidError
 from ..coordination.straggler_policies import Watch, Watching
-from ..runtime.printable import printable
+from ..runtime.output import printable
 from .history import History
 from .jobs import Job, must_exist
 from .responses import UnavailableError
@@ -31,8 +31,8 @@ def check_name(name: str) -> str:
     return name
 
 
-class Jobs:
-    """All jobs. Safe to be called by several threads.
+class JobRegistry:
+    """All jobs of a state server; methods may be called by several threads.
 
     Args:
         folder: of the journals; None keeps none (tests).
@@ -140,7 +140,7 @@ class Jobs:
                     self._forget(job)
 
     def close(self) -> None:
-        """Let go of the journals."""
+        """Close the journals."""
         with self._lock:
             for job in self._jobs.values():
                 job.close()

@@ -10,8 +10,7 @@ from pydantic import BaseModel
 
 from .. import config
 from ..coordination.errors import ConflictError, RefusedError
-from ..runtime.printable import printable
-from ..runtime.rate_limited_log import RateLimit
+from ..runtime.output import RateLimit, printable
 
 #: With every JSON answer: it is data, nobody's page, and as old as it is.
 JSON_HEADERS = (
@@ -34,7 +33,7 @@ class TooLargeError(RefusedError):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """Status, body, the headers of this answer, and those that all answers of its kind have."""
 
     status: int = 200
@@ -46,7 +45,7 @@ class Answer:
 _encode = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps would make an encoder for each answer
 
 #: The answer of the calls that have nothing to tell.
-EMPTY = Answer()
+EMPTY = Response()
 
 
 class AtMost(logging.Filter):
@@ -69,23 +68,23 @@ logger = logging.getLogger("esync.state_server.answers")
 logger.addFilter(AtMost(lines=20, seconds=config.ANNOUNCE_AFTER))
 
 
-def data(content: dict[str, Any]) -> Answer:
+def data(content: dict[str, Any]) -> Response:
     """Return `content` as JSON."""
-    return Answer(200, _encode(content).encode())
+    return Response(200, _encode(content).encode())
 
 
-def model(content: BaseModel) -> Answer:
+def model(content: BaseModel) -> Response:
     """Return `content` as JSON."""
-    return Answer(200, content.model_dump_json().encode())
+    return Response(200, content.model_dump_json().encode())
 
 
-def error(status: int, message: str, *headers: tuple[str, str]) -> Answer:
+def error(status: int, message: str, *headers: tuple[str, str]) -> Response:
     """Return an error that the caller can read, and log it."""
     logger.warning("answered %d: %s", status, printable(message))
-    return Answer(status, json.dumps({"error": message}).encode(), headers)
+    return Response(status, json.dumps({"error": message}).encode(), headers)
 
 
-def refused(reason: RefusedError) -> Answer:
+def refused(reason: RefusedError) -> Response:
     """Return 400, or 409 where the request did not fit the job's state; with Retry-After where trying again helps."""
     if isinstance(reason, NotFoundError):
         return error(404, str(reason))
@@ -100,23 +99,23 @@ def refused(reason: RefusedError) -> Answer:
     return error(409, str(reason), ("Retry-After", str(max(1, math.ceil(reason.retry_after)))))
 
 
-def too_large() -> Answer:
+def too_large() -> Response:
     """Return 413."""
     return refused(TooLargeError(f"the body is larger than {config.STATE_SERVER_MAX_BODY} bytes"))
 
 
-def wrong_method(path: str, allowed: str) -> Answer:
+def wrong_method(path: str, allowed: str) -> Response:
     """Return 405."""
     return error(405, f"{path[:80]} takes {allowed} only", ("Allow", allowed))
 
 
-def not_found(path: str) -> Answer:
+def not_found(path: str) -> Response:
     """Answer an unknown path."""
     return error(
         404, f"no such path: {path[:80]!r}; there are /, /init/, /apply/, /reset/ and what /api/v1/openapi.json lists"
     )
 
 
-def failed() -> Answer:
+def failed() -> Response:
     """Answer an unexpected exception, which has been logged with its traceback, without telling details."""
     return error(500, "the state server failed on this request; its log tells why")

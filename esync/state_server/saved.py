@@ -22,7 +22,7 @@ class Saved(BaseModel):
 
 
 class Mark(Saved):
-    """See `clock.Clock.mark`."""
+    """See `lifecycle.PersistentClock.mark`."""
 
     boot: str
     time: Moment

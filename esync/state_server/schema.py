@@ -115,7 +115,7 @@ class Reset(Body):
         return self
 
     def taking_part(self) -> list[int] | None:
-        """The ranks that take part from now on; None: no news."""
+        """Return the ranks that take part from now on; None: no news."""
         return self.members if self.present is None else from_text(self.present)
 
 

@@ -1,30 +1,32 @@
-"""What one running state server consists of: its jobs, its history, and who may talk to it."""
+"""Parts of a running state server: its jobs, its history, and its access control."""
 
 import os
 from pathlib import Path
 
 from ..runtime.errors import ExpectedError
-from .auth import Gate
+from .auth import AccessControl
 from .history import History
-from .registry import Jobs
+from .registry import JobRegistry
 from .state_folder import StateFolder, StateFolderError
 
 
 class Service:
-    """The parts of a state server; what answers a call gets it.
+    """Parts of a state server, as the handlers of calls get them.
 
     Args:
         jobs: the jobs.
         history: the history.
-        gate: who may talk to it.
+        access: decides which requests are let in.
         folder: the state folder, if there is one.
     """
 
-    def __init__(self, jobs: Jobs, history: History, gate: Gate, folder: StateFolder | None = None) -> None:
-        self.jobs, self.history, self.gate, self.folder = jobs, history, gate, folder
+    def __init__(
+        self, jobs: JobRegistry, history: History, access: AccessControl, folder: StateFolder | None = None
+    ) -> None:
+        self.jobs, self.history, self.access, self.folder = jobs, history, access, folder
 
     def close(self) -> None:
-        """Write what the history still holds, and let go of the files."""
+        """Write what the history still holds, and close the files."""
         self.jobs.close()
         self.history.stop()
         if self.folder is not None:
@@ -36,11 +38,11 @@ HISTORY_FILE = "history.sqlite3"
 
 
 def start(state_dir: Path, token: str) -> Service:
-    """Take up the jobs in the state folder and start the history.
+    """Restore the jobs in the state folder and start the history.
 
     Args:
         state_dir: see `state_folder`.
-        token: see `Gate`.
+        token: see `AccessControl`.
 
     Raises:
         ExpectedError: the folder cannot be used, or the database's settings make no sense.
@@ -54,13 +56,13 @@ def start(state_dir: Path, token: str) -> Service:
         django.setup()
         _choose_database(folder.path)
         history = History()
-        jobs = Jobs(folder.jobs, history)
+        jobs = JobRegistry(folder.jobs, history)
         try:
             jobs.restore()
         except OSError as error:
             raise StateFolderError(f"the jobs in {folder.jobs} cannot be read: {error}") from None
         history.start()
-        return Service(jobs, history, Gate(token, settings.ALLOWED_HOSTS), folder)
+        return Service(jobs, history, AccessControl(token, settings.ALLOWED_HOSTS), folder)
     except BaseException:
         folder.close()
         raise

@@ -1,4 +1,4 @@
-"""Django's settings: a database for the history; requests are answered by `server.front`.
+"""Settings of Django, which is used for the database of the history; `asgi` answers requests.
 
 From the environment:
 ESYNC_ALLOWED_HOSTS  further names (separated by commas) under which this server is reached. Addresses like 10.0.0.5 and

@@ -1,4 +1,4 @@
-"""A job as it is now, for people: who computes, who waits, who is the slowest."""
+"""Snapshots of a job for display: who computes, who waits, who is the slowest."""
 
 import time
 from typing import Any
@@ -6,26 +6,26 @@ from typing import Any
 from .. import config
 from . import metrics
 from .jobs import Job
-from .metrics import Pace
+from .metrics import WorkerSpeed
 from .schema import JobSummary, JobView, State, WorkerState, WorkerView
 
 #: A worker that says nothing for longer than so many of the slowest's iterations is shown as silent.
 _PATIENCE = 3
 
 
-class Moment:
+class CoordinatorSnapshot:
     """A job's coordinator as it is now, looked at once: with a thousand workers, looking takes its time."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
         self.coordinator = job.coordinator.snapshot()
-        self.paces: dict[int, Pace] = {
+        self.paces: dict[int, WorkerSpeed] = {
             rank: metrics.pace(capability, job.reports.get(rank))
             for rank, _, capability, _, _, _ in self.coordinator["records"]
         }
 
 
-def summary(moment: Moment) -> dict[str, Any]:
+def summary(moment: CoordinatorSnapshot) -> dict[str, Any]:
     """Return the fields of a `JobSummary`."""
     job, shown = moment.job, moment.coordinator
     heard = job.last_heard()
@@ -49,7 +49,7 @@ def summary(moment: Moment) -> dict[str, Any]:
 
 def view(job: Job, dropped: int) -> JobView:
     """Return the job with its workers; `dropped`: entries that the history has lost."""
-    moment = Moment(job)
+    moment = CoordinatorSnapshot(job)
     return JobView(
         **summary(moment),
         now=time.time(),
@@ -61,10 +61,10 @@ def view(job: Job, dropped: int) -> JobView:
 
 def summaries(jobs: list[Job]) -> list[JobSummary]:
     """Return the jobs for a list."""
-    return [JobSummary(**summary(Moment(job))) for job in jobs]
+    return [JobSummary(**summary(CoordinatorSnapshot(job))) for job in jobs]
 
 
-def workers(moment: Moment) -> list[WorkerView]:
+def workers(moment: CoordinatorSnapshot) -> list[WorkerView]:
     """Return the workers by rank."""
     job, shown, paces = moment.job, moment.coordinator, moment.paces
     now = job.clock.now()

@@ -1,4 +1,4 @@
-"""The folder in which a state server keeps what must outlive it: journals, and the history where that is SQLite.
+"""State folder of a server: journals, and the history where that is SQLite.
 
 STATE/jobs/NAME.journal     one per job
 STATE/history.sqlite3       the history, unless DATABASE_URL names another database
@@ -59,5 +59,5 @@ class StateFolder:
             ) from None
 
     def close(self) -> None:
-        """Let another server have it."""
+        """Release the lock."""
         self._lock.close()

@@ -1,4 +1,4 @@
-"""The dashboard's files, served from memory: they hold no data, so everybody may have them, without a token.
+"""Serve the dashboard's files from memory; they hold no data, so they need no token.
 
 What they show, they ask the JSON API for, with the token. Nothing is loaded from elsewhere, which the
 Content-Security-Policy also forbids.
@@ -11,7 +11,7 @@ from functools import cache
 from importlib.resources import files
 
 from .request import Call
-from .responses import Answer
+from .responses import Response
 from .service import Service
 
 HOME = "/dashboard/"
@@ -65,20 +65,20 @@ def _asset(body: bytes, kind: str) -> Asset:
     return Asset(body, headers, tag)
 
 
-def show(path: str) -> Callable[[Service, Call], Answer]:
+def show(path: str) -> Callable[[Service, Call], Response]:
     """Return what answers a request for that file."""
 
-    def handler(service: Service, call: Call) -> Answer:
+    def handler(service: Service, call: Call) -> Response:
         asset = assets()[path]
         unchanged = asset.tag in call.header(b"if-none-match")
-        return Answer(304 if unchanged else 200, b"" if unchanged else asset.body, common=asset.headers)
+        return Response(304 if unchanged else 200, b"" if unchanged else asset.body, common=asset.headers)
 
     return handler
 
 
-def redirect(service: Service, call: Call) -> Answer:
+def redirect(service: Service, call: Call) -> Response:
     """Send a browser to the dashboard."""
-    return Answer(303, headers=(("Location", HOME), ("Vary", "Accept")))
+    return Response(303, headers=(("Location", HOME), ("Vary", "Accept")))
 
 
 def wants_page(headers_accept: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""The production web server: uvicorn, in this process and nobody else's, because the jobs live in its memory."""
+"""Web server: uvicorn in this one process, because the jobs live in its memory."""
 
 import asyncio
 import contextlib
@@ -17,40 +17,40 @@ from .. import config
 from ..membership.connections import raise_file_limit
 from ..runtime.errors import ExpectedError
 from . import responses, service, state_folder
-from .asgi import WELCOME, Application, Front
-from .connection_limits import Door, Guest
-from .connections import Connections
+from .acceptor import ClientConnection, ConnectionAcceptor
+from .asgi import WELCOME, Application, StateServerApplication
+from .connection_limits import ConnectionTable
 
 
 class Protocol(HttpToolsProtocol):
     """uvicorn's HTTP with a limit on the headers, which it would collect without end.
 
     Args:
-        guest: the connection; the application calls its `welcome` for every request that is let in.
+        connection: the connection; the application calls its `welcome` for every request that is let in.
         named: what uvicorn's own has.
     """
 
     _header_bytes = 0
 
-    def __init__(self, guest: Guest, **named: Any) -> None:
+    def __init__(self, connection: ClientConnection, **named: Any) -> None:
         super().__init__(**named)
-        self._guest = guest
+        self._connection = connection
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin."""
         super().connection_made(transport)
-        self._guest.transport = transport
+        self._connection.transport = transport
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
-        self._guest.left()
+        self._connection.left()
         super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
         """Begin a request."""
         self._header_bytes = 0
         super().on_message_begin()
-        self.scope["state"][WELCOME] = self._guest.welcome
+        self.scope["state"][WELCOME] = self._connection.welcome
 
     def on_url(self, url: bytes) -> None:
         """Take a piece of the path."""
@@ -99,23 +99,25 @@ class WebServer(uvicorn.Server):
             )
         )
         self.sockets = sockets
-        self.connections = Connections(*places(), config.STATE_SERVER_STRANGER_PATIENCE)
+        self.connections = ConnectionTable(*places(), config.STATE_SERVER_STRANGER_PATIENCE)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to accept: at doors of ours, where uvicorn's would take in whoever comes."""
+        """Begin to accept: at acceptors of ours, where uvicorn's would take in whoever comes."""
         await self.lifespan.startup()
-        doors: list[Any] = [  # to uvicorn they are asyncio's servers
-            Door(one, self.connections, self._protocol, self.config.ssl, config.STATE_SERVER_STRANGER_PATIENCE)
+        acceptors: list[Any] = [  # to uvicorn they are asyncio's servers
+            ConnectionAcceptor(
+                one, self.connections, self._protocol, self.config.ssl, config.STATE_SERVER_STRANGER_PATIENCE
+            )
             for one in sockets or []
         ]
-        self.servers = doors
+        self.servers = acceptors
         self.started = True
 
-    def _protocol(self, guest: Guest) -> Protocol:
-        return Protocol(guest, config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+    def _protocol(self, connection: ClientConnection) -> Protocol:
+        return Protocol(connection, config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
     def run(self) -> None:  # type: ignore[override]
-        """Serve."""
+        """Serve until the end."""
         super().run(sockets=self.sockets)
 
     @contextlib.contextmanager
@@ -174,7 +176,7 @@ def create(
         ExpectedError: certificate and key cannot be used.
     """
     tls = {} if cert is None else {"ssl_certfile": str(cert), "ssl_keyfile": str(key) if key else None}
-    server = WebServer(Front(running), sockets, **tls)
+    server = WebServer(StateServerApplication(running), sockets, **tls)
     try:
         server.config.load()
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
@@ -195,7 +197,7 @@ def serve(
     Args:
         host: address to listen on.
         port: port to listen on; 0 takes a free one.
-        token: what callers have to send; see `gate.Gate`.
+        token: what callers have to send; see `auth.AccessControl`.
         state_dir: state folder; None takes the one of this port, with port 0 one that is removed at the end.
         cert: certificate (PEM); None speaks plain HTTP.
         key: its key (PEM), where that is not in the same file.

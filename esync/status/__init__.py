@@ -1,5 +1,5 @@
-"""What a state server knows of its jobs, for people at a terminal.
+"""Status of a state server's jobs on a terminal: `python -m esync.status`.
 
-client    asks the JSON API
-view      a job as tables
+`client` queries the JSON API, `view` turns a job into tables. May import `config`, `coordination` and
+`runtime`.
 """

@@ -1,4 +1,4 @@
-"""python -m esync.status: what a state server knows of its jobs, at a glance in the terminal.
+"""Show the status of a state server's jobs in the terminal: `python -m esync.status`.
 
     python -m esync.status                           the state server on this machine, or the one of ESYNC_STATE_SERVER
     python -m esync.status --watch cloud2:10010      goes on, until Ctrl-C
@@ -22,8 +22,8 @@ from rich.text import Text
 from .. import config
 from ..runtime import program
 from ..runtime.errors import ExpectedError
-from ..runtime.printable import all_printable
-from .client import Client, Unreachable
+from ..runtime.output import all_printable
+from .client import Client, UnreachableError
 from .view import job_list, job_view
 
 #: Seconds between two looks with --watch.
@@ -31,7 +31,7 @@ EVERY = 1.0
 
 
 def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """Read the command line; ends the process with code 2 where it makes no sense."""
+    """Parse the command line; exit with code 2 on bad usage."""
     parser = argparse.ArgumentParser(
         prog=program.name("python -m esync.status"),
         description="What a state server knows of its jobs.",
@@ -49,7 +49,7 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Show; the exit code: 0 done, 1 failed, 2 bad usage."""
+    """Show the status; return the exit code: 0 done, 1 failed, 2 bad usage."""
     options = parse_arguments(words)
     try:
         with Client(options.address) as client:
@@ -71,7 +71,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def show(client: Client, name: str | None) -> Group:
-    """What there is to see now.
+    """Return the status as it is now.
 
     Raises:
         ExpectedError: nobody answers, the token is missing, or there is no such job.
@@ -88,7 +88,7 @@ def show(client: Client, name: str | None) -> Group:
 
 
 def _watch(client: Client, name: str | None) -> None:
-    """Show it again and again; the end of a connection is told, and waited for."""
+    """Show the status repeatedly; report a lost connection, and wait for it to return."""
     console = Console()
     shown: Any = show(client, name)  # what is wrong from the beginning is an error
     if not console.is_terminal:
@@ -102,7 +102,7 @@ def _watch(client: Client, name: str | None) -> None:
             try:
                 shown = show(client, name)
                 live.update(shown, refresh=True)
-            except Unreachable as error:
+            except UnreachableError as error:
                 live.update(Group(shown, Text(f"{error}; trying on", style="red")), refresh=True)
 
 

@@ -1,4 +1,4 @@
-"""Asks a state server's JSON API what it knows of its jobs. People read the answers, so nothing is repeated."""
+"""Query the JSON API of a state server. A user reads the answers, so failed queries are not repeated."""
 
 import contextlib
 from types import TracebackType
@@ -11,8 +11,8 @@ from ..runtime.environment import parse_state_server_address
 from ..runtime.errors import ExpectedError
 
 
-class Unreachable(ExpectedError):  # noqa: N818 - read as a sentence: nobody answers there
-    """Nobody answers at that address."""
+class UnreachableError(ExpectedError):
+    """No state server answers at that address."""
 
 
 class Client:
@@ -31,12 +31,12 @@ class Client:
         self._http = HTTPClient(self.host, self.port, config.STATE_SERVER_TIMEOUT)
 
     def summaries(self) -> list[dict[str, Any]]:
-        """All jobs, the newest first."""
+        """Return all jobs, the newest first."""
         found: list[dict[str, Any]] = self._ask("jobs")["jobs"]
         return found
 
     def jobs(self, name: str | None = None) -> list[dict[str, Any]]:
-        """The job of that name with its workers; without a name those that are running, or else the newest one.
+        """Return the job of that name with its workers; without a name those that are running, or else the newest one.
 
         Raises:
             ExpectedError: there is no job of that name.
@@ -51,7 +51,7 @@ class Client:
         try:
             answer = self._http.get(f"/api/v1/{path}")
         except NoAnswerError as error:
-            raise Unreachable(f"no state server answers at {self.address}: {error}") from None
+            raise UnreachableError(f"no state server answers at {self.address}: {error}") from None
         if answer.status == 401:
             is_wrong = "is not the one that" if self._http.has_token else "is not set, but"
             raise ExpectedError(f"{TOKEN_VARIABLE} {is_wrong} the state server at {self.address} wants")

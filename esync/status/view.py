@@ -1,4 +1,4 @@
-"""A state server's jobs as tables for a terminal."""
+"""Format the jobs of a state server as tables for a terminal."""
 
 import time
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.table import Column
 from rich.text import Text
 
-from ..runtime.text_tables import TerminalTable, clock, right
+from ..runtime.terminal import TerminalTable, clock, right
 
 #: Workers that are shown, the slowest ones where there are more.
 ROWS = 40

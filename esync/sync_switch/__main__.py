@@ -1,6 +1,7 @@
-"""python -m esync.sync_switch search FILE: finds the smallest share of BSP that is as accurate as BSP.
+"""Find the smallest share of BSP that is as accurate as BSP: `python -m esync.sync_switch search FILE`.
 
-Every flag of the worker may be given; the trials run with them. Interrupted, it goes on where it was.
+Every flag of the worker may be given; the trials run with them.
+An interrupted search is resumed when it is started again.
 """
 
 import argparse
@@ -11,14 +12,14 @@ from pathlib import Path
 from .. import arguments, config
 from ..runtime import descriptions, program
 from ..runtime.errors import ExpectedError
-from ..runtime.files import expanded, write_whole
+from ..runtime.files import expanded, write_atomically
 from .report import as_json, as_text
 from .search import search
 from .trials import ENGINES, Trials
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog=program.name("python -m esync.sync_switch"),
         description="When to switch from synchronous to asynchronous.",
@@ -40,7 +41,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Search; exit code 0 found, 1 failed, 2 bad usage."""
+    """Run the search; return exit code 0 found, 1 failed, 2 bad usage."""
     parser = build_parser()
     options, flags = parser.parse_known_args(sys.argv[1:] if words is None else words)
     if not 0 <= options.beta < 1:
@@ -64,8 +65,8 @@ def main(words: list[str] | None = None) -> int:
         found = search(trials.measure, options.beta, options.settings, options.bsp_accuracy)
         text = as_text(found, trials.core_seconds)
         whole = as_json(found, trials.core_seconds)
-        write_whole(options.out / "report.md", f"{text}\n".encode())
-        write_whole(options.out / "report.json", (json.dumps(whole, indent=2) + "\n").encode())
+        write_atomically(options.out / "report.md", f"{text}\n".encode())
+        write_atomically(options.out / "report.json", (json.dumps(whole, indent=2) + "\n").encode())
     except ExpectedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -1,13 +1,13 @@
-"""What a search has found, for people and for programs."""
+"""Report what a search has found, as text and as JSON."""
 
 from typing import Any
 
-from ..runtime.text_tables import NOT_KNOWN, markdown, right
+from ..runtime.terminal import NOT_KNOWN, markdown, right
 from .search import Found, Measured
 
 
 def as_json(found: Found, core_seconds: float) -> dict[str, Any]:
-    """Everything, for --json."""
+    """Return the findings for `--json`."""
     return {
         "share": found.share,
         "target": found.target,
@@ -22,7 +22,7 @@ def as_json(found: Found, core_seconds: float) -> dict[str, Any]:
 
 
 def as_text(found: Found, core_seconds: float) -> str:
-    """A table in Markdown, and what follows from it."""
+    """Return a table in Markdown, and its conclusion."""
     rows = [] if found.bsp is None else [_row(found.bsp, found, "the target")]
     rows += [_row(each, found, "accepted" if found.accepted(each) else "not good enough") for each in found.tried]
     figures = ("BSP share", "runs", "accuracy", "time s", "time ÷ BSP")

@@ -13,8 +13,8 @@ from statistics import fmean, pstdev
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What came out of one run.
+class TrialOutcome:
+    """Result of one trial run.
 
     Attributes:
         accuracy: of its last evaluation; 0 where it has diverged.
@@ -29,19 +29,19 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Measured:
-    """The runs of one share of BSP."""
+    """Runs of one share of BSP."""
 
     share: float
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[TrialOutcome, ...]
 
     @property
     def accuracy(self) -> float:
-        """Their mean; diverged runs count with 0."""
+        """Return the mean accuracy; diverged runs count with 0."""
         return fmean(each.accuracy for each in self.outcomes)
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the population."""
+        """Return the standard deviation of the population."""
         return pstdev(each.accuracy for each in self.outcomes)
 
     @property
@@ -63,7 +63,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Found:
-    """What the search has found.
+    """Result of a search.
 
     Attributes:
         share: the smallest share that was accepted; 1: stay with BSP.
@@ -80,7 +80,7 @@ class Found:
     bsp: Measured | None
 
     def accepted(self, measured: Measured) -> bool:
-        """Whether it is as accurate as BSP, but for beta."""
+        """Return whether it is as accurate as BSP, but for beta."""
         return accepted(measured, self.target, self.beta)
 
     @property
@@ -118,7 +118,7 @@ def accepted(measured: Measured, target: float, beta: float) -> bool:
 def search(
     measure: Callable[[float], Measured], beta: float, settings: int, target: float | None = None, quantum: float = 0.0
 ) -> Found:
-    """Search.
+    """Search for the smallest share of BSP that is accepted.
 
     Args:
         measure: runs one share of BSP as often as is wanted.

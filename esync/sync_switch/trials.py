@@ -1,4 +1,4 @@
-"""The runs of a search: each in processes of its own, on the real engine or in the simulator, and kept in a file.
+"""Trial runs of a search, on real processes or in the simulator; results are kept in a file.
 
 What has been run is not run again, so a search that was interrupted goes on where it was.
 """
@@ -16,9 +16,9 @@ from typing import Any
 from esync.reports.sync_switch.runs import find_runs
 
 from ..runtime.errors import ExpectedError
-from ..runtime.files import write_whole
+from ..runtime.files import write_atomically
 from ..training.loop import DIVERGED
-from .search import Measured, Outcome
+from .search import Measured, TrialOutcome
 
 #: Where trials run → the program that runs one.
 ENGINES = {"simulate": "esync.simulate", "launch": "esync.launch"}
@@ -59,7 +59,7 @@ class Trials:
         self._agree()
 
     def measure(self, share: float) -> Measured:
-        """All runs of one share.
+        """Return all runs of one share.
 
         Raises:
             TrialError: one of them has failed.
@@ -82,17 +82,17 @@ class Trials:
                     f"{self.folder} holds trials of another job ({' and '.join(different)} differ); choose another "
                     "folder with --out, or delete it"
                 )
-        write_whole(place, json.dumps(terms, indent=2).encode())
+        write_atomically(place, json.dumps(terms, indent=2).encode())
 
-    def _outcome(self, share: float, seed: int) -> Outcome:
+    def _outcome(self, share: float, seed: int) -> TrialOutcome:
         place = self.folder / f"share-{share:g}-seed-{seed}.json"
         result = _known(place)
         if result is None:
             self.say(f"BSP {100 * share:g} %, seed {seed} …")
             result = self._run(share, seed)
-            write_whole(place, json.dumps(result).encode())
+            write_atomically(place, json.dumps(result).encode())
         self.core_seconds += float(result["core_seconds"])
-        return Outcome(float(result["accuracy"]), float(result["seconds"]), bool(result["diverged"]))
+        return TrialOutcome(float(result["accuracy"]), float(result["seconds"]), bool(result["diverged"]))
 
     def _run(self, share: float, seed: int) -> dict[str, Any]:
         logs = self.folder / "logs" / f"share-{share:g}-seed-{seed}"

@@ -1,5 +1,7 @@
-"""The training loop of the worker program: batches in, rounds out; callbacks, logs and evaluations beside it.
+"""The training loop of the worker program, its callbacks, logs and evaluations.
 
-`loop` is the loop, `worker_setup` makes everything that it needs out of the flags. May import whatever describes a
-run: `arguments`, `algorithms`, `checkpoints`, `coordination`, `data`, `exchange`, `models`, `trainer`, `runtime`.
+`loop` trains, `worker_setup` builds trainer, limits and callbacks from the flags, `round_callbacks`
+calls the callbacks after each round, `checkpoint_evaluator` evaluates the checkpoints of a run from
+outside. May import `algorithms`, `arguments`, `checkpoints`, `config`, `coordination`, `data`,
+`exchange`, `membership`, `models`, `runtime`, `trainer` and `version`.
 """

@@ -1,10 +1,10 @@
-"""Test accuracy of a network."""
+"""Compute the test accuracy of a network."""
 
 import numpy as np
 
 from .. import config
 from ..data import as_floats
-from ..data.resize import resize
+from ..models.networks import resize
 from ..runtime.mxnet_import import mx
 
 #: Images of one forward pass are fewer where they are large, by this many pixels in all.
@@ -12,7 +12,7 @@ MOST_PIXELS = config.EVAL_BATCH_SIZE * 28 * 28
 
 
 def spread(images: np.ndarray, labels: np.ndarray, count: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """So many of the images and their labels, evenly spread over them; None, or more than there are: all."""
+    """Return that many of the images and labels, evenly spread; None, or more than there are: all."""
     if count is None or count >= len(images):
         return images, labels
     chosen = np.arange(count) * len(images) // count
@@ -20,7 +20,7 @@ def spread(images: np.ndarray, labels: np.ndarray, count: int | None) -> tuple[n
 
 
 def accuracy(net: object, images: np.ndarray, labels: np.ndarray, size: int, context: object) -> float:
-    """The share of images (uint8) that `net` classifies as their labels say."""
+    """Return the share of images (uint8) that `net` classifies as their labels say."""
     batch = max(1, MOST_PIXELS // size**2)
     right = 0
     for start in range(0, len(images), batch):

@@ -1,4 +1,4 @@
-"""Writing files in a thread, so that training does not wait for a slow disk; what waits in memory is bounded."""
+"""Write files in a thread, so that training does not wait for a slow disk; the queue in memory is bounded."""
 
 import logging
 import threading
@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .. import config
-from ..runtime.files import write_whole
-from ..runtime.lossy_output import DISK_FULL
+from ..runtime.files import write_atomically
+from ..runtime.output import DISK_FULL
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +137,7 @@ class BackgroundWriter:
         began, full = time.monotonic(), False
         while True:
             try:
-                write_whole(path, content)
+                write_atomically(path, content)
                 break
             except OSError as error:
                 if error.errno not in DISK_FULL or time.monotonic() - began > config.LOG_DISK_FULL:

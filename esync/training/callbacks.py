@@ -1,14 +1,14 @@
-"""Callbacks: what is told how the rounds of one worker go, and the ones that write logs, curves, reports and progress.
+"""Callbacks of a worker's rounds, and those that write logs, curves, reports and progress.
 
-`rounds.RoundKeeper` tells them, on a real worker and in simulations.
+`round_callbacks.RoundCallbacks` tells them, on a real worker and in simulations.
 """
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..exchange import Result
-from ..runtime.progress import Progress, Reporter
-from .csv_curves import Curves
+from ..runtime.progress import Progress, ProgressReporter
+from .csv_curves import CsvCurves
 from .round_log import RoundLog
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Evaluated:
 
 
 @dataclass(frozen=True)
-class Round:
+class FinishedRound:
     """A round that has ended.
 
     Attributes:
@@ -58,49 +58,49 @@ class Round:
 
 
 class Callback:
-    """Told how a run goes; does nothing by itself. A subclass overrides what it wants to know.
+    """Base class of callbacks. A subclass overrides the methods that it needs; the others do nothing.
 
     All methods are called by the training loop's thread, between iterations, and must not wait for anything but a disk
     that does not keep up.
     """
 
     def save(self, facts: dict[str, Any]) -> None:
-        """Write down what has been kept in memory: at the beginning, now and then, and at the end of the run.
+        """Write what has been kept in memory; called at the beginning, now and then, and at the end of the run.
 
         Args:
             facts: what is true of the whole run so far, for run.json.
         """
 
-    def round(self, ended: Round) -> None:
+    def round(self, ended: FinishedRound) -> None:
         """Take a round that has ended."""
 
     def accuracy(self, evaluated: Evaluated) -> None:
         """Take an accuracy that has arrived, some rounds after the one that it is of."""
 
     def say(self, text: str) -> None:
-        """Take a line for the user."""
+        """Take a message for the user."""
 
     def flush(self) -> None:
-        """Bring what was taken so far to the disk before this returns."""
+        """Write everything taken so far to the disk before returning."""
 
     def diverged(self) -> None:
-        """The run ends because the loss of some worker is no number any more."""
+        """Note that the run ends because the loss of some worker is not a number."""
 
     def close(self) -> None:
-        """The run has ended, in whatever way."""
+        """End; called however the run has ended."""
 
 
 class CurveFiles(Callback):
-    """Writes loss and accuracy step by step."""
+    """Writes acc.csv and loss.csv."""
 
-    def __init__(self, curves: Curves) -> None:
+    def __init__(self, curves: CsvCurves) -> None:
         self._curves = curves
 
     def save(self, facts: dict[str, Any]) -> None:
         """Bring the files up to date."""
         self._curves.write()
 
-    def round(self, ended: Round) -> None:
+    def round(self, ended: FinishedRound) -> None:
         """Keep the loss."""
         if ended.result is not None and ended.loss is not None:
             self._curves.round(ended.entry["total_time"], ended.result, ended.loss)
@@ -132,7 +132,7 @@ class LogFiles(Callback):
         """Write run.json."""
         self._logs.run(facts)
 
-    def round(self, ended: Round) -> None:
+    def round(self, ended: FinishedRound) -> None:
         """Write the round's file."""
         self._logs.round(ended.number, ended.entry)
 
@@ -150,12 +150,12 @@ class LogFiles(Callback):
 
 
 class StateServerReports(Callback):
-    """Tells the state server, for its dashboard."""
+    """Reports rounds to the state server, for its dashboard."""
 
     def __init__(self, reports: "Reports") -> None:
         self._reports = reports
 
-    def round(self, ended: Round) -> None:
+    def round(self, ended: FinishedRound) -> None:
         """Report the round."""
         self._reports.round(ended.number, ended.entry, ended.local_iterations, ended.seconds)
 
@@ -172,10 +172,10 @@ class ProgressLines(Callback):
         rank: of this worker.
     """
 
-    def __init__(self, reporter: Reporter, rank: int) -> None:
+    def __init__(self, reporter: ProgressReporter, rank: int) -> None:
         self._reporter, self._rank = reporter, rank
 
-    def round(self, ended: Round) -> None:
+    def round(self, ended: FinishedRound) -> None:
         """Print the round."""
         evaluated = ended.evaluated
         self._reporter.round(

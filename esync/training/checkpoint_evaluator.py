@@ -1,4 +1,4 @@
-"""The evaluator: follows a run's checkpoints, from whatever machine sees them, and writes down each one's accuracy.
+"""Follow a run's checkpoints from any machine that sees them, and record the accuracy of each.
 
 It only reads: a folder that the workers write to, or a copy that something (rsync, for instance) keeps up to date. Of a
 checkpoint it needs rank 0's part, which says what network and data set it is of. `python -m esync.evaluate
@@ -14,13 +14,13 @@ from typing import Any
 
 from .. import config
 from ..arguments import count
-from ..arguments.values import index, positive
+from ..arguments.flag_types import index, positive
 from ..checkpoints.store import Part, Store
 from ..data import find_data_dir, load
 from ..models.networks import MODELS, build
 from ..runtime import program
 from ..runtime.errors import ExpectedError
-from ..runtime.files import expanded, write_whole
+from ..runtime.files import expanded, write_atomically
 from ..runtime.mxnet_import import mx
 from ..runtime.watchdog import Watchdog
 from ..version import __version__
@@ -32,12 +32,12 @@ FILE, HEADING = "evaluations.csv", "Wall time,Time,Step,Samples,Value,Round"
 LOOK_EVERY = 1.0
 
 
-class FollowError(ExpectedError):
-    """There is nothing to follow, or it cannot be read."""
+class EvaluatorError(ExpectedError):
+    """There are no checkpoints to follow, or they cannot be read."""
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The flags."""
+    """Return the parser of the flags."""
     parser = argparse.ArgumentParser(
         prog=program.name("python -m esync.evaluate"),
         description="Evaluate a run's checkpoints as they appear; may run on another machine than the training.",
@@ -60,8 +60,8 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-class Judge:
-    """Evaluates parts of checkpoints; the network is built when the first one says which it is.
+class CheckpointEvaluator:
+    """Evaluates parts of checkpoints; the network is built when the first one names it.
 
     Args:
         data_dir: as the flag says.
@@ -73,10 +73,10 @@ class Judge:
         self._of: tuple[str, str] | None = None
 
     def accuracy(self, part: Part) -> float:
-        """Test accuracy of a checkpoint's model.
+        """Return the test accuracy of a checkpoint's model.
 
         Raises:
-            FollowError: it is of no network or data set of this package, or its model does not fit.
+            EvaluatorError: it is of no network or data set of this package, or its model does not fit.
         """
         agreement = part.facts["agreement"]
         of = agreement.get("network"), agreement.get("data set")
@@ -84,13 +84,13 @@ class Judge:
             self._prepare(*of)
         path = part.file("model.params")
         if path is None:
-            raise FollowError(f"{part.folder} has no model")
+            raise EvaluatorError(f"{part.folder} has no model")
         saved = mx.nd.load(str(path))
         # By name, or in order where another prefix has been given to the same network.
         names = sorted(self._parameters) if set(self._parameters) == set(saved) else list(saved)
         shapes = [saved[name].shape for name in names]
         if shapes != [parameter.shape for _, parameter in sorted(self._parameters.items())]:
-            raise FollowError(f"{path} is no model of {of[0]}")
+            raise EvaluatorError(f"{path} is no model of {of[0]}")
         for (_, parameter), name in zip(sorted(self._parameters.items()), names, strict=True):
             parameter.set_data(saved[name])
         images, labels = self._dataset.test_images, self._dataset.test_labels
@@ -98,7 +98,7 @@ class Judge:
 
     def _prepare(self, network: str | None, dataset: str | None) -> None:
         if network not in MODELS or dataset is None:
-            raise FollowError(
+            raise EvaluatorError(
                 f"the checkpoint is of network {network} and data set {dataset}: only runs of python -m esync.worker "
                 "say what they are of"
             )
@@ -108,8 +108,8 @@ class Judge:
         self._of = network, dataset
 
 
-class Evaluations:
-    """The file of accuracies, which a follower that is started again goes on with.
+class AccuracyFile:
+    """File of accuracies, which is continued when the evaluator is started again.
 
     Args:
         folder: where it is.
@@ -119,31 +119,31 @@ class Evaluations:
         self._place = folder / FILE
         heading, *rows = (self._place.read_text(encoding="utf-8") if self._place.exists() else HEADING).splitlines()
         if heading != HEADING:
-            raise FollowError(f"{self._place} is no file of this program; choose another folder with --out")
+            raise EvaluatorError(f"{self._place} is no file of this program; choose another folder with --out")
         self._rows = rows
 
     @property
     def newest(self) -> int:
-        """The last round that is in it; −1 where there is none."""
+        """Return the last round in the file; −1 if there is none."""
         return int(self._rows[-1].rpartition(",")[2]) if self._rows else -1
 
     def add(self, part: Part, value: float) -> None:
-        """Write one more."""
+        """Append an accuracy."""
         books = part.facts["books"]
         self._rows.append(
             f"{time.time():.6f},{books['elapsed']:.6f},{books['step']},{books['samples']},{value:.8g},{part.round}"
         )
-        write_whole(self._place, "\n".join([HEADING, *self._rows, ""]).encode())
+        write_atomically(self._place, "\n".join([HEADING, *self._rows, ""]).encode())
 
 
 def follow(
-    options: argparse.Namespace, judge: Callable[[Part], float], evaluations: Evaluations, watchdog: Watchdog
+    options: argparse.Namespace, evaluate: Callable[[Part], float], evaluations: AccuracyFile, watchdog: Watchdog
 ) -> int:
-    """Evaluate every checkpoint that is newer than those that have been; how many were.
+    """Evaluate every checkpoint that is newer than the evaluated ones; return how many there were.
 
     Args:
         options: the flags.
-        judge: evaluates one.
+        evaluate: evaluates one.
         evaluations: where the accuracies go.
         watchdog: says what is waited for.
     """
@@ -157,7 +157,7 @@ def follow(
                 time.sleep(LOOK_EVERY)
         newest = part.round
         try:
-            value = judge(part)
+            value = evaluate(part)
         except (OSError, mx.MXNetError):
             if part.folder.exists():
                 raise
@@ -170,14 +170,14 @@ def follow(
 
 
 def run(arguments: list[str], watchdog: Watchdog) -> int:
-    """Follow as the command line says; the exit code."""
+    """Run the evaluator as the command line says; return the exit code."""
     options = build_parser().parse_args(arguments)
     context = mx.cpu() if options.gpu is None else mx.gpu(options.gpu)
-    judge = Judge(options.data_dir, context)
+    evaluate = CheckpointEvaluator(options.data_dir, context)
     options.out.mkdir(parents=True, exist_ok=True)
-    evaluations = Evaluations(options.out)
-    if not follow(options, judge.accuracy, evaluations, watchdog) and evaluations.newest < 0:
+    evaluations = AccuracyFile(options.out)
+    if not follow(options, evaluate.accuracy, evaluations, watchdog) and evaluations.newest < 0:
         waited = "" if options.once else f" within {options.patience:g} s"
-        raise FollowError(f"no whole checkpoint of rank 0 in {options.checkpoint_dir}{waited}")
+        raise EvaluatorError(f"no whole checkpoint of rank 0 in {options.checkpoint_dir}{waited}")
     print(f"accuracies in {options.out / FILE}", file=sys.stderr, flush=True)
     return 0

@@ -1,4 +1,4 @@
-"""acc.csv and loss.csv beside the round files of rank 0: how a run went, step by step, for Sync-Switch's reports.
+"""Write acc.csv and loss.csv beside rank 0's round files: a run step by step, for Sync-Switch's reports.
 
 `Step` counts the changes of the common model (one per round of synchronous training, one per commit used at once),
 `Time` is in seconds since the run began, `Samples` are those of all workers.
@@ -16,17 +16,17 @@ FILES = (ACCURACY_FILE, LOSS_FILE)
 
 
 class Files(Protocol):
-    """Where they are kept; see `roundlog.RoundLog`."""
+    """Where the files are kept; see `round_log.RoundLog`."""
 
     def text(self, name: str) -> str:
-        """What a file holds; "" where it is not there."""
+        """Return the content of a file; "" if there is none."""
 
     def write(self, name: str, text: str) -> None:
         """Write a whole file."""
 
 
-class Curves:
-    """Both curves of one run.
+class CsvCurves:
+    """Curves of accuracy and loss of one run.
 
     Args:
         files: where they are kept.
@@ -56,7 +56,7 @@ class Curves:
         self._add(LOSS_FILE, *self._last, math.nan)
 
     def write(self) -> None:
-        """Bring the files up to date."""
+        """Update the files."""
         for name, lines in self._lines.items():
             self._files.write(name, "\n".join([HEADING, *lines, ""]))
 
@@ -65,7 +65,7 @@ class Curves:
 
 
 def _kept(text: str, step: int) -> list[str]:
-    """The rows of an earlier file of this run up to a step."""
+    """Return the rows of an earlier file of this run up to a step."""
     heading, *rows = text.splitlines() or [""]
     if heading != HEADING:
         return []

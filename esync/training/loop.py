@@ -1,4 +1,4 @@
-"""The training loop of the worker program: batches in, rounds out, until the run is over."""
+"""Training loop of the worker program: train on batches until the run is over."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -8,7 +8,7 @@ import numpy as np
 
 from ..data import Batches
 from ..runtime.errors import ExpectedError
-from ..runtime.phase_timer import COMPUTE, GET_BATCH, Recorder
+from ..runtime.phase_timer import COMPUTE, GET_BATCH, PhaseTimer
 
 if TYPE_CHECKING:  # the loop itself needs no MXNet: a simulation without gradients runs it too
     from ..checkpoints.checkpoints import Checkpoints
@@ -25,17 +25,17 @@ class DivergedError(ExpectedError):
     """The loss is no longer a number."""
 
 
-class Rounds(Protocol):
-    """What is done about finished rounds: logs, progress, evaluation."""
+class RoundObserver(Protocol):
+    """Observer of finished rounds, for logs, progress and evaluation."""
 
     def done(self, trainer: "Trainer") -> None:
-        """A round is over."""
+        """Take a round that is over."""
 
     def poll(self, trainer: "Trainer") -> None:
-        """Called between iterations; must not wait."""
+        """Do what is due between iterations; must not wait."""
 
     def end(self, trainer: "Trainer") -> None:
-        """The run is over."""
+        """Take the end of the run."""
 
 
 class Iteration:
@@ -65,13 +65,13 @@ class Iteration:
         self._net, self._loss, self.batches = net, loss, batches
         self._size, self._context, self._begin = size, context, begin
 
-    def run(self, recorder: Recorder) -> int:
-        """Do it; the number of samples.
+    def run(self, recorder: PhaseTimer) -> int:
+        """Run the iteration; return the number of samples.
 
         Raises:
             DivergedError: the loss is NaN or infinite.
         """
-        from ..data.resize import resize
+        from ..models.networks import resize
         from ..runtime.mxnet_import import mx
 
         if self._begin is not None:
@@ -98,15 +98,15 @@ class Iteration:
         return len(labels)
 
     def give_back(self) -> None:
-        """The batch of the last `run` has not been used: the next one gets it."""
+        """Put back the batch of the last `run`, which has not been used; the next iteration gets it."""
         self.batches.restore(self._before)
 
     def state(self) -> dict[str, int]:
-        """The place among the batches, for a checkpoint."""
+        """Return the position in the stream of batches, for a checkpoint."""
         return {**self.batches.state(), "samples": self.batches.samples}
 
     def restore(self, state: Mapping[str, int]) -> None:
-        """Go back to there; with a share of another size, the batches begin anew."""
+        """Restore a position; with a share of another size, the batches begin anew."""
         if state["samples"] == self.batches.samples:
             self.batches.restore(state)
         else:
@@ -124,7 +124,7 @@ def warm_up(trainer: "Trainer", iteration: Iteration) -> None:
 def train(
     trainer: "Trainer",
     iteration: Iteration,
-    rounds: Rounds,
+    rounds: RoundObserver,
     batches: Callable[[tuple[int, ...]], Batches] | None = None,
     checkpoints: "Checkpoints | None" = None,
 ) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of a finished round: callbacks are told, and on rank 0 an evaluation begins in the background."""
+"""Call the callbacks of a finished round, and on rank 0 begin evaluations in the background."""
 
 import logging
 import time
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..membership.connections import TrafficMeter
 from ..runtime.futures import Handle
-from .callbacks import Callback, Evaluated, Round
+from .callbacks import Callback, Evaluated, FinishedRound
 
 if TYPE_CHECKING:
     from ..trainer import Trainer
@@ -19,8 +19,8 @@ log = logging.getLogger(__name__)
 FACTS_EVERY = 10.0
 
 
-class Examiner(Protocol):
-    """The seam of the evaluation; see `evaluate.EvaluationProcess`."""
+class Evaluator(Protocol):
+    """Interface of the evaluation; see `evaluate.EvaluationProcess`."""
 
     def start(self, weights: Any, statistics: Any, every_image: bool = False) -> Handle[float] | None:
         """Start evaluating these values (flat arrays, opened); None while an evaluation is under way.
@@ -29,18 +29,18 @@ class Examiner(Protocol):
         """
 
     def close(self) -> None:
-        """No more evaluations."""
+        """End evaluating."""
 
 
 class Traffic(Protocol):
-    """Counts bytes; see `liveness.connections.TrafficMeter`."""
+    """Counts bytes; see `membership.connections.TrafficMeter`."""
 
     def take(self) -> tuple[int, int]:
-        """Bytes sent and received since the last call."""
+        """Return the bytes sent and received since the last call."""
 
 
 @dataclass(frozen=True)
-class Clock:
+class LogClock:
     """The clock of a worker's logs.
 
     Attributes:
@@ -54,11 +54,11 @@ class Clock:
     elapsed: float = 0.0
 
 
-class Evaluations:
+class PeriodicEvaluation:
     """Evaluates the common weights of some rounds, one evaluation at a time.
 
     Args:
-        examiner: evaluates.
+        evaluator: evaluates.
         every: rounds between two evaluations, where the algorithm does not say how many steps.
         target: test accuracy that ends the run; None for none.
 
@@ -66,8 +66,8 @@ class Evaluations:
         newest: the newest one that has ended; None before the first.
     """
 
-    def __init__(self, examiner: Examiner, every: int = 1, target: float | None = None) -> None:
-        self._examiner, self._every, self._target = examiner, every, target
+    def __init__(self, evaluator: Evaluator, every: int = 1, target: float | None = None) -> None:
+        self._evaluator, self._every, self._target = evaluator, every, target
         self._pending: tuple[Evaluated, Handle[float]] | None = None
         self._begun = Evaluated(0, 0.0, 0.0, 0, 0)  # the last one that was begun, but for the accuracy
         self._stopping = False  # the target is reached: what matters now is the final model
@@ -75,7 +75,7 @@ class Evaluations:
 
     @property
     def under_way(self) -> bool:
-        """Whether an accuracy is still to come."""
+        """Return whether an evaluation is in progress."""
         return self._pending is not None
 
     def begin(self, trainer: "Trainer", round: int, elapsed: Callable[[], float]) -> None:
@@ -93,14 +93,14 @@ class Evaluations:
             return
         replica = trainer.replica
         replica.open()
-        evaluation = self._examiner.start(*replica.common, trainer.finished)
+        evaluation = self._evaluator.start(*replica.common, trainer.finished)
         replica.close()
         if evaluation is not None:
             self._begun = Evaluated(round, 0.0, elapsed(), step, samples)
             self._pending = self._begun, evaluation
 
     def arrived(self) -> Evaluated | None:
-        """Return the evaluation that has ended since the last call, without waiting; None where there is none."""
+        """Return the evaluation that has ended since the last call, without waiting; None if there is none."""
         if self._pending is None or not self._pending[1].done():
             return None
         (begun, evaluation), self._pending = self._pending, None
@@ -123,12 +123,12 @@ class Evaluations:
         )
 
     def close(self) -> None:
-        """No more evaluations."""
-        self._examiner.close()
+        """End evaluating."""
+        self._evaluator.close()
 
 
-class RoundKeeper:
-    """Keeps the rounds of one worker; the clock of the logs starts when it is made.
+class RoundCallbacks:
+    """Calls the callbacks of one worker; the clock of the logs starts when this is made.
 
     Args:
         callbacks: are told, in this order.
@@ -142,11 +142,11 @@ class RoundKeeper:
         self,
         callbacks: Sequence[Callback],
         facts: dict[str, Any],
-        clock: Clock | None = None,
-        evaluations: Evaluations | None = None,
+        clock: LogClock | None = None,
+        evaluations: PeriodicEvaluation | None = None,
         traffic: Traffic | None = None,
     ) -> None:
-        clock = clock or Clock()
+        clock = clock or LogClock()
         self._callbacks, self._facts = callbacks, facts
         self._evaluations, self._meter = evaluations, traffic or TrafficMeter()
         self._round = clock.round  # the last one that callbacks were told of
@@ -157,7 +157,7 @@ class RoundKeeper:
             each.save({**facts, "rounds": clock.round, "finished": False})
 
     def done(self, trainer: "Trainer") -> None:
-        """Tell of the round that the last step has ended, and evaluate where it is its turn."""
+        """Report the round that the last step has ended, and evaluate it if it is due."""
         self.poll(trainer)
         now = self._now()
         lasted, self._ended = now - self._ended, now
@@ -174,7 +174,7 @@ class RoundKeeper:
         }
         self._round = trainer.round
         evaluated = self._evaluations.newest if self._evaluations is not None else None
-        ended = Round(self._round, entry, lasted, trainer.local_iterations, result, recorder.loss, evaluated)
+        ended = FinishedRound(self._round, entry, lasted, trainer.local_iterations, result, recorder.loss, evaluated)
         for each in self._callbacks:
             each.round(ended)
         self._evaluate(trainer)
@@ -182,12 +182,12 @@ class RoundKeeper:
             self._save(trainer)
 
     def flush(self) -> None:
-        """What is logged by now is on the disk when this returns."""
+        """Write everything logged so far to the disk before returning."""
         for each in self._callbacks:
             each.flush()
 
     def poll(self, trainer: "Trainer") -> None:
-        """Tell of an accuracy that has arrived."""
+        """Report an accuracy that has arrived."""
         evaluated = self._evaluations.arrived() if self._evaluations is not None else None
         if self._evaluations is None or evaluated is None:
             return
@@ -207,12 +207,12 @@ class RoundKeeper:
         self._save(trainer, finished=True)
 
     def diverged(self) -> None:
-        """The run has ended because the loss of some worker is no number any more."""
+        """Report that the run has ended because the loss of some worker is not a number."""
         for each in self._callbacks:
             each.diverged()
 
     def close(self) -> None:
-        """However the run has ended: let the evaluation go, and let what was logged reach the disk."""
+        """End the evaluation and write out the logs, however the run has ended."""
         for each in self._callbacks:
             each.close()
         if self._evaluations is not None:

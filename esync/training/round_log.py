@@ -1,4 +1,4 @@
-"""The log files of one worker: `{log_dir}/{device}/iter-N.txt`, one per round, and `run.json` beside them.
+"""Log files of one worker: `{log_dir}/{device}/iter-N.txt`, one per round, and `run.json` beside them.
 
 A thread writes them; every file is complete as soon as it has its name.
 """
@@ -27,7 +27,7 @@ class LogDirectoryError(ExpectedError):
 
 
 def claim(log_dir: Path, device: str, overwrite: bool, rounds: int = 0, rank: int = -1) -> tuple[Path, TextIO]:
-    """A folder for this process's logs, and the lock that keeps it for this process while it is open.
+    """Return a folder for this process's logs, and the lock that reserves it while it is open.
 
     `device` is the name of the folder, "-1", "-2" … behind it where another process of this host has taken it. Logs of
     an earlier run are moved into a folder `earlier-TIME` inside, or deleted where `overwrite` is true. Where this
@@ -77,7 +77,7 @@ def claim(log_dir: Path, device: str, overwrite: bool, rounds: int = 0, rank: in
 
 
 def _rank_of(folder: Path) -> int | None:
-    """Whose logs are in a folder; None where that is not known."""
+    """Return the rank whose logs are in a folder; None if unknown."""
     try:
         return int(json.loads((folder / RUN_FILE).read_text())["rank"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -110,7 +110,7 @@ class RoundLog:
         self._writer = BackgroundWriter(f"the logs in {self.folder}")
 
     def run(self, facts: dict[str, Any]) -> None:
-        """Write what is true of the whole run (run.json); may be called again to bring it up to date."""
+        """Write the facts of the run (run.json); may be called again to update them."""
         self._write(RUN_FILE, _encoded(facts))
 
     def round(self, number: int, entry: dict[str, Any]) -> None:
@@ -134,7 +134,7 @@ class RoundLog:
             self._writer.update(self.folder / f"iter-{number}.txt", with_accuracy)
 
     def text(self, name: str) -> str:
-        """What a file beside the rounds holds; "" where it is not there."""
+        """Return what a file beside the rounds holds; "" if it does not exist."""
         try:
             return (self.folder / name).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""What the worker's flags describe: device, algorithm, trainer, limits, checkpoints, and what is told about the run.
+"""Build from the worker's flags: device, algorithm, trainer, limits, checkpoints, callbacks.
 
 The worker program puts itself together from these, and so does a simulation.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..checkpoints.checkpoints import Checkpoints
     from ..coordination.reports import Reports
     from ..exchange.protocol.round_state import Limits
-    from ..runtime.progress import Reporter
+    from ..runtime.progress import ProgressReporter
     from ..trainer import Trainer
     from .callbacks import Callback
     from .round_log import RoundLog
@@ -43,7 +43,7 @@ FACTS = (
 
 
 class NoSuchDeviceError(ExpectedError):
-    """The device asked for is not there."""
+    """The requested device does not exist."""
 
 
 def choose_device(options: argparse.Namespace) -> tuple[Any, str]:
@@ -67,13 +67,13 @@ def choose_device(options: argparse.Namespace) -> tuple[Any, str]:
 def make_callbacks(
     options: argparse.Namespace,
     rank: int,
-    reporter: "Reporter",
+    reporter: "ProgressReporter",
     logs: "RoundLog | None" = None,
     reports: "Reports | None" = None,
     started: float = 0.0,
     step: int = 0,
 ) -> "list[Callback]":
-    """Make what is told how the rounds of a worker go.
+    """Make the callbacks of a worker's rounds.
 
     Args:
         options: the flags.
@@ -86,12 +86,12 @@ def make_callbacks(
         step: the last step that is known already, where the run goes on with its logs.
     """
     from .callbacks import CurveFiles, LogFiles, ProgressLines, StateServerReports
-    from .csv_curves import Curves
+    from .csv_curves import CsvCurves
 
     callbacks: list[Callback] = []
     if logs is not None:
         if options.algorithm.switches_synchrony and rank == 0:
-            callbacks.append(CurveFiles(Curves(logs, started, step)))
+            callbacks.append(CurveFiles(CsvCurves(logs, started, step)))
         callbacks.append(LogFiles(logs))
     if reports is not None:
         callbacks.append(StateServerReports(reports))
@@ -114,7 +114,7 @@ def choose_checkpoints(options: argparse.Namespace) -> "Checkpoints | None":
 
 
 def make_limits(options: argparse.Namespace, samples: int) -> "Limits":
-    """Make what ends the run; `samples` is the size of the training set."""
+    """Make the limits of the run; `samples` is the size of the training set."""
     from ..exchange.protocol.round_state import Limits
 
     return Limits(
@@ -182,7 +182,7 @@ def gradient_scale(options: argparse.Namespace) -> float:
 
 
 def _multiply_the_sum(options: argparse.Namespace) -> bool:
-    """Whether the learning rates multiply the gradient summed over the batch, not its mean."""
+    """Return whether the learning rates multiply the gradient summed over the batch, not its mean."""
     return options.optimizer.lower() in PROPORTIONAL
 
 

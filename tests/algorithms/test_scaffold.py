@@ -16,11 +16,11 @@ from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.round_state import Limits
 from esync.rules import Step, add_participants_share
 from esync.runtime.mxnet_import import mx
-from esync.runtime.phase_timer import Recorder
+from esync.runtime.phase_timer import PhaseTimer
 from esync.runtime.straggler_injection import Straggler
-from esync.simulate.cluster_state import ServerSide
-from esync.simulate.collective import CollectiveSide, SimulatedCollective
-from esync.simulate.engine import Engine
+from esync.simulate.cluster_state import ClusterState
+from esync.simulate.collective import CollectiveState, SimulatedCollective
+from esync.simulate.engine import SimulationEngine
 from esync.simulate.network import Link, Network
 from esync.simulate.servers import ServerModel, ServerNode
 from esync.simulate.store import VirtualStore
@@ -53,7 +53,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.device = Device()
-        self.recorder = Recorder(self.device.now)
+        self.recorder = PhaseTimer(self.device.now)
 
     def exchange(self, specification: Specification) -> Exchange:
         return self.cluster.exchange(specification, self.rank)
@@ -69,13 +69,13 @@ class Cluster:
     workers: int = 3
 
     def __post_init__(self) -> None:
-        self.engine = Engine()
+        self.engine = SimulationEngine()
         hosts = [f"host-{rank}" for rank in range(self.workers)]
         self.network = Network(self.engine, lambda host: Link(1e8, 1e-4), ["server", *hosts])
         nodes = [ServerNode(self.engine, ServerModel("server"), shard) for shard in range(2)]
-        self.servers = ServerSide(self.engine, self.network, nodes, self.workers, bucket_elements=2)
+        self.servers = ClusterState(self.engine, self.network, nodes, self.workers, bucket_elements=2)
         if self.way != "ps":
-            self.collective = CollectiveSide(self.engine, self.network, hosts, self.way)
+            self.collective = CollectiveState(self.engine, self.network, hosts, self.way)
         #: rank → for each round the weights, c, c_i (of algorithms that have them), and the members.
         self.rounds: dict[int, list[tuple[np.ndarray, ...]]] = {rank: [] for rank in range(self.workers)}
         self.members: dict[int, list[int]] = {rank: [] for rank in range(self.workers)}

@@ -15,7 +15,7 @@ from esync.exchange import Exchange, Specification
 from esync.exchange.keystores.memory import KilledError, MemoryCluster, MemoryStore
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.round_state import Limits
-from esync.runtime.phase_timer import Recorder
+from esync.runtime.phase_timer import PhaseTimer
 
 from ..support.scripted_world import Device
 from ..support.small_net import BATCH, backward, make_net, values
@@ -30,7 +30,7 @@ class MemoryWorld:
     def __init__(self, store: MemoryStore) -> None:
         self.device: Any = Device()
         self.store = store
-        self.recorder = Recorder(self.device.now)
+        self.recorder = PhaseTimer(self.device.now)
 
     def exchange(self, specification: Specification) -> Exchange:
         return ParameterServerExchange(specification, self.store)

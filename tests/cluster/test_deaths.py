@@ -254,7 +254,7 @@ from tests.cluster.lenet_worker import backward
 import esync
 from esync.algorithms import ALGORITHMS
 from esync.runtime.mxnet_import import mx
-from esync.models import build
+from esync.models.networks import build
 look = MXNetStore._without_servers
 def last_look(store):
     found = look(store)
@@ -294,7 +294,7 @@ import os, sys
 from tests.cluster.lenet_worker import backward
 import esync
 from esync.runtime.mxnet_import import mx
-from esync.models import build
+from esync.models.networks import build
 net = build("lenet", 10, mx.cpu(), seed=0)
 trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm="sync")
 trainer.start()

@@ -35,7 +35,7 @@ POLICY = [
     "1",
 ]
 STEPS = 45
-SPELL = "compute:0.4@1+4"
+EVENT = "compute:0.4@1+4"
 
 
 def test_elastic(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_elastic(tmp_path: Path) -> None:
         for rank in range(3):
             words = [*FLAGS, *POLICY, *place, "--switch-order", "10", "--train-steps", str(STEPS), str(STEPS + 30)]
             if rank == 1:
-                words += ["--straggle", SPELL]
+                words += ["--straggle", EVENT]
             cluster.start_worker(rank, ["-m", "esync.worker", *words, "-ld", str(tmp_path / f"logs-{rank}")])
         cluster.finish()
         with sqlite3.connect(tmp_path / "state" / "history.sqlite3") as history:

@@ -2,7 +2,7 @@ import cv2
 import numpy as np
 import pytest
 
-from esync.data.resize import resize
+from esync.models.networks import resize
 from esync.runtime.mxnet_import import mx
 
 

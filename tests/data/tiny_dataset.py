@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from esync.data.__main__ import main
-from esync.data.registry import Entry, IdxFile, Split
+from esync.data.registry import IdxEntry, IdxFile, Split
 
 
 def idx_bytes(array: np.ndarray) -> bytes:
@@ -35,7 +35,7 @@ def _file(name: str) -> IdxFile:
 
 
 #: It has the name of the real one, so that `load` reads it.
-ENTRY = Entry(
+ENTRY = IdxEntry(
     name="fashion-mnist",
     classes=10,
     image_shape=(28, 28),

@@ -22,9 +22,9 @@ from esync.exchange.protocol.round_state import Ledger, Limits
 from esync.rules import add_mean_update, outer_nesterov, sgd
 from esync.runtime.straggler_injection import Straggler
 from esync.runtime.watchdog import Watchdog
-from esync.simulate.cluster_state import ServerSide
-from esync.simulate.collective import CollectiveSide, SimulatedCollective
-from esync.simulate.engine import Engine as Time
+from esync.simulate.cluster_state import ClusterState
+from esync.simulate.collective import CollectiveState, SimulatedCollective
+from esync.simulate.engine import SimulationEngine as Time
 from esync.simulate.network import Link, Network
 from esync.simulate.servers import ServerModel, ServerNode
 from esync.simulate.store import VirtualStore
@@ -290,12 +290,12 @@ def simulated(make: Callable[[Time, Network, int], Any]) -> list[Model]:
 
 @pytest.mark.parametrize("overlap", [False, True])
 def test_the_simulators_servers_do(overlap: bool) -> None:
-    sides: list[ServerSide] = []
+    sides: list[ClusterState] = []
 
     def make(engine: Time, network: Network, rank: int) -> ParameterServerExchange:
         if not sides:
             nodes = [ServerNode(engine, ServerModel("server"), shard) for shard in range(2)]
-            sides.append(ServerSide(engine, network, nodes, 3, bucket_elements=4))
+            sides.append(ClusterState(engine, network, nodes, 3, bucket_elements=4))
         specification = Specification("sgd", True, vectors={CONTROL: "add_mean_update"}, overlap=overlap)
         return ParameterServerExchange(specification, VirtualStore(sides[0], f"host-{rank}", rank, rank))
 
@@ -303,11 +303,11 @@ def test_the_simulators_servers_do(overlap: bool) -> None:
 
 
 def test_the_simulators_collective_does() -> None:
-    sides: list[CollectiveSide] = []
+    sides: list[CollectiveState] = []
 
     def make(engine: Time, network: Network, rank: int) -> SimulatedCollective:
         if not sides:
-            sides.append(CollectiveSide(engine, network, [f"host-{rank}" for rank in range(3)], "ring"))
+            sides.append(CollectiveState(engine, network, [f"host-{rank}" for rank in range(3)], "ring"))
         return SimulatedCollective(WITH_CONTROL, sides[0], rank, Straggler((), lambda: engine.now))
 
     check(simulated(make), 2)
@@ -319,7 +319,7 @@ def test_where_weights_are_private_the_other_vectors_are_those_of_all(sparse: bo
     engine = Time()
     network = Network(engine, lambda host: Link(1e8, 1e-4), ["server"])
     nodes = [ServerNode(engine, ServerModel("server"), shard) for shard in range(2)]
-    side = ServerSide(engine, network, nodes, 2, bucket_elements=4)
+    side = ClusterState(engine, network, nodes, 2, bucket_elements=4)
     differences = {"tensors": [23], "secondary_ratio": 0.5, "dense_below": 0, "values": "float32"}
     specification = Specification(
         "difference" if sparse else "delay_compensated_sgd",

@@ -17,9 +17,9 @@ from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.round_state import Limits
 from esync.runtime.straggler_injection import Straggler
 from esync.runtime.watchdog import Watchdog
-from esync.simulate.cluster_state import ServerSide
-from esync.simulate.collective import CollectiveSide, SimulatedCollective
-from esync.simulate.engine import Engine as Time
+from esync.simulate.cluster_state import ClusterState
+from esync.simulate.collective import CollectiveState, SimulatedCollective
+from esync.simulate.engine import SimulationEngine as Time
 from esync.simulate.network import Link, Network
 from esync.simulate.servers import ServerModel, ServerNode
 from esync.simulate.store import VirtualStore
@@ -172,23 +172,23 @@ def simulated(make: Callable[[Time, Network, int], Any]) -> list[list[Result]]:
 
 
 def test_the_simulators_servers_combine_them() -> None:
-    sides: list[ServerSide] = []
+    sides: list[ClusterState] = []
 
     def make(engine: Time, network: Network, rank: int) -> ParameterServerExchange:
         if not sides:
             nodes = [ServerNode(engine, ServerModel("server"), shard) for shard in range(2)]
-            sides.append(ServerSide(engine, network, nodes, 3, bucket_elements=2))
+            sides.append(ClusterState(engine, network, nodes, 3, bucket_elements=2))
         return ParameterServerExchange(ASKED, VirtualStore(sides[0], f"host-{rank}", rank, rank))
 
     check(simulated(make))
 
 
 def test_the_simulators_collective_combines_them() -> None:
-    sides: list[CollectiveSide] = []
+    sides: list[CollectiveState] = []
 
     def make(engine: Time, network: Network, rank: int) -> SimulatedCollective:
         if not sides:
-            sides.append(CollectiveSide(engine, network, [f"host-{each}" for each in range(3)], "ring"))
+            sides.append(CollectiveState(engine, network, [f"host-{each}" for each in range(3)], "ring"))
         return SimulatedCollective(ASKED, sides[0], rank, Straggler((), lambda: engine.now))
 
     check(simulated(make))

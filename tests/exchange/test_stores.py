@@ -8,8 +8,8 @@ import pytest
 
 from esync.exchange.keystores.memory import MemoryCluster
 from esync.exchange.protocol.store import Store
-from esync.simulate.cluster_state import ServerSide
-from esync.simulate.engine import Engine
+from esync.simulate.cluster_state import ClusterState
+from esync.simulate.engine import SimulationEngine
 from esync.simulate.network import Link, Network
 from esync.simulate.servers import ServerModel, ServerNode
 from esync.simulate.store import VirtualStore
@@ -37,11 +37,11 @@ def in_virtual_time(seed: int) -> Run:
     """Return what runs work in virtual time, where every message takes some random time longer."""
 
     def run(work: Callable[[Store], object]) -> None:
-        engine, chance = Engine(), random.Random(seed)
+        engine, chance = SimulationEngine(), random.Random(seed)
         hosts = [f"server-{shard}" for shard in range(SERVERS)]
         network = Network(engine, lambda host: Link(1e8, 1e-4), hosts, lambda: chance.uniform(0, 0.01))
         nodes = [ServerNode(engine, ServerModel(host), shard) for shard, host in enumerate(hosts)]
-        side = ServerSide(engine, network, nodes, WORKERS, bucket_elements=BUCKET)
+        side = ClusterState(engine, network, nodes, WORKERS, bucket_elements=BUCKET)
         for rank in range(WORKERS):
             store = VirtualStore(side, f"host-{rank}", rank, rank)
             engine.spawn(f"worker {rank}", lambda store=store: work(store))  # type: ignore[arg-type, misc]

@@ -35,7 +35,7 @@ def prepare(moment: str) -> None:
         setattr(owner, name, called)
 
     if moment == "the last rounds":
-        before(progress.Reporter, "round", lambda _, each: (each.rank, each.round) == (1, 8))
+        before(progress.ProgressReporter, "round", lambda _, each: (each.rank, each.round) == (1, 8))
     elif moment == "the export":
         before(export, "save", lambda *_: True)
     else:

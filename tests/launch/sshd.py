@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from esync.runtime.parent_death import tied
+from esync.runtime.processes import tied
 
 #: Where Debian has it; it is in no ordinary user's PATH.
 SSHD = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/sbin:/usr/local/sbin")

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from launching import description
 
-from esync.launch.agent_pool import Agents
+from esync.launch.agent_pool import AgentPool
 from esync.launch.description import Description
 from esync.launch.hosts import locate
 from esync.launch.plan import plan
-from esync.launch.preflight import survey
+from esync.launch.preflight import check_hosts
 from esync.launch.remote_agent import MARK, Agent
-from esync.launch.resources import Supplies
+from esync.launch.resources import HostResources
 
 HERE = "127.0.0.1"
 REQUESTS = {
@@ -137,10 +137,10 @@ def test_hosts_of_workers_are_asked_for_checkpoints_of_an_earlier_run(flags, ask
         "servers": [{"host": "other"}],
     }
     meant = Description.model_validate(content)
-    job = plan(meant, locate(meant), {}, Supplies(), {})
+    job = plan(meant, locate(meant), {}, HostResources(), {})
     requests: dict[str, dict[str, object]] = {}
 
-    class Asked(Agents):
+    class Asked(AgentPool):
         def __init__(self) -> None:
             pass
 
@@ -148,6 +148,6 @@ def test_hosts_of_workers_are_asked_for_checkpoints_of_an_earlier_run(flags, ask
             requests.update(each)
             return {}
 
-    survey(job, Asked(), {}, 0)
+    check_hosts(job, Asked(), {}, 0)
     assert requests["other"]["checkpoints"] is None
     assert json.loads(json.dumps(requests["far"]["checkpoints"])) == asked

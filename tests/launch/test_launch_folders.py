@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from esync.launch.folders import BusyLogsError, LogFolders
-from esync.launch.ports import PortInUseError, Ports
+from esync.launch.resources import PortInUseError, Ports
 from esync.reports.discovery import find_devices
 from esync.training.round_log import LogDirectoryError
 

@@ -4,7 +4,7 @@ import pytest
 from launching import description, write
 
 from esync.launch.description import Description, check_places, read
-from esync.launch.places import NoSuchPlaceError, find
+from esync.launch.key_paths import UnknownKeyError, find
 
 
 @pytest.fixture
@@ -45,9 +45,9 @@ def test_places(place, way):
     ],
 )
 def test_there_is_no_such_place(file, place, message):
-    with pytest.raises(NoSuchPlaceError, match=message):
+    with pytest.raises(UnknownKeyError, match=message):
         check_places(file, [place])
-    with pytest.raises(NoSuchPlaceError, match=message):
+    with pytest.raises(UnknownKeyError, match=message):
         read(file, {place: 1})
 
 

@@ -16,22 +16,22 @@ from esync.launch import flags, ssh
 from esync.launch.description import Description, DescriptionError
 from esync.launch.hosts import locate
 from esync.launch.plan import mode_folder, plan, ports_needed
-from esync.launch.resources import Supplies
-from esync.launch.spec import Plan, ProcessSpec
+from esync.launch.resources import HostResources
+from esync.launch.spec import LaunchPlan, ProcessSpec
 from esync.reports.modes import FOLDERS
 
 
 def make(
     content: dict[str, Any],
     cores: int | None = None,
-    there: dict[str, Supplies] | None = None,
+    there: dict[str, HostResources] | None = None,
     **typed: Any,
-) -> Plan:
+) -> LaunchPlan:
     """Plan it with the ports 1001, 1002, …; only localhost is this machine."""
     description = Description.model_validate(content)
     hosts = locate(description, is_here=lambda address: address == "localhost")
     ports = itertools.islice(itertools.count(1001), ports_needed(description))
-    return plan(description, hosts, typed, Supplies(ports, cores), there)
+    return plan(description, hosts, typed, HostResources(ports, cores), there)
 
 
 def options_of(spec: ProcessSpec) -> Any:
@@ -292,7 +292,7 @@ def test_several_machines_that_have_not_been_asked():
 
 
 def test_several_machines_with_what_they_have():
-    there = {"left": Supplies([2001, 2002, 2003, 2004, 2005], 9), "right": Supplies([3001, 3002], 5)}
+    there = {"left": HostResources([2001, 2002, 2003, 2004, 2005], 9), "right": HostResources([3001, 3002], 5)}
     content = several_machines()
     for worker in content["workers"]:
         del worker["threads"]
@@ -309,7 +309,7 @@ def test_spare_hosts_would_start_the_workers_of_one_host_each():
     del content["workers"][1]["threads"]
     content["hosts"]["spare"] = {"address": "10.0.0.7", "python": "python3.11"}
     content["spare_hosts"] = ["spare"]
-    there = {"left": Supplies([], 9), "right": Supplies([], 5), "spare": Supplies([4001, 4002, 4003], 9)}
+    there = {"left": HostResources([], 9), "right": HostResources([], 5), "spare": HostResources([4001, 4002, 4003], 9)}
     job = make(content, there=there)
     moved = job.spares["spare"]
     assert list(moved) == ["worker-0", "worker-2", "worker-1"]
@@ -345,7 +345,7 @@ def test_home_directories_stay_those_of_the_hosts(monkeypatch, tmp_path):
     description = Description.model_validate(content)
     hosts = locate(description, is_here=lambda address: address == "10.0.0.7")
     ports = itertools.islice(itertools.count(1001), ports_needed(description))
-    job = plan(description, hosts, {"log_dir": "~/logs"}, Supplies(ports, None))
+    job = plan(description, hosts, {"log_dir": "~/logs"}, HostResources(ports, None))
     far, _, near = job.workers
     assert near.command[0] == str(tmp_path / "venv/bin/python")
     assert far.command[0] == "~/my venv/bin/python"

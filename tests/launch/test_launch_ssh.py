@@ -23,9 +23,9 @@ from test_launch_supervisor import ends, impatient, spec, supervise  # noqa: F40
 
 from esync.launch.hosts import Host, HostEntry
 from esync.launch.plan import COMMON
-from esync.launch.ports import Ports
 from esync.launch.reachability import sentences
 from esync.launch.remote_agent import Agent
+from esync.launch.resources import Ports
 from esync.launch.ssh import login, missing_key, pasteable
 
 pytestmark = pytest.mark.timeout(400)
@@ -308,7 +308,7 @@ def test_a_machine_that_takes_the_call_and_says_nothing(tmp_path, monkeypatch):
     """As behind a firewall that swallows: spoken of, then given up."""
     from esync import config
     from esync.launch import ssh
-    from esync.launch.agent_pool import Agents, RemoteHostError
+    from esync.launch.agent_pool import AgentPool, RemoteHostError
 
     monkeypatch.setattr(config, "ANNOUNCE_AFTER", 0.5)
     monkeypatch.setitem(ssh.OPTIONS, "ConnectTimeout", "30")
@@ -318,7 +318,7 @@ def test_a_machine_that_takes_the_call_and_says_nothing(tmp_path, monkeypatch):
         mute.listen()
         entry = HostEntry(port=mute.getsockname()[1], ssh_options=["-F", "none"])
         with (
-            Agents([Host("far", "127.0.0.1", False, "127.0.0.1", entry)], said.append) as agents,
+            AgentPool([Host("far", "127.0.0.1", False, "127.0.0.1", entry)], said.append) as agents,
             pytest.raises(RemoteHostError, match=r"host far: 127\.0\.0\.1 has not answered for 2 s; check its address"),
         ):
             agents.ask({"far": {"do": "check"}}, 2)

@@ -17,9 +17,9 @@ import pytest
 from esync import config
 from esync.launch.hosts import Host
 from esync.launch.processes import Process
-from esync.launch.spec import Plan, ProcessSpec
-from esync.launch.status_table import Row
-from esync.launch.supervisor import Outcome, Supervisor
+from esync.launch.spec import LaunchPlan, ProcessSpec
+from esync.launch.status_table import WorkerRow
+from esync.launch.supervisor import JobOutcome, Supervisor
 from esync.runtime.progress import Progress
 
 pytestmark = pytest.mark.timeout(60)
@@ -39,11 +39,11 @@ class Recorded:
     """A view that remembers what it was shown."""
 
     def __init__(self) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[WorkerRow] = []
         self.said: list[str] = []
         self.heard: list[tuple[str, str]] = []
 
-    def show(self, rows: Sequence[Row]) -> None:
+    def show(self, rows: Sequence[WorkerRow]) -> None:
         self.rows = list(rows)
 
     def say(self, text: str) -> None:
@@ -86,9 +86,9 @@ def supervise(
     restarts: int = 0,
     elastic: bool = False,
     view: Recorded | None = None,
-) -> tuple[Outcome, Recorded]:
+) -> tuple[JobOutcome, Recorded]:
     view = view or Recorded()
-    plan = Plan(specs, argparse.Namespace(start_timeout=start_timeout, elastic=elastic), folder)
+    plan = LaunchPlan(specs, argparse.Namespace(start_timeout=start_timeout, elastic=elastic), folder)
     return Supervisor(plan, folder, view, restarts).run(), view
 
 
@@ -133,14 +133,14 @@ def test_a_job_that_is_done(tmp_path):
 def test_progress_goes_to_the_view_and_all_else_to_the_log(tmp_path):
     report = Progress(1, 5, 3, 120.5, 0.25, 9.0, 0.75, 4)
     program = f"""
-        from esync.runtime.progress import Progress, Reporter
+        from esync.runtime.progress import Progress, ProgressReporter
         print("before")
-        Reporter(quiet=False, machine=True).round({report!r})
+        ProgressReporter(quiet=False, machine=True).round({report!r})
         print("@progress of another kind")
     """
     outcome, view = supervise(tmp_path, spec("worker-0", program, device="cpu-1"))
     assert outcome.ok
-    assert view.rows == [Row("worker-0", "here", "cpu-1", "done", report)]
+    assert view.rows == [WorkerRow("worker-0", "here", "cpu-1", "done", report)]
     assert (tmp_path / "worker-0.log").read_text().splitlines()[-3:] == [
         "before",
         report.line(),
@@ -400,7 +400,7 @@ def test_a_replacement_that_comes_too_late_matters_where_it_was_to_write_the_mod
         if Path({str(tmp_path / "died")!r}).exists():
             time.sleep(60)  # it has not joined yet
         Path({str(tmp_path / "died")!r}).touch()
-        progress.tell(progress.JOINED, rank={rank}, round=0)
+        progress.report_event(progress.JOINED, rank={rank}, round=0)
         os.kill(os.getpid(), signal.SIGKILL)
     """
     leaves = f"""
@@ -429,7 +429,7 @@ def test_a_worker_that_hangs_when_the_servers_have_left_is_ended(tmp_path, rank,
     hangs = f"""
         import os, pathlib, signal
         from esync.runtime import progress
-        progress.tell(progress.JOINED, rank={rank}, round=0)
+        progress.report_event(progress.JOINED, rank={rank}, round=0)
         pathlib.Path({str(tmp_path / "joined")!r}).touch()
         os.kill(os.getpid(), signal.SIGSTOP)
     """
@@ -457,9 +457,9 @@ def test_who_serves_may_die_when_all_workers_know_that_the_run_is_finished(tmp_p
     program = """
         import pathlib, time
         from esync.runtime import progress
-        progress.tell(progress.JOINED, rank={rank}, round=0)
+        progress.report_event(progress.JOINED, rank={rank}, round=0)
         if {rank} < {knowing}:
-            progress.tell(progress.FINISHED)
+            progress.report_event(progress.FINISHED)
         pathlib.Path({folder!r}, "said-{rank}").touch()
         time.sleep(4)
     """
@@ -490,8 +490,8 @@ def test_who_dies_after_it_has_done_its_work_needs_no_replacement(tmp_path):
     program = """
         import os, signal
         from esync.runtime import progress
-        progress.tell(progress.JOINED, rank=0, round=0)
-        progress.tell(progress.DONE)
+        progress.report_event(progress.JOINED, rank=0, round=0)
+        progress.report_event(progress.DONE)
         os.kill(os.getpid(), signal.SIGKILL)
     """
     outcome, view = supervise(tmp_path, spec("worker-0", program, environment=TELLING), restarts=3)

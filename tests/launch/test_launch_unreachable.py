@@ -17,8 +17,8 @@ from test_launch_supervisor import LONG, Reacting, Recorded, impatient, spec  # 
 
 from esync import config
 from esync.launch.hosts import Host, HostEntry
-from esync.launch.spec import Plan, ProcessSpec
-from esync.launch.supervisor import Outcome, Supervisor
+from esync.launch.spec import LaunchPlan, ProcessSpec
+from esync.launch.supervisor import JobOutcome, Supervisor
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -79,9 +79,9 @@ def goes_away(folder: Path, host: str) -> str:
     return f"open({str(folder / 'away' / host)!r}, 'w').close()"
 
 
-def supervise(folder: Path, view: Recorded, *specs: ProcessSpec, patience: float = 60, **more: Any) -> Outcome:
+def supervise(folder: Path, view: Recorded, *specs: ProcessSpec, patience: float = 60, **more: Any) -> JobOutcome:
     options = argparse.Namespace(start_timeout=30, elastic=more.get("elastic", False))
-    plan = Plan(specs, options, folder, spares=more.get("spares", {}))
+    plan = LaunchPlan(specs, options, folder, spares=more.get("spares", {}))
     return Supervisor(plan, folder, view, more.get("restarts", 1), patience).run()
 
 

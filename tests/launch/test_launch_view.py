@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from esync.launch import view
-from esync.launch.status_table import Row, Totals, line, table, totals
+from esync.launch.status_table import JobTotals, WorkerRow, line, table, totals
 from esync.launch.view import LineView, QuietView, TableView
 from esync.runtime.progress import Progress
 
@@ -18,19 +18,23 @@ def progress(rank: int, **fields: Any) -> Progress:
 
 
 ROWS = [
-    Row("worker-0", "cloud1", "cpu", "training", progress(0, local_iterations=9, accuracy=0.71234, accuracy_round=6)),
-    Row("worker-1", "cloud1", "cpu-1", "training", progress(1, round=8, local_iterations=3, samples_per_second=30.5)),
-    Row("worker-2", "cloud2", "cpu", "starting"),
+    WorkerRow(
+        "worker-0", "cloud1", "cpu", "training", progress(0, local_iterations=9, accuracy=0.71234, accuracy_round=6)
+    ),
+    WorkerRow(
+        "worker-1", "cloud1", "cpu-1", "training", progress(1, round=8, local_iterations=3, samples_per_second=30.5)
+    ),
+    WorkerRow("worker-2", "cloud2", "cpu", "starting"),
 ]
 
 
 def test_totals():
-    assert totals(ROWS) == Totals(8, 40.5, 0.71234, 6)
-    assert totals(ROWS[2:]) == Totals()
+    assert totals(ROWS) == JobTotals(8, 40.5, 0.71234, 6)
+    assert totals(ROWS[2:]) == JobTotals()
 
 
 def test_the_newest_accuracy_counts():
-    older = Row("worker-1", "cloud1", "gpu0", "done", progress(1, accuracy=0.9, accuracy_round=2))
+    older = WorkerRow("worker-1", "cloud1", "gpu0", "done", progress(1, accuracy=0.9, accuracy_round=2))
     assert totals([older, *ROWS]).accuracy_round == 6
 
 
@@ -39,12 +43,12 @@ def test_one_line():
         "1:23  workers: 2 training, 1 starting  round 8  40.5 samples/s  local iterations 9 3  accuracy 0.712 (round 6)"
     )
     assert line(ROWS[2:], 0) == "0:00  workers: 1 starting"
-    many = [Row(f"worker-{i}", "a", "cpu", "training", progress(i, local_iterations=i + 1)) for i in range(40)]
+    many = [WorkerRow(f"worker-{i}", "a", "cpu", "training", progress(i, local_iterations=i + 1)) for i in range(40)]
     assert "local iterations 1 to 40" in line(many, 0)
     assert "local iterations" not in line(many[:1], 0)  # one each, as in mode sync, says nothing
 
 
-def drawn(rows: list[Row]) -> str:
+def drawn(rows: list[WorkerRow]) -> str:
     console = Console(file=io.StringIO(), width=80)
     console.print(table(rows, 83.9, "lenet, esync"))
     return console.file.getvalue()
@@ -73,7 +77,7 @@ def test_the_last_state_stays_on_the_terminal(monkeypatch):
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
     screen = TableView(console, "title")
     screen.show(ROWS)
-    done = [Row("worker-0", "cloud1", "cpu", "done", progress(0))]
+    done = [WorkerRow("worker-0", "cloud1", "cpu", "done", progress(0))]
     screen.show(done)  # too soon after the first for a drawing of its own
     screen.say("[a remark]")
     screen.close()

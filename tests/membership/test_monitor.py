@@ -16,15 +16,15 @@ import logging, socket, sys, time
 from esync.runtime import watchdog
 from esync.membership.connections import connections
 from esync.membership.monitor import Arrival, monitor_cluster
-from esync.runtime.watchdog import Wait, Watchdog
+from esync.runtime.watchdog import WatchedWait, Watchdog
 logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
 everyone, least, patience, limit = (float(text) for text in sys.argv[1:])
 watchdog.GRACE = 0
 server = socket.create_server(("127.0.0.1", 0))
 def alone():
     print("alone", flush=True)
-    watchdog.leave(3)
-wait = Wait("1 server(s) and 1 worker(s)", limit, "start them")
+    watchdog.exit_now(3)
+wait = WatchedWait("1 server(s) and 1 worker(s)", limit, "start them")
 dog = Watchdog(announce_after=0.3)
 def here():
     return {each.there for each in connections() if each.established}

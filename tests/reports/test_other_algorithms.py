@@ -18,9 +18,9 @@ from esync.algorithms import ASGD, Algorithm
 from esync.algorithms.registry import ALGORITHMS, is_stem, register
 from esync.algorithms.style import SPARE_STYLES
 from esync.launch.report import read_figures
-from esync.launch.spec import Plan
+from esync.launch.spec import LaunchPlan
 from esync.reports import figures, summarize
-from esync.reports.facts import Facts, facts_of
+from esync.reports.facts import AlgorithmFacts, facts_of
 from esync.reports.load import load_runs
 from esync.reports.metrics_table import RunFigures
 from esync.reports.modes import mode_of
@@ -67,7 +67,7 @@ def columns(run: RunInfo | None) -> DeviceSummary:
     return DeviceSummary(accuracy_list=[], aggregate_time_list=[1.0], run=run, **one)
 
 
-def facts(*said: Any) -> tuple[Facts, list[str]]:
+def facts(*said: Any) -> tuple[AlgorithmFacts, list[str]]:
     """What devices whose run.json say this about the algorithm make of it."""
     runs = [RunInfo.model_validate_json(json.dumps({"algorithm": one})) for one in said]
     return facts_of({"h": {f"gpu{number}": columns(run) for number, run in enumerate(runs)}})
@@ -116,7 +116,7 @@ def test_the_order_is_that_of_the_registry_then_of_the_names(tmp_path: Path) -> 
 def test_the_launcher_reports_on_any_algorithm(tmp_path: Path) -> None:
     folder = write(tmp_path, {"solo-niid": SOLO})
     options = argparse.Namespace(target_accuracy=None)
-    read = read_figures(Plan(processes=(), options=options, mode_folder=folder / "solo-niid"))
+    read = read_figures(LaunchPlan(processes=(), options=options, mode_folder=folder / "solo-niid"))
     assert read is not None
     assert read.mode.label == "Solo SGD non-i.i.d."
     assert (folder / "solo-niid" / "Solo-Non-IID.json").is_file()
@@ -284,7 +284,7 @@ def test_whatever_is_said_a_mode_comes_of_it_that_can_be_stored_and_drawn(said: 
 @given(st.lists(st.tuples(st.sampled_from("abcdefghijklmnopqrst"), st.booleans(), st.sampled_from("XxY")), max_size=20))
 def test_algorithms_of_one_figure_have_labels_and_styles_of_their_own(said: list[tuple[str, bool, str]]) -> None:
     modes = [mode_of("esync"), mode_of("sync")]
-    modes += [mode_of(name + "-niid" * niid, Facts(label=label)) for name, niid, label in said]
+    modes += [mode_of(name + "-niid" * niid, AlgorithmFacts(label=label)) for name, niid, label in said]
     apart = distinguishable(modes)
     assert [mode.folder for mode in apart] == [mode.folder for mode in modes]
     labels = {mode.name: mode.method for mode in apart}
@@ -442,7 +442,7 @@ def test_run_json_of_today_is_kept_in_the_summary(tmp_path: Path) -> None:
     assert (run["options"], run["versions"], run["algorithm"]) == (more["options"], more["versions"], SOLO)
     again = load_run_info(folder / "solo" / "cloud1" / "gpu0" / "run.json")
     assert again is not None
-    assert facts_of({"h": {"cpu": columns(again)}})[0] == Facts("Solo SGD", "Solo", SOLO["style"])
+    assert facts_of({"h": {"cpu": columns(again)}})[0] == AlgorithmFacts("Solo SGD", "Solo", SOLO["style"])
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=str)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from esync.reports.sync_switch.job_log import read_job_log
 from esync.reports.sync_switch.rows import RowsError, read_rows
+from esync.reports.sync_switch.runs import read_job_log
 from esync.reports.sync_switch.settings import SETUPS, Setting, corrected, published_setting
 from esync.reports.sync_switch_report import main
 

@@ -27,7 +27,7 @@ def test_a_program_says_so_and_ends_with_exit_code_1():
         "def body(watchdog):\n"
         "    import esync\n"
         "    esync.Trainer\n"
-        "program.leave(program.run('worker', body))\n"
+        "program.exit_now(program.run('worker', body))\n"
     )
     result = child.run("-c", program)
     assert result.returncode == 1

@@ -4,28 +4,28 @@ import sys
 
 import pytest
 
-from esync.runtime.niceness import EVALUATING, of_emulated
+from esync.runtime.processes import EVALUATING, niceness_of_emulated
 
 #: What Linux says about a group is, for instance, "/autogroup-7 nice 4"; of a session in no group it says nothing, and
 #: the child that leads a session of its own may be in one where this process is not.
 PROGRAM = """
 import os
 from pathlib import Path
-from esync.runtime.niceness import GROUP_NICENESS, stand_back
+from esync.runtime.processes import GROUP_NICENESS, set_niceness
 def group():
     file = Path(GROUP_NICENESS.format("self"))
     said = file.read_text() if file.exists() else ""
     return said.split()[-1] if said.strip() else "none"
 before = group()
-stand_back(4)
+set_niceness(4)
 print(os.getpriority(os.PRIO_PROCESS, 0), before, group())
 """
 
 
 def test_the_slower_the_emulated_device_the_more_it_can_wait():
-    levels = [of_emulated(seconds) for seconds in (0.1, 0.4, 0.95, 1.3, 4.1, 1000.0)]
+    levels = [niceness_of_emulated(seconds) for seconds in (0.1, 0.4, 0.95, 1.3, 4.1, 1000.0)]
     assert levels == sorted(levels)
-    assert levels[0] == of_emulated(None) == 0
+    assert levels[0] == niceness_of_emulated(None) == 0
     assert levels[1] < levels[2] < levels[4]
     assert levels[-1] < EVALUATING
 

@@ -14,7 +14,7 @@ PARENT = """
 import os, subprocess, sys, time
 CHILD = '''
 import os, sys, time
-from esync.runtime.parent_death import die_with_parent
+from esync.runtime.processes import die_with_parent
 time.sleep(float(sys.argv[2]))
 die_with_parent(int(sys.argv[1]))
 print(os.getpid(), flush=True)
@@ -68,7 +68,5 @@ def test_a_child_that_comes_too_late_dies_at_once():
 
 
 def test_a_child_whose_parent_is_another_one_dies_at_once():
-    result = child.run(
-        "-c", "from esync.runtime.parent_death import die_with_parent\ndie_with_parent(1)\nprint('alive')"
-    )
+    result = child.run("-c", "from esync.runtime.processes import die_with_parent\ndie_with_parent(1)\nprint('alive')")
     assert (result.returncode, result.stdout) == (1, "")

@@ -7,7 +7,7 @@ from esync.runtime.phase_timer import (
     GLOBAL_AGGREGATE,
     GLOBAL_UPDATE,
     LOCAL_UPDATE,
-    Recorder,
+    PhaseTimer,
     iteration_times,
 )
 
@@ -34,7 +34,7 @@ def test_the_names_are_those_of_the_published_log_files():
 
 def test_phases_of_several_iterations_as_the_log_files_have_them():
     clock = Clock()
-    recorder = Recorder(clock)
+    recorder = PhaseTimer(clock)
     for iteration in range(2):
         with recorder.phase(GET_BATCH):
             clock.now += 0.25
@@ -58,7 +58,7 @@ def test_phases_of_several_iterations_as_the_log_files_have_them():
 
 def test_a_phase_that_comes_twice_is_added_up():
     clock = Clock()
-    recorder = Recorder(clock)
+    recorder = PhaseTimer(clock)
     for seconds in (1.0, 2.0):
         with recorder.phase(COMPUTE):
             clock.now += seconds
@@ -67,7 +67,7 @@ def test_a_phase_that_comes_twice_is_added_up():
 
 
 def test_taking_begins_a_new_round():
-    recorder = Recorder(Clock())
+    recorder = PhaseTimer(Clock())
     recorder.samples = 5
     recorder.add(COMPUTE, 1.0)
     recorder.next_iteration()
@@ -77,7 +77,7 @@ def test_taking_begins_a_new_round():
 
 def test_a_phase_that_fails_is_recorded_and_the_error_goes_on():
     clock = Clock()
-    recorder = Recorder(clock)
+    recorder = PhaseTimer(clock)
     try:
         with recorder.phase(COMPUTE):
             clock.now += 1.0
@@ -90,13 +90,13 @@ def test_a_phase_that_fails_is_recorded_and_the_error_goes_on():
 
 
 def test_microseconds_are_fine_enough():
-    recorder = Recorder(Clock())
+    recorder = PhaseTimer(Clock())
     recorder.add(COMPUTE, 0.1234567891)
     assert recorder.take()["time"]["0"] == {"forward and backward": 0.123457}
 
 
 def test_the_seconds_of_every_iteration_are_part_of_its_round():
-    recorder = Recorder(Clock())
+    recorder = PhaseTimer(Clock())
     for seconds in (1.5, 0.12345678):
         recorder.add(COMPUTE, 1.0)
         recorder.add_iteration(seconds)

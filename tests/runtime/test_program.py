@@ -20,7 +20,7 @@ def body(*lines: str, leave: bool = True) -> str:
         BEGIN
         + "def body(watchdog):\n    "
         + "\n    ".join(lines)
-        + f"\n{f'program.leave({call})' if leave else call}\n"
+        + f"\n{f'program.exit_now({call})' if leave else call}\n"
     )
 
 

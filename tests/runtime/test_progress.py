@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from esync.runtime.progress import MARK, Progress, Reporter, parse
+from esync.runtime.progress import MARK, Progress, ProgressReporter, parse
 
 ROUND = Progress(rank=2, round=17, local_iterations=23, samples_per_second=1234.56, wait=0.0415, elapsed=99.5)
 EVALUATED = Progress(0, 17, 1, 12.3, 0.5, 99.5, accuracy=0.8125, accuracy_round=15)
@@ -11,7 +11,7 @@ EVALUATED = Progress(0, 17, 1, 12.3, 0.5, 99.5, accuracy=0.8125, accuracy_round=
 
 def lines(reporter_options: dict, use) -> list[str]:
     stream = io.StringIO()
-    use(Reporter(**reporter_options, stream=stream))
+    use(ProgressReporter(**reporter_options, stream=stream))
     return stream.getvalue().splitlines()
 
 
@@ -58,7 +58,7 @@ def test_other_lines_are_no_progress(line):
 
 
 def test_people_and_machines():
-    def use(reporter: Reporter) -> None:
+    def use(reporter: ProgressReporter) -> None:
         reporter.say("hello")
         reporter.round(ROUND)
         reporter.accuracy(15, 0.81251)

@@ -3,36 +3,39 @@
 import pytest
 
 from esync import arguments
-from esync.launch.description import Description
+from esync.launch.description import Description, StragglerEntry, straggler_events
 from esync.launch.flags import to_arguments
-from esync.launch.stragglers import Straggle, spells
-from esync.runtime.straggler_injection import COMPUTE, NETWORK, Spell, Straggler, parse_spell
+from esync.runtime.straggler_injection import COMPUTE, NETWORK, Straggler, StragglerEvent, parse_straggler_event
 from esync.simulate.cluster import model
 from esync.simulate.devices import DeviceModel, SimulatedDevice
-from esync.simulate.engine import Engine
+from esync.simulate.engine import SimulationEngine
 from esync.simulate.store import noticed_at
 
 from ..simulate.modelling import cluster
 from ..simulate.modelling import simulate as run
 from .test_device import FakeTime
 
-SPELLS = (Spell(COMPUTE, 0.5, 10.0, 5.0), Spell(NETWORK, 0.03, 12.0, 2.0), Spell(COMPUTE, 0.25, 14.0, 2.0))
+EVENTS = (
+    StragglerEvent(COMPUTE, 0.5, 10.0, 5.0),
+    StragglerEvent(NETWORK, 0.03, 12.0, 2.0),
+    StragglerEvent(COMPUTE, 0.25, 14.0, 2.0),
+)
 
 
-@pytest.mark.parametrize("spell", SPELLS)
-def test_a_spell_is_what_it_says(spell):
-    assert parse_spell(str(spell)) == spell
+@pytest.mark.parametrize("event", EVENTS)
+def test_a_straggler_event_is_what_it_says(event):
+    assert parse_straggler_event(str(event)) == event
 
 
 @pytest.mark.parametrize("text", ["compute:1@2", "disk:1@2+3", "compute:-1@2+3", "compute:nan@2+3", ""])
 def test_what_is_no_spell_is_named(text):
     with pytest.raises(ValueError, match="KIND:DELAY@AT"):
-        parse_spell(text)
+        parse_straggler_event(text)
 
 
 def test_spells_that_overlap_add_up_and_nothing_is_delayed_before_the_run():
     clock = [100.0]
-    straggler = Straggler(SPELLS, lambda: clock[0])
+    straggler = Straggler(EVENTS, lambda: clock[0])
     assert straggler.delay(COMPUTE, 112.0) == 0
     straggler.begin(2.0)  # a newcomer: the run began at 98
     at = {moment: straggler.delay(COMPUTE, 98.0 + moment) for moment in (9.9, 10.0, 14.5, 15.0, 16.0)}
@@ -42,10 +45,10 @@ def test_spells_that_overlap_add_up_and_nothing_is_delayed_before_the_run():
 
 
 def test_a_real_and_a_modelled_device_take_as_long():
-    engine = Engine()
-    modelled = SimulatedDevice(engine, DeviceModel(1.0, spells=SPELLS), (0,))
+    engine = SimulationEngine()
+    modelled = SimulatedDevice(engine, DeviceModel(1.0, straggler_events=EVENTS), (0,))
     real = FakeTime(1.0)
-    real.straggler = Straggler(SPELLS, real.now)
+    real.straggler = Straggler(EVENTS, real.now)
     taken = {}
 
     def live(name, device):
@@ -65,11 +68,11 @@ def test_a_real_and_a_modelled_device_take_as_long():
     assert real.overruns == 0
 
     def run_ahead():
-        ahead = SimulatedDevice(engine, DeviceModel(1.0, spells=SPELLS), (0,))
+        ahead = SimulatedDevice(engine, DeviceModel(1.0, straggler_events=EVENTS), (0,))
         ahead.begin_run(0.0)
         taken["ahead"] = list(ahead.iterate(18, float("inf")))
 
-    engine = Engine()
+    engine = SimulationEngine()
     engine.spawn("w", run_ahead)
     engine.run()
     assert taken["ahead"] == taken["real"]
@@ -110,10 +113,10 @@ CONTENT = {
 
 def test_a_description_says_it_to_launch_and_to_simulate_alike(tmp_path):
     description = Description.model_validate(CONTENT)
-    expected = [Spell(NETWORK, 0.03, at, 2.0) for at in (5.0, 15.0, 25.0)]
+    expected = [StragglerEvent(NETWORK, 0.03, at, 2.0) for at in (5.0, 15.0, 25.0)]
     modelled = model(description, tmp_path)
-    assert [list(worker.device.spells) for worker in modelled.workers] == [[], expected]
-    words = to_arguments({"straggle": description.workers[1].spells})
+    assert [list(worker.device.straggler_events) for worker in modelled.workers] == [[], expected]
+    words = to_arguments({"straggle": description.workers[1].straggler_events})
     options = arguments.read("worker", "", words)
     assert list(options.straggle) == expected
 
@@ -123,12 +126,12 @@ def test_a_description_says_it_to_launch_and_to_simulate_alike(tmp_path):
 )
 def test_spells_that_make_no_sense_are_refused(changes, text):
     with pytest.raises(ValueError, match=text):
-        Straggle(kind="compute", delay="1s", at=0.0, lasting=2.0, **changes)
+        StragglerEntry(kind="compute", delay="1s", at=0.0, lasting=2.0, **changes)
 
 
 def test_spells_of_several_entries():
-    section = [Straggle(kind="compute", delay="1s", at=float(at), lasting=2.0) for at in (3, 1)]
-    assert [each.at for each in spells(section)] == [3.0, 1.0]
+    section = [StragglerEntry(kind="compute", delay="1s", at=float(at), lasting=2.0) for at in (3, 1)]
+    assert [each.at for each in straggler_events(section)] == [3.0, 1.0]
 
 
 @pytest.mark.parametrize(("kind", "longer"), [(COMPUTE, 1), (NETWORK, 3)])  # network: payload, poll, request
@@ -137,9 +140,9 @@ def test_a_straggler_holds_a_synchronous_round_up(kind, longer):
 
     modelled = cluster(1.0, 1.0)
     slow = modelled.workers[1]
-    spell = Spell(kind, 0.25, 0.0, 100.0)
+    event = StragglerEvent(kind, 0.25, 0.0, 100.0)
     straggling = replace(
-        modelled, workers=(modelled.workers[0], replace(slow, device=DeviceModel(1.0, spells=(spell,))))
+        modelled, workers=(modelled.workers[0], replace(slow, device=DeviceModel(1.0, straggler_events=(event,))))
     )
     usual, late = (run(each, "--mode=sync", "--batch-size=10", rounds=4) for each in (modelled, straggling))
     assert late.workers[1].ended - usual.workers[1].ended == pytest.approx(4 * longer * 0.25, abs=0.05)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from esync.runtime.watchdog import InterruptedBySignalError, Wait, WaitTimeoutError, Watchdog
+from esync.runtime.watchdog import InterruptedBySignalError, WaitTimeoutError, Watchdog, WatchedWait
 
 from ..support import child
 
@@ -14,7 +14,7 @@ from ..support import child
 BEGIN = f"""
 import logging, os, sys, time
 from esync.runtime import watchdog
-from esync.runtime.watchdog import Watchdog, Wait
+from esync.runtime.watchdog import Watchdog, WatchedWait
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 watchdog.GRACE = 0.1
 {child.REST}
@@ -59,7 +59,7 @@ def test_what_is_waited_for_may_become_clearer_meanwhile(caplog):
 
 def test_every_wait_of_several_is_spoken_of(caplog):
     dog = Watchdog(announce_after=0.2)
-    first, second = dog.begin(Wait("the servers", 60)), dog.begin(Wait("the workers", 60))
+    first, second = dog.begin(WatchedWait("the servers", 60)), dog.begin(WatchedWait("the workers", 60))
     with caplog.at_level(logging.WARNING):
         deadline = time.monotonic() + 20
         while len(caplog.messages) < 2 and time.monotonic() < deadline:
@@ -75,7 +75,7 @@ def test_every_wait_of_several_is_spoken_of(caplog):
 
 
 def test_a_wait_is_due_every_so_many_seconds():
-    wait = Wait("somebody", 60)
+    wait = WatchedWait("somebody", 60)
     assert not wait.due(10)
     wait.since -= 11
     assert [wait.due(10), wait.due(10)] == [True, False]

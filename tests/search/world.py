@@ -22,7 +22,7 @@ from esync.exchange.protocol import wire
 from esync.membership.rendezvous import messages
 from esync.membership.rendezvous.messages import Message
 from esync.membership.rendezvous.node_registry import Roster, Sending, scheduler_node, worker_id
-from esync.runtime.files import write_whole
+from esync.runtime.files import write_atomically
 
 from ..exchange.vectors import Held
 from ..support.volatile_disk import VolatileDisk
@@ -233,7 +233,7 @@ class Job:
         """A worker has come to the end of the run, and is about to say goodbye."""
         self._invariants.finishes(worker)
         if worker.rank == 0:
-            write_whole(self._world.disk.root / "model" / "model.params", b"the final model")
+            write_atomically(self._world.disk.root / "model" / "model.params", b"the final model")
             self._invariants.written = True
 
     def _barrier(self, nonce: int, group: int) -> None:

@@ -8,7 +8,7 @@ from esync.simulate.coordination import StateServerModel
 from esync.simulate.devices import DeviceModel
 from esync.simulate.network import Link
 from esync.simulate.servers import ServerModel
-from esync.simulate.simulation import Simulation, Timing
+from esync.simulate.simulation import Simulation, TimingNumerics
 from esync.simulate.world import WorkerModel
 
 
@@ -39,6 +39,6 @@ def options(*words, rounds=5):
 def simulate(modelled, *words, rounds=5, **arguments):
     """A finished simulation without gradients."""
     chosen = options(*words, rounds=rounds)
-    simulation = Simulation(modelled, chosen, Timing(chosen, 60_000), **arguments)
+    simulation = Simulation(modelled, chosen, TimingNumerics(chosen, 60_000), **arguments)
     simulation.run()
     return simulation

@@ -5,7 +5,7 @@ import pytest
 from esync.exchange.collectives.cost import Costs, predict
 from esync.exchange.collectives.engine import bucket_bytes
 from esync.simulate.allreduce import Allreduce
-from esync.simulate.engine import Engine
+from esync.simulate.engine import SimulationEngine
 from esync.simulate.network import Link, Network
 
 BANDWIDTH, LATENCY = 117.5e6, 1e-4
@@ -13,7 +13,7 @@ BANDWIDTH, LATENCY = 117.5e6, 1e-4
 
 def seconds(name: str, ranks: int, size: int) -> float:
     """Virtual time of one sum."""
-    engine = Engine()
+    engine = SimulationEngine()
     network = Network(engine, lambda host: Link(BANDWIDTH, LATENCY / 2), [])
     done: dict[int, float] = {}
     most = bucket_bytes(ranks)

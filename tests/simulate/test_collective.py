@@ -9,13 +9,13 @@ from esync.launch import flags
 from esync.rules import Step, sgd
 from esync.runtime.straggler_injection import Straggler
 from esync.simulate.cluster import ClusterModel
-from esync.simulate.collective import CollectiveSide, SimulatedCollective
+from esync.simulate.collective import CollectiveState, SimulatedCollective
 from esync.simulate.coordination import StateServerModel
 from esync.simulate.devices import DeviceModel
-from esync.simulate.engine import Engine
+from esync.simulate.engine import SimulationEngine
 from esync.simulate.network import Link, Network
 from esync.simulate.result import result
-from esync.simulate.simulation import Simulation, Timing
+from esync.simulate.simulation import Simulation, TimingNumerics
 from esync.simulate.world import WorkerModel
 
 BANDWIDTH, LATENCY = 100e6, 1e-3
@@ -39,9 +39,9 @@ class Vector:
 
 def play(name: str, workers: int, fail: bool = False) -> tuple[list[Vector], list[list[float]]]:
     """Two rounds; the models, and for each worker (wait, transfer) of the first round and the time at the end."""
-    engine = Engine()
+    engine = SimulationEngine()
     network = Network(engine, lambda host: Link(BANDWIDTH, LATENCY / 2), [])
-    side = CollectiveSide(engine, network, [f"host-{rank}" for rank in range(workers)], name)
+    side = CollectiveState(engine, network, [f"host-{rank}" for rank in range(workers)], name)
     models = [Vector(rank) for rank in range(workers)]
     told: list[list[float]] = [[] for _ in range(workers)]
 
@@ -98,7 +98,7 @@ def test_the_worker_loop_runs_on_a_collective(mode: str) -> None:
     workers = tuple(WorkerModel(rank, f"host-{rank}", "cpu", DeviceModel(0.1 * (rank + 1))) for rank in range(3))
     cluster = ClusterModel(workers, (), StateServerModel("host-0"), lambda host: Link(BANDWIDTH, LATENCY / 2), 0.0)
     options = flags.parse(["--mode", mode, "--rounds", "5", "--collective", "ring"])
-    simulation = Simulation(cluster, options, Timing(options, 60_000))
+    simulation = Simulation(cluster, options, TimingNumerics(options, 60_000))
     simulation.run()
     assert simulation.rounds == 5
     model = 4 * sum((simulation.numerics.wire or {}).values())
@@ -114,7 +114,7 @@ def test_overlap_hides_a_collective_too() -> None:
 
     def efficiency(*more: str) -> float:
         options = flags.parse(["--mode=esync", "--rounds=20", "--collective=ring", "-n", "resnet18-v1", *more])
-        simulation = Simulation(cluster, options, Timing(options, 60_000))
+        simulation = Simulation(cluster, options, TimingNumerics(options, 60_000))
         simulation.run()
         return float(result(simulation, "test")["efficiency"])
 

@@ -3,8 +3,8 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from esync.simulate.devices import JITTERS, DeviceModel, Pace, Pause, SimulatedDevice, StalledError
-from esync.simulate.engine import Engine
+from esync.simulate.devices import JITTERS, DeviceModel, Pause, SimulatedDevice, SpeedProfile, StalledError
+from esync.simulate.engine import SimulationEngine
 
 
 @pytest.mark.parametrize("distribution", JITTERS)
@@ -60,32 +60,32 @@ def test_a_trace_is_repeated_and_sets_the_mean():
     ],
 )
 def test_speed_and_pauses(begun, work, ends):
-    pace = Pace(speed=[(20.0, 0.5)], pauses=[Pause(10.0, 2.0)])
+    pace = SpeedProfile(speed=[(20.0, 0.5)], pauses=[Pause(10.0, 2.0)])
     assert pace.ends(begun, work) == pytest.approx(ends)
 
 
 def test_pauses_that_come_back():
-    pace = Pace(speed=[], pauses=[Pause(1.0, 0.5, every=2.0)])
+    pace = SpeedProfile(speed=[], pauses=[Pause(1.0, 0.5, every=2.0)])
     assert pace.ends(0.0, 0.9) == pytest.approx(0.9)
     assert pace.ends(0.0, 3.0) == pytest.approx(4.0)  # pauses from 1.0 and from 3.0 on
     assert pace.ends(100.0, 3.0) == pytest.approx(104.0)
 
 
 def test_pauses_that_leave_no_time_are_noticed():
-    pace = Pace(speed=[], pauses=[Pause(0.0, 1.0, every=2.0), Pause(1.0, 1.0, every=2.0)])
+    pace = SpeedProfile(speed=[], pauses=[Pause(0.0, 1.0, every=2.0), Pause(1.0, 1.0, every=2.0)])
     with pytest.raises(StalledError, match="got nothing done"):
         pace.ends(0.0, 1.0)
-    busy = Pace(speed=[], pauses=[Pause(0.0, 0.9, every=1.0)])
+    busy = SpeedProfile(speed=[], pauses=[Pause(0.0, 0.9, every=1.0)])
     assert busy.ends(0.0, 5000.0) == pytest.approx(50_000.0, abs=1)  # many pauses, but with time in between
 
 
 def test_a_device_that_stops_for_ever_is_refused():
     with pytest.raises(ValueError, match="never finishes"):
-        Pace(speed=[(1.0, 0.0)], pauses=[])
+        SpeedProfile(speed=[(1.0, 0.0)], pauses=[])
 
 
 def test_an_iteration_takes_its_time_from_its_beginning():
-    engine = Engine()
+    engine = SimulationEngine()
     device = SimulatedDevice(engine, DeviceModel(step_time=2.0), (0,))
 
     def work():

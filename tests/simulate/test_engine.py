@@ -2,11 +2,11 @@ import pytest
 
 from esync.runtime.errors import DeadlockError
 from esync.runtime.futures import NotDoneError
-from esync.simulate.engine import CrashError, Engine, Later
+from esync.simulate.engine import CrashError, SimulationEngine, TimedFuture
 
 
 def test_tasks_meet_in_virtual_time():
-    engine, seen = Engine(), []
+    engine, seen = SimulationEngine(), []
     arrived = engine.event()
 
     def early():
@@ -32,7 +32,7 @@ def test_tasks_meet_in_virtual_time():
 
 
 def test_a_task_computes_ahead_without_any_event():
-    engine = Engine()
+    engine = SimulationEngine()
 
     def work():
         for _ in range(1000):
@@ -46,7 +46,7 @@ def test_a_task_computes_ahead_without_any_event():
 
 def test_waiting_catches_up_first():
     """A task that is ahead does not see what was ready long ago before its own time."""
-    engine, seen = Engine(), []
+    engine, seen = SimulationEngine(), []
     ready = engine.event()
 
     def work():
@@ -61,7 +61,7 @@ def test_waiting_catches_up_first():
 
 
 def test_a_deadlock_names_who_waits_and_for_what():
-    engine = Engine()
+    engine = SimulationEngine()
     engine.spawn("worker 1", lambda: engine.wait(engine.event(), "the other one"))
     engine.spawn("worker 2", lambda: None)
     with pytest.raises(DeadlockError, match=r"0\.000 s.*worker 1 waits for the other one$"):
@@ -69,7 +69,7 @@ def test_a_deadlock_names_who_waits_and_for_what():
 
 
 def test_an_error_in_a_task_ends_the_simulation():
-    engine = Engine()
+    engine = SimulationEngine()
 
     def work():
         engine.pass_time(1)
@@ -82,7 +82,7 @@ def test_an_error_in_a_task_ends_the_simulation():
 
 
 def test_a_failed_event_is_raised_where_it_is_waited_for():
-    engine, event = Engine(), None
+    engine, event = SimulationEngine(), None
     event = engine.event()
 
     def work():
@@ -95,7 +95,7 @@ def test_a_failed_event_is_raised_where_it_is_waited_for():
 
 
 def test_a_crash_ends_a_task_where_it_waits_and_later_events_do_not_wake_it():
-    engine, seen = Engine(), []
+    engine, seen = SimulationEngine(), []
     ready = engine.event()
 
     def work():
@@ -116,7 +116,7 @@ def test_a_crash_ends_a_task_where_it_waits_and_later_events_do_not_wake_it():
 
 
 def test_a_crash_finds_a_task_that_is_ahead():
-    engine, seen = Engine(), []
+    engine, seen = SimulationEngine(), []
 
     def work():
         engine.pass_time(10)
@@ -130,23 +130,23 @@ def test_a_crash_finds_a_task_that_is_ahead():
 
 
 def test_tasks_start_others():
-    engine, seen = Engine(), []
+    engine, seen = SimulationEngine(), []
     engine.spawn("first", lambda: engine.spawn("second", lambda: seen.append(engine.now), delay=2.0))
     engine.run()
     assert seen == [2.0]
 
 
 def test_only_a_task_can_wait():
-    engine = Engine()
+    engine = SimulationEngine()
     with pytest.raises(RuntimeError, match="only a task can wait"):
         engine.settle()
 
 
 def test_a_result_whose_time_is_known():
-    engine = Engine()
+    engine = SimulationEngine()
 
     def work():
-        later = Later(engine, 3.0, "value")
+        later = TimedFuture(engine, 3.0, "value")
         assert not later.done()
         with pytest.raises(NotDoneError):
             later.result()

@@ -5,9 +5,9 @@ import pytest
 
 from esync import config
 from esync.data import find_data_dir
-from esync.models.networks import MODELS, Model
+from esync.models.networks import MODELS, NetworkEntry
 from esync.runtime.mxnet_import import mx
-from esync.simulate.gradients import Gradients, _draws
+from esync.simulate.gradients import GradientNumerics, _draws
 from esync.simulate.simulation import Simulation
 
 from .modelling import cluster, options
@@ -18,7 +18,7 @@ WORDS = ("--network=lenet", "--batch-size=16", "--partition=contiguous", "--no-e
 def trained(modelled, *words, rounds=3):
     """The final weights on every worker."""
     chosen = options(*WORDS, f"--data-dir={find_data_dir(None, 'fashion-mnist')}", *words, rounds=rounds)
-    numerics = Gradients(chosen, len(modelled.workers))
+    numerics = GradientNumerics(chosen, len(modelled.workers))
     Simulation(modelled, chosen, numerics).run()
     return [
         np.concatenate([p.data().asnumpy().ravel() for _, p in sorted(numerics._nets[rank].collect_params().items())])
@@ -79,7 +79,7 @@ def test_evaluation_takes_virtual_time_and_its_accuracy_is_real():
         "--test-images=200",
         rounds=5,
     )
-    numerics = Gradients(chosen, 1)
+    numerics = GradientNumerics(chosen, 1)
     simulation = Simulation(cluster(0.4), chosen, numerics)
     simulation.run()
     # An evaluation takes 1 s of virtual time: rounds that end meanwhile are skipped, the last weights never are.
@@ -187,11 +187,11 @@ def untrained(net):
     "words", [["--mode=async"], ["--mode=async", "--use-dcasgd=1"], ["--mode=gd-async", "--secondary-ratio=0.1"]]
 )
 def test_by_class_the_mean_of_all_workers_statistics_is_evaluated(monkeypatch, words):
-    monkeypatch.setitem(MODELS, "mlp", Model(small_net))
+    monkeypatch.setitem(MODELS, "mlp", NetworkEntry(small_net))
     monkeypatch.setattr(config, "SPARSE_STATISTICS_EVERY", 1)
     examined = {}
 
-    class Kept(Gradients):
+    class Kept(GradientNumerics):
         def accuracy(self, weights, statistics, every_image=False):
             examined[self._options.statistics] = values(weights), values(statistics)
             return super().accuracy(weights, statistics, every_image)

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esync.simulate.engine import Engine
+from esync.simulate.engine import SimulationEngine
 from esync.simulate.network import Link, Network
 from esync.simulate.ports import NOTHING
 
 
 def arrivals(sends, links, servers=("s",)):
     """When each of (at, source, target, size) has arrived."""
-    engine = Engine()
+    engine = SimulationEngine()
     network = Network(engine, lambda host: links.get(host, Link(100.0)), servers)
     times = [math.nan] * len(sends)
     for index, (at, source, target, size) in enumerate(sends):
@@ -49,7 +49,7 @@ def test_a_slow_host_leaves_its_share_to_the_others():
 
 
 def test_a_crash_takes_its_transfers_with_it():
-    engine, seen, owner = Engine(), [], object()
+    engine, seen, owner = SimulationEngine(), [], object()
     network = Network(engine, lambda host: Link(100.0), ["s"])
     network.send("a", "s", 100, lambda: seen.append(("a", engine.now)), owner)
     network.send("b", "s", 100, lambda: seen.append(("b", engine.now)))

@@ -7,18 +7,19 @@ import pytest
 
 from esync.algorithms.registry import all_flags
 from esync.launch import flags
-from esync.runtime.straggler_injection import Spell
+from esync.runtime.straggler_injection import StragglerEvent
 from esync.simulate.cluster import ClusterModel
 from esync.simulate.coordination import StateServerModel
 from esync.simulate.devices import JITTERS, DeviceModel, Pause
-from esync.simulate.engine import Engine
-from esync.simulate.job import Job, run
+from esync.simulate.engine import SimulationEngine
+from esync.simulate.job import SimulationJob, run
 from esync.simulate.network import Link, Network
 from esync.simulate.result import result
-from esync.simulate.roundwise import scope, sharing
-from esync.simulate.roundwise.simulation import RoundwiseSimulation
+from esync.simulate.roundwise import sharing
+from esync.simulate.roundwise.exchange import EntangledError
+from esync.simulate.roundwise.simulation import ALGORITHMS, REGARDED, WITHOUT_EFFECT, RoundwiseSimulation, covers
 from esync.simulate.servers import ServerModel
-from esync.simulate.simulation import Simulation, Timing
+from esync.simulate.simulation import Simulation, TimingNumerics
 from esync.simulate.world import WorkerModel
 
 from .modelling import cluster, options, simulate
@@ -76,7 +77,7 @@ def random_options(draw, seed):
 
 
 def roundwise(modelled, chosen, leases=True, watch=None):
-    simulation = RoundwiseSimulation(modelled, chosen, Timing(chosen, 60_000), watch, leases)
+    simulation = RoundwiseSimulation(modelled, chosen, TimingNumerics(chosen, 60_000), watch, leases)
     simulation.run()
     return simulation
 
@@ -104,12 +105,12 @@ def test_the_same_result_as_event_by_event(chunk):
     for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
         draw = random.Random(seed)
         modelled, chosen, leases = random_cluster(draw), random_options(draw, seed), draw.random() < 0.8
-        assert scope.covers(modelled, chosen)
+        assert covers(modelled, chosen)
         try:
             quick = roundwise(modelled, chosen, leases)
-        except scope.EntangledError:
+        except EntangledError:
             continue
-        reference = Simulation(modelled, chosen, Timing(chosen, 60_000), leases=leases)
+        reference = Simulation(modelled, chosen, TimingNumerics(chosen, 60_000), leases=leases)
         reference.run()
         assert differences(result(reference, ""), result(quick, "")) == [], f"seed {seed}"
         compared += 1
@@ -121,7 +122,7 @@ def test_transfers_share_a_port_as_event_by_event():
         draw = random.Random(seed)
         limits = [draw.choice([1e6, 3e6, math.inf]) for _ in range(30)]
         times = [round(draw.uniform(0, 2), draw.choice([1, 6])) for _ in limits]
-        engine = Engine()
+        engine = SimulationEngine()
         network = Network(engine, lambda host: Link(10e6 if host == "s" else limits[int(host)]), ["s"])  # noqa: B023
         done = []
         for index, time in enumerate(times):
@@ -147,7 +148,7 @@ def test_at_most_five_events_for_each_worker_and_round():
 def test_rounds_whose_messages_meet_on_a_server_are_noticed():
     # The first worker's next payload is there before the second one has looked at the status again.
     modelled, chosen = cluster(0.001, 0.004, 0.05, message_time=1e-4), options("--mode=sync", "--network=lenet")
-    with pytest.raises(scope.EntangledError):
+    with pytest.raises(EntangledError):
         roundwise(modelled, chosen)
 
 
@@ -157,7 +158,7 @@ def test_a_payload_that_is_faster_than_the_last_request_of_the_round_before():
         far.workers, far.servers, far.state_server, lambda host: Link(math.inf, 0.05 if host == "w1" else 0.0), 1.0
     )
     chosen = options("--mode=sync", "--network=lenet")
-    reference = Simulation(modelled, chosen, Timing(chosen, 60_000))
+    reference = Simulation(modelled, chosen, TimingNumerics(chosen, 60_000))
     reference.run()
     assert differences(result(reference, ""), result(roundwise(modelled, chosen), "")) == []
 
@@ -175,16 +176,16 @@ def test_a_payload_that_is_faster_than_the_last_request_of_the_round_before():
 )
 def test_what_is_not_simulated_round_by_round(words):
     modelled = cluster(0.1, 0.2)
-    assert scope.covers(modelled, options())
-    assert not scope.covers(modelled, options(*words))
+    assert covers(modelled, options())
+    assert not covers(modelled, options(*words))
 
 
 def test_workers_and_servers_that_are_not_simulated_round_by_round():
-    assert not scope.covers(cluster(0.1, 0.2, crashes=[(1, 1.0, 1.0)]), options())
-    assert not scope.covers(cluster(0.1, 0.2, spells=[Spell("compute", 1.0, 0.0, 1.0)]), options())
+    assert not covers(cluster(0.1, 0.2, crashes=[(1, 1.0, 1.0)]), options())
+    assert not covers(cluster(0.1, 0.2, straggler_events=[StragglerEvent("compute", 1.0, 0.0, 1.0)]), options())
     beside = cluster(0.1, 0.2, servers=2)
     at_server = WorkerModel(0, "s1", "cpu", beside.workers[0].device)
-    assert not scope.covers(
+    assert not covers(
         ClusterModel((at_server, *beside.workers[1:]), beside.servers, beside.state_server, beside.link, 1.0), options()
     )
 
@@ -194,7 +195,7 @@ def test_workers_and_servers_that_are_not_simulated_round_by_round():
     "word", ["--local-iterations=3", "--global-lr=0.5", "--outer-momentum=0.5", "--weighting=samples"]
 )
 def test_options_of_averaging_are_simulated_round_by_round(mode, word):
-    assert scope.covers(cluster(0.1, 0.2), options(f"--mode={mode}", word))
+    assert covers(cluster(0.1, 0.2), options(f"--mode={mode}", word))
 
 
 def test_further_vectors_go_over_the_wire_as_they_do_event_by_event():
@@ -203,9 +204,9 @@ def test_further_vectors_go_over_the_wire_as_they_do_event_by_event():
     scaffold, local = (
         options(f"--mode={mode}", "--network=lenet", "--local-iterations=3") for mode in ("scaffold", "local-sgd")
     )
-    assert scope.covers(modelled, scaffold)
+    assert covers(modelled, scaffold)
     quick = result(roundwise(modelled, scaffold), "test")
-    single = Simulation(modelled, scaffold, Timing(scaffold, 60_000))
+    single = Simulation(modelled, scaffold, TimingNumerics(scaffold, 60_000))
     single.run()
     assert not differences(quick, result(single, "test"))
     sent = [
@@ -217,25 +218,25 @@ def test_further_vectors_go_over_the_wire_as_they_do_event_by_event():
 
 @pytest.mark.parametrize("words", [["--epsilon=0.3"], ["--slowest-iterations=2"], ["--mode=sync"]])
 def test_what_else_is_simulated_round_by_round(words):
-    assert scope.covers(cluster(0.1, 0.2), options(*words))
+    assert covers(cluster(0.1, 0.2), options(*words))
 
 
 def test_the_flags_that_are_named_exist():
     common = flags.known().keys() - all_flags().keys()
-    assert common >= scope.REGARDED | scope.WITHOUT_EFFECT
+    assert common >= REGARDED | WITHOUT_EFFECT
 
 
-@pytest.mark.parametrize("algorithm", scope.ALGORITHMS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_options_of_an_algorithm_that_are_named_exist(algorithm):
-    assert set(algorithm.Options.model_fields) >= scope.ALGORITHMS[algorithm]
+    assert set(algorithm.Options.model_fields) >= ALGORITHMS[algorithm]
 
 
-@pytest.mark.parametrize("algorithm", scope.ALGORITHMS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_subclass_which_may_exchange_at_other_times_is_not_simulated_round_by_round(algorithm):
     words = options(f"--mode={algorithm.name}")
-    assert scope.covers(cluster(0.1, 0.2), words)
+    assert covers(cluster(0.1, 0.2), words)
     words.algorithm = type("Own", (algorithm,), {})
-    assert not scope.covers(cluster(0.1, 0.2), words)
+    assert not covers(cluster(0.1, 0.2), words)
 
 
 @pytest.mark.parametrize("entangled", [True, False])
@@ -254,7 +255,7 @@ network: {{bandwidth: 10Gbit}}
 train: {{mode: sync, network: lenet, rounds: 5, log_dir: {tmp_path / "logs"}}}
 """
     )
-    logged, unlogged = (run(Job(path, "none", logs=logs, quiet=True)) for logs in (True, False))
+    logged, unlogged = (run(SimulationJob(path, "none", logs=logs, quiet=True)) for logs in (True, False))
     assert logged.result == unlogged.result
     assert logged.logs is not None
     assert (unlogged.real["events"] < logged.real["events"]) == (not entangled)

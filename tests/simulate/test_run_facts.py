@@ -8,7 +8,7 @@ import pytest
 from esync import __version__, config
 from esync.algorithms import ALGORITHMS
 from esync.arguments import read
-from esync.simulate.job import Job, run
+from esync.simulate.job import SimulationJob, run
 
 CLUSTER = """
 scheduler: {host: localhost}
@@ -24,7 +24,7 @@ train: {network: lenet, epochs: 0.01}
 def facts_of(tmp_path: Path, **typed: object) -> dict:
     path = tmp_path / "cluster.yaml"
     path.write_text(CLUSTER)
-    done = run(Job(path, "none", {"log_dir": str(tmp_path / "logs"), **typed}, logs=True, quiet=True))
+    done = run(SimulationJob(path, "none", {"log_dir": str(tmp_path / "logs"), **typed}, logs=True, quiet=True))
     assert done.logs is not None
     return json.loads((done.logs / "localhost" / "cpu" / "run.json").read_text())
 

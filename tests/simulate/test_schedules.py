@@ -18,7 +18,7 @@ from esync.algorithms.options import Options, option
 from esync.algorithms.registry import names, options_of
 from esync.exchange.protocol.round_state import Ledger
 from esync.simulate import schedules
-from esync.simulate.invariants import BrokenError, Check
+from esync.simulate.invariants import InvariantCheck, InvariantError
 from esync.simulate.schedule_generator import draw, sample, schedulable
 
 COUNT = 25
@@ -29,7 +29,7 @@ def run_all(mode, *given, count=COUNT):
     """Run schedules; return how often commits were not counted, and why."""
     uncounted = Counter()
     for seed in range(count):
-        check = Check(draw(mode, seed, given=given))
+        check = InvariantCheck(draw(mode, seed, given=given))
         check.run()
         uncounted[check.uncounted] += 1
     return uncounted
@@ -63,7 +63,7 @@ def test_schedules_differ_and_repeat():
     assert len({repr(draw("sync", seed).cluster.workers) for seed in range(20)}) == 20
 
     def times():
-        check = Check(draw("esync", 3))
+        check = InvariantCheck(draw("esync", 3))
         check.run()
         return [(sums.ended, sums.waits, sums.iterations) for sums in check.simulation.workers]
 
@@ -209,7 +209,7 @@ def test_what_an_option_of_somebody_else_breaks_is_found(tmp_path):
 
 def broken(mode, monkeypatch, target, name, replacement, given=(), count=COUNT):
     monkeypatch.setattr(target, name, replacement)
-    with pytest.raises(BrokenError, match=r"--mode [\w-]+ --seed [0-9]+") as error:
+    with pytest.raises(InvariantError, match=r"--mode [\w-]+ --seed [0-9]+") as error:
         run_all(mode, *given, count=count)
     return str(error.value)
 
@@ -265,7 +265,7 @@ def test_a_coordinator_that_never_says_ready_is_noticed(monkeypatch):
     from esync.coordination import coordinator
     from esync.coordination.decision import Decision
 
-    monkeypatch.setattr(Check, "_check_waits", lambda self: None)
+    monkeypatch.setattr(InvariantCheck, "_check_waits", lambda self: None)
     calls = iter(range(3000))
 
     def never(*_):

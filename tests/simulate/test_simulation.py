@@ -11,7 +11,7 @@ from esync.simulate import time_leaps
 from esync.simulate.network import Link
 from esync.simulate.result import result
 from esync.simulate.servers import Sizes
-from esync.simulate.simulation import Simulation, Timing
+from esync.simulate.simulation import Simulation, TimingNumerics
 
 from .modelling import cluster, options, simulate
 
@@ -103,7 +103,7 @@ class Impatient(LocalSGD):
 def test_a_subclass_that_decides_after_every_iteration_is_asked_after_every_iteration():
     chosen = options("--mode=local-sgd", "--local-iterations=50", rounds=8)
     chosen.algorithm = Impatient
-    simulation = Simulation(cluster(0.03, 0.05), chosen, Timing(chosen, 60_000))
+    simulation = Simulation(cluster(0.03, 0.05), chosen, TimingNumerics(chosen, 60_000))
     simulation.run()
     assert [each.iterations for each in simulation.workers] == [24, 24]
 

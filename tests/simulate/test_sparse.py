@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from esync.runtime.errors import ExpectedError
-from esync.simulate.gradients import Gradients
-from esync.simulate.simulation import Simulation, Timing
+from esync.simulate.gradients import GradientNumerics
+from esync.simulate.simulation import Simulation, TimingNumerics
 
 from .modelling import cluster, options
 from .test_gradients import WORDS, trained
@@ -27,7 +27,7 @@ def test_messages_are_small_and_a_worker_that_comes_back_goes_on():
         more = ["--secondary-ratio=0.01"] if mode == "dgs" else []
         modelled = cluster(0.1, 0.23, servers=2, crashes=[(1, 0.5, 0.1)])
         chosen = options(*WORDS, data, f"--mode={mode}", *more, rounds=12)
-        simulation = Simulation(modelled, chosen, Gradients(chosen, 2))
+        simulation = Simulation(modelled, chosen, GradientNumerics(chosen, 2))
         simulation.run()
         sent[mode] = simulation.network.received["s0"] / simulation.side.nodes[0].ledger.version
         assert simulation.rounds == 12
@@ -36,7 +36,7 @@ def test_messages_are_small_and_a_worker_that_comes_back_goes_on():
 
 def test_without_gradients_there_is_nothing_to_choose_from():
     with pytest.raises(ExpectedError, match="--numerics real"):
-        Timing(options("--mode=dgs"), 60_000)
+        TimingNumerics(options("--mode=dgs"), 60_000)
 
 
 def test_one_per_cent_is_one_per_cent_where_no_tensor_is_sent_whole():

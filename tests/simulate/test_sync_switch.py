@@ -7,10 +7,10 @@ from itertools import pairwise
 import pytest
 
 from esync.launch import flags
-from esync.runtime.straggler_injection import Spell
+from esync.runtime.straggler_injection import StragglerEvent
 from esync.simulate.network import Link
 from esync.simulate.result import result
-from esync.simulate.simulation import Simulation, Timing
+from esync.simulate.simulation import Simulation, TimingNumerics
 
 from .modelling import cluster
 
@@ -19,7 +19,7 @@ DEVICES = (0.1, 0.1, 0.4)
 
 def simulate(*words, servers=2, numerics=None, **arguments):
     options = flags.parse(["--mode=sync-switch", "--batch-size=10", *words])
-    simulation = Simulation(cluster(*DEVICES, servers=servers), options, Timing(options, 1000), **arguments)
+    simulation = Simulation(cluster(*DEVICES, servers=servers), options, TimingNumerics(options, 1000), **arguments)
     simulation.run()
     return simulation
 
@@ -73,27 +73,29 @@ def test_a_worker_that_crashes_is_replaced_in_either_phase():
     for at in (0.5, 2.5):
         options = flags.parse(["--mode=sync-switch", "--batch-size=10", "--train-steps", "5", "60"])
         modelled = cluster(*DEVICES, servers=2, crashes=[(1, at, 0.3)])
-        simulation = Simulation(modelled, options, Timing(options, 1000))
+        simulation = Simulation(modelled, options, TimingNumerics(options, 1000))
         simulation.run()
         assert books(simulation).samples == 5 * 30 + 55 * 10
 
 
-def straggling(policy, spells, *words, slow=(2, 5), watch=None, servers=2):
+def straggling(policy, straggler_events, *words, slow=(2, 5), watch=None, servers=2):
     """Eight equal workers with 10 % jitter, two of which are stragglers now and then; a finished run."""
     options = flags.parse(["--mode=sync-switch", "-n=lenet", "--batch-size=10", f"--online-policy={policy}", *words])
     modelled = cluster(*[0.1] * 8, servers=servers, jitter=0.1, link=Link(1e9, 1e-4))
     workers = tuple(
-        replace(worker, device=replace(worker.device, spells=spells)) if worker.rank in slow else worker
+        replace(worker, device=replace(worker.device, straggler_events=straggler_events))
+        if worker.rank in slow
+        else worker
         for worker in modelled.workers
     )
-    simulation = Simulation(replace(modelled, workers=workers), options, Timing(options, 24_000), watch=watch)
+    simulation = Simulation(replace(modelled, workers=workers), options, TimingNumerics(options, 24_000), watch=watch)
     simulation.run()
     return simulation
 
 
 #: Four times, as in the published scenario 2; a step takes three times as long then.
 TRANSIENT = {
-    kind: tuple(Spell(kind, delay, at, 10.0) for at in (4.0, 20.0, 36.0, 52.0))
+    kind: tuple(StragglerEvent(kind, delay, at, 10.0) for at in (4.0, 20.0, 36.0, 52.0))
     for kind, delay in (("compute", 0.2), ("network", 0.07))
 }
 
@@ -138,7 +140,7 @@ def test_greedy_goes_asynchronous_and_back_and_ends_where_it_should():
 
     simulation = straggling("greedy", TRANSIENT["compute"], "--epochs=2.5", "--bsp-share=0.6", watch=watch)
     changes = [now for before, now in pairwise(ways) if before != now]
-    assert len(changes) >= 5  # there and back for most of the spells, and the last segment
+    assert len(changes) >= 5  # there and back for most of the events, and the last segment
     assert not changes[-1]
     assert 60_000 <= books(simulation).samples < 60_080
 
@@ -157,8 +159,8 @@ class Ways:
             self._now = trainer.algorithm.synchronous
 
 
-#: Two spells of 20 s in the synchronous phase, one of them at its end.
-LONG = (Spell("compute", 0.3, 4.0, 20.0), Spell("compute", 0.3, 30.0, 20.0))
+#: Two straggler_events of 20 s in the synchronous phase, one of them at its end.
+LONG = (StragglerEvent("compute", 0.3, 4.0, 20.0), StragglerEvent("compute", 0.3, 30.0, 20.0))
 
 
 @pytest.mark.parametrize("share", ["0.25", "0.5"])
@@ -167,8 +169,8 @@ def test_a_detour_is_taken_from_the_asynchronous_share(share):
     words = ("--epochs=3", f"--bsp-share={share}")
     disturbed, undisturbed = Ways(), Ways()
     books_of = [
-        books(straggling("greedy", spells, *words, watch=watch))
-        for spells, watch in ((LONG, disturbed), ((), undisturbed))
+        books(straggling("greedy", straggler_events, *words, watch=watch))
+        for straggler_events, watch in ((LONG, disturbed), ((), undisturbed))
     ]
     assert undisturbed.changes == 1
     assert disturbed.changes >= 3  # away, back, and over to the asynchronous segment
@@ -194,7 +196,7 @@ def test_the_result_says_how_much_was_synchronous(caplog):
 
 
 #: Rank 0, which asks for the switches, is the straggler: one of its iterations is twenty of the others'.
-SLOW_LEADER = (Spell("compute", 2.0, 4.0, 40.0),)
+SLOW_LEADER = (StragglerEvent("compute", 2.0, 4.0, 40.0),)
 SOON = ("--straggler-window=2", "--straggler-stride=1", "--straggler-raise-after=2")
 
 
@@ -211,9 +213,9 @@ def test_a_slow_leader_does_not_let_an_asynchronous_segment_take_longer_than_pla
 
 
 def test_a_detour_ends_when_the_asynchronous_share_is_used_up():
-    spells = (Spell("compute", 0.3, 4.0, 1000.0),)
+    straggler_events = (StragglerEvent("compute", 0.3, 4.0, 1000.0),)
     ways = Ways()
-    ledger = books(straggling("greedy", spells, "--epochs=1", "--bsp-share=0.8", watch=ways))
+    ledger = books(straggling("greedy", straggler_events, "--epochs=1", "--bsp-share=0.8", watch=ways))
     assert ways.changes in (2, 3)  # away, back, and over to what may be left for the asynchronous segment
     assert ways.together == 0.8 * 24_000 / 80
     assert 24_000 <= ledger.samples < 24_080
@@ -229,20 +231,20 @@ def test_the_last_segment_may_have_detours_too():
 
 
 def test_the_leader_may_be_the_straggler_and_all_come_back_for_the_asynchronous_phase():
-    spells = (Spell("compute", 0.3, 3.0, 1000.0),)
-    simulation = straggling("elastic", spells, "--epochs=0.6", "--bsp-share=0.5", slow=(0,))
+    straggler_events = (StragglerEvent("compute", 0.3, 3.0, 1000.0),)
+    simulation = straggling("elastic", straggler_events, "--epochs=0.6", "--bsp-share=0.5", slow=(0,))
     assert books(simulation).samples >= 14_400
     assert not books(simulation).apart.any()
     slow, other = simulation.workers[0].rounds, simulation.workers[1].rounds
     assert other > 90  # went on at its own pace
     assert slow < 0.6 * other
-    usual = straggling("none", spells, "--epochs=0.6", "--bsp-share=0.5", slow=(0,))
+    usual = straggling("none", straggler_events, "--epochs=0.6", "--bsp-share=0.5", slow=(0,))
     assert simulation.workers[1].ended < 0.7 * usual.workers[1].ended
 
 
 def test_a_straggler_that_crashes_comes_back_apart():
     modelled = cluster(*[0.1] * 5, servers=2, crashes=[(3, 11.0, 0.5)])
-    slow = replace(modelled.workers[3].device, spells=(Spell("compute", 0.3, 2.0, 15.0),))
+    slow = replace(modelled.workers[3].device, straggler_events=(StragglerEvent("compute", 0.3, 2.0, 15.0),))
     workers = (*modelled.workers[:3], replace(modelled.workers[3], device=slow), modelled.workers[4])
     ended = {}
     for policy in ("elastic", "none"):
@@ -253,7 +255,9 @@ def test_a_straggler_that_crashes_comes_back_apart():
         def watch(simulation, trainer, apart=apart):
             apart.append((simulation.engine.now, trainer.algorithm.result.apart))
 
-        simulation = Simulation(replace(modelled, workers=workers), options, Timing(options, 10_000), watch=watch)
+        simulation = Simulation(
+            replace(modelled, workers=workers), options, TimingNumerics(options, 10_000), watch=watch
+        )
         simulation.run()
         assert books(simulation).samples >= 10_000
         assert len(simulation.workers[3].worlds) == 2

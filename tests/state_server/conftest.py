@@ -9,7 +9,7 @@ import pytest
 from calling import ROOT, ServerProcess, begin, send
 
 from esync.state_server import service, web
-from esync.state_server.registry import Jobs
+from esync.state_server.registry import JobRegistry
 
 
 @pytest.fixture(scope="session")
@@ -33,9 +33,9 @@ def _listening(running) -> Iterator[str]:
 
 
 @pytest.fixture
-def jobs(running, monkeypatch) -> Jobs:
+def jobs(running, monkeypatch) -> JobRegistry:
     """The jobs of the state server in this process: none yet, and no journals."""
-    fresh = Jobs(history=running.history)
+    fresh = JobRegistry(history=running.history)
     monkeypatch.setattr(running, "jobs", fresh)
     return fresh
 

@@ -13,8 +13,8 @@ from calling import ROOT, send
 
 from esync.coordination.client import StateServerClient, StateServerError
 from esync.runtime.errors import ExpectedError
-from esync.state_server import access, operations
-from esync.state_server.auth import Gate
+from esync.state_server import auth, operations
+from esync.state_server.auth import AccessControl
 from tests.support import child
 
 TOKEN = "correct-horse"
@@ -75,24 +75,24 @@ def test_other_machines_are_let_in_with_a_token_or_where_that_is_wanted(command,
 @pytest.mark.parametrize("token", ["short", "with blank inside", "ä" * 10])
 def test_a_token_that_is_none(monkeypatch, token):
     monkeypatch.setenv("ESYNC_TOKEN", token)
-    with pytest.raises(access.OpenDoorError, match="8 to 200 printable") as refusal:
-        access.token("127.0.0.1", insecure=False)
+    with pytest.raises(auth.TokenRequiredError, match="8 to 200 printable") as refusal:
+        auth.token("127.0.0.1", insecure=False)
     assert token not in str(refusal.value)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.1.2.3"])
 def test_loopback(host):
-    assert access.is_loopback(host)
+    assert auth.is_loopback(host)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", ""])
 def test_not_loopback(host):
-    assert not access.is_loopback(host)
+    assert not auth.is_loopback(host)
 
 
 def gate(method: str = "GET", token: str = "", **headers: str) -> int:
     """The status with which a request is refused, or 200."""
-    refusal = Gate(token, ["localhost", "cloud2"]).refuse(
+    refusal = AccessControl(token, ["localhost", "cloud2"]).refuse(
         method, {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
     )
     return refusal.status if refusal else 200

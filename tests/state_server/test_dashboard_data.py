@@ -92,7 +92,7 @@ def test_there_are_no_other_files(url, path):
 
 
 def test_the_page_needs_no_token_but_every_call_does(url, running, monkeypatch):
-    monkeypatch.setattr(running, "gate", auth.Gate("a-secret-token"))
+    monkeypatch.setattr(running, "access", auth.AccessControl("a-secret-token"))
     assert get(url, "/dashboard/", Accept=BROWSER)[0] == 200
     assert get(url, "/", Accept=BROWSER)[0] == 303
     assert get(url, "/")[0] == 401
@@ -138,7 +138,7 @@ def test_without_questions_the_reports_tell_who_is_the_slowest(url):
 
 
 def test_the_newest_accuracy_counts():
-    paces = {rank: metrics.Pace(1.0, 10.0) for rank in range(2)}
+    paces = {rank: metrics.WorkerSpeed(1.0, 10.0) for rank in range(2)}
     older = schema.Report(**report(0, accuracy=0.9, accuracy_round=3))
     newer = schema.Report(**report(1, accuracy=0.7, accuracy_round=5))
     totals = metrics.totals(paces, [older, newer])

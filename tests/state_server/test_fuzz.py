@@ -16,7 +16,7 @@ from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
 from esync import config
-from esync.state_server.auth import Gate
+from esync.state_server.auth import AccessControl
 
 LONG = pytest.mark.long
 TOKEN = "correct-horse"
@@ -103,7 +103,7 @@ def unharmed(job: str, **headers: str) -> None:
 @pytest.mark.parametrize("examples", [5, pytest.param(250, marks=LONG)])
 def test_no_request_of_the_api_breaks_anything(url, running, monkeypatch, examples):
     job = begin(url, "protected-from-all-this", SPEEDS)
-    monkeypatch.setattr(running, "gate", Gate(TOKEN))
+    monkeypatch.setattr(running, "access", AccessControl(TOKEN))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         statuses = fuzz(url, examples)

@@ -13,11 +13,11 @@ from postgres import MissingError, cluster
 
 from esync import config
 from esync.state_server.history import History
-from esync.state_server.history_entries import Item, RunInfo
+from esync.state_server.history_entries import HistoryEntry, RunRecord
 from esync.state_server.schema import Report
 
 SERVE = ("-m", "esync.state_server", "--port", "0")
-INFO = RunInfo("key", "a", "", 1.0, 2, 0.02, 1)
+INFO = RunRecord("key", "a", "", 1.0, 2, 0.02, 1)
 
 
 @pytest.fixture(scope="module")
@@ -189,8 +189,8 @@ def test_the_queue_is_bounded_and_never_waits(monkeypatch, running):
 def test_an_entry_that_the_database_refuses_costs_itself_only(running):
     from esync.state_server import history_writer
 
-    def item(**fields: object) -> Item:
-        return Item("event", INFO, {"at": 1.0, "kind": "x", "rank": 0, "round": 0, "text": "", **fields})
+    def item(**fields: object) -> HistoryEntry:
+        return HistoryEntry("event", INFO, {"at": 1.0, "kind": "x", "rank": 0, "round": 0, "text": "", **fields})
 
     try:
         assert history_writer.write([item(), item(at=None), item(text="last")]) == 2
@@ -200,16 +200,16 @@ def test_an_entry_that_the_database_refuses_costs_itself_only(running):
 
 def test_old_runs_are_deleted(running, monkeypatch):
     from esync.state_server import history_writer
-    from esync.state_server.history import Item
+    from esync.state_server.history import HistoryEntry
     from esync.state_server.models import Event, Run
 
     monkeypatch.setattr(config, "HISTORY_RUNS", 3)
     try:
         for number in range(6):
-            info = RunInfo(f"old-{number}", "old", "", float(number), 1, 0.02, 1)
-            event = Item("event", info, {"at": 1.0, "kind": "begin", "rank": None, "round": None, "text": ""})
+            info = RunRecord(f"old-{number}", "old", "", float(number), 1, 0.02, 1)
+            event = HistoryEntry("event", info, {"at": 1.0, "kind": "begin", "rank": None, "round": None, "text": ""})
             history_writer.write([event])
-            history_writer.write([Item("end", info, {"ended": 9.0, "reason": ""})])
+            history_writer.write([HistoryEntry("end", info, {"ended": 9.0, "reason": ""})])
         kept = Run.objects.filter(job="old").values_list("key", flat=True)
         assert len(kept) <= 4
         assert "old-5" in kept

@@ -6,15 +6,15 @@ from calling import report
 from esync import config
 from esync.coordination.errors import ConflictError, InvalidError
 from esync.coordination.straggler_policies import Watching
-from esync.state_server.clock import Clock
 from esync.state_server.jobs import Job
-from esync.state_server.registry import Jobs
+from esync.state_server.lifecycle import PersistentClock
+from esync.state_server.registry import JobRegistry
 from esync.state_server.schema import Report
 
 ALIVE = config.JOB_ALIVE
 
 
-class Frozen(Clock):
+class Frozen(PersistentClock):
     """A clock that shows what it is told."""
 
     time = 0.0
@@ -30,13 +30,13 @@ def clock(monkeypatch) -> type[Frozen]:
     return Frozen
 
 
-def begin(jobs: Jobs, workers: int = 3, run: str = "", name: str = "default") -> Job:
+def begin(jobs: JobRegistry, workers: int = 3, run: str = "", name: str = "default") -> Job:
     return jobs.begin(name, workers, 0.02, 1, run)
 
 
-def started(clock: type[Frozen], run: str = "") -> tuple[Jobs, Job]:
+def started(clock: type[Frozen], run: str = "") -> tuple[JobRegistry, Job]:
     """A job whose three workers were in round 2 at 100 s."""
-    jobs = Jobs()
+    jobs = JobRegistry()
     job = begin(jobs, run=run)
     for rank in range(3):
         job.query(rank, 1, 0, 1.0, now=91.0)
@@ -49,9 +49,9 @@ def started(clock: type[Frozen], run: str = "") -> tuple[Jobs, Job]:
 
 def test_there_is_nothing_before_the_first_begin():
     with pytest.raises(ConflictError, match="rank 0 has to") as refusal:
-        Jobs().get("default")
+        JobRegistry().get("default")
     assert refusal.value.retry_after == 1.0
-    assert Jobs().find("default") is None
+    assert JobRegistry().find("default") is None
 
 
 def test_a_running_job_is_not_replaced(clock):
@@ -80,7 +80,7 @@ def test_a_job_that_has_ended_is_replaced_at_once(clock):
 
 
 def test_a_job_that_no_worker_has_used_is_replaced_at_once(clock):
-    jobs = Jobs()
+    jobs = JobRegistry()
     begin(jobs)
     new = begin(jobs, workers=2)
     assert jobs.get("default") is new
@@ -115,7 +115,7 @@ def reported(job: Job, rank: int, round: int, now: float, seconds: float = 1.0) 
 
 def test_reports_alone_keep_a_job(clock):
     """In mode sync no worker ever asks."""
-    jobs = Jobs()
+    jobs = JobRegistry()
     job = begin(jobs)
     for round in range(1, 20):
         reported(job, round % 3, round, now=4.0 * round)
@@ -127,7 +127,7 @@ def test_reports_alone_keep_a_job(clock):
 
 
 def test_steps_alone_keep_a_job(clock):
-    jobs = Jobs()
+    jobs = JobRegistry()
     job = jobs.begin("default", 3, None, 1, watching=Watching())
     for told in range(20):
         job.tell(1, told, 1, 1.0, now=4.0 * told)
@@ -139,7 +139,7 @@ def test_steps_alone_keep_a_job(clock):
 
 
 def test_a_worker_that_has_begun_a_job_keeps_it_until_the_first_news(clock):
-    jobs = Jobs()
+    jobs = JobRegistry()
     job = begin(jobs, run="a")
     with pytest.raises(ConflictError):
         begin(jobs, run="b")
@@ -150,7 +150,7 @@ def test_a_worker_that_has_begun_a_job_keeps_it_until_the_first_news(clock):
 
 @pytest.mark.parametrize("told", ["question", "round", "rounds added up", "steps"])
 def test_silence_is_measured_by_the_slowest(clock, told):
-    jobs = Jobs()
+    jobs = JobRegistry()
     job = jobs.begin("default", 3, None, 1, watching=Watching())
     if told == "question":
         job.query(0, 1, 0, 60.0, now=100.0)
@@ -171,7 +171,7 @@ def test_silence_is_measured_by_the_slowest(clock, told):
 
 
 def test_a_capability_beyond_all_measure_does_not_keep_a_job_for_ever(clock):
-    jobs = Jobs()
+    jobs = JobRegistry()
     job = begin(jobs)
     job.query(0, 1, 0, 1e300, now=0.0)
     clock.time = config.JOB_FORGOTTEN
@@ -180,7 +180,7 @@ def test_a_capability_beyond_all_measure_does_not_keep_a_job_for_ever(clock):
 
 def test_workers_of_the_next_training_that_report_already_do_not_keep_the_last_one_alive(clock):
     """Where nobody waits for the state server, the others train on while rank 0's begin is refused."""
-    jobs = Jobs()
+    jobs = JobRegistry()
     job = begin(jobs)
     for rank in range(3):
         reported(job, rank, 4, now=100.0)
@@ -192,7 +192,7 @@ def test_workers_of_the_next_training_that_report_already_do_not_keep_the_last_o
 
 
 def test_a_replacement_counts_as_soon_as_another_worker_shows_that_the_job_goes_on(clock):
-    jobs = Jobs()
+    jobs = JobRegistry()
     job = begin(jobs)
     for rank in range(2):
         reported(job, rank, 10, now=100.0)
@@ -206,11 +206,11 @@ def test_a_replacement_counts_as_soon_as_another_worker_shows_that_the_job_goes_
 
 def test_a_restart_of_the_server_keeps_a_job_whose_workers_could_not_be_heard(clock, tmp_path, monkeypatch):
     monkeypatch.setattr(Frozen, "resumed", classmethod(lambda cls, mark, latest=0.0: cls()))
-    jobs = Jobs(tmp_path)
+    jobs = JobRegistry(tmp_path)
     job = begin(jobs)
     reported(job, 0, 1, now=100.0, seconds=20.0)
     clock.time = 1000.0  # the server was away
-    again = Jobs(tmp_path)
+    again = JobRegistry(tmp_path)
     again.restore()
     clock.time = 1059.0
     with pytest.raises(ConflictError):
@@ -230,14 +230,18 @@ def test_jobs_do_not_know_of_each_other(clock):
 
 @pytest.mark.parametrize("name", ["", ".hidden", "a/b", "../a", "a b", "x" * 65, "ä", "a\n"])
 def test_names_that_are_none(name):
-    for call in (lambda: begin(Jobs(), name=name), lambda: Jobs().find(name), lambda: Jobs().get(name)):
+    for call in (
+        lambda: begin(JobRegistry(), name=name),
+        lambda: JobRegistry().find(name),
+        lambda: JobRegistry().get(name),
+    ):
         with pytest.raises(InvalidError, match="is no name of a job"):
             call()
 
 
 def test_the_number_of_jobs_is_bounded(clock, monkeypatch):
     monkeypatch.setattr(config, "MAX_JOBS", 3)
-    jobs = Jobs()
+    jobs = JobRegistry()
     for name in "abc":
         begin(jobs, name=name)
     with pytest.raises(ConflictError, match="3 jobs on this state server already") as refusal:
@@ -249,7 +253,7 @@ def test_the_number_of_jobs_is_bounded(clock, monkeypatch):
 
 
 def test_a_job_without_news_is_forgotten(clock, tmp_path):
-    jobs = Jobs(tmp_path)
+    jobs = JobRegistry(tmp_path)
     job, other = begin(jobs, name="a"), begin(jobs, name="b")
     job.query(0, 1, 0, 1.0, now=0.0)
     other.query(0, 1, 0, 1.0, now=config.JOB_FORGOTTEN)

@@ -11,18 +11,18 @@ from calling import post, report, send
 from esync import config
 from esync.coordination.coordinator import Coordinator
 from esync.coordination.straggler_policies import Watching
-from esync.state_server import clock, journal
-from esync.state_server.clock import Clock
+from esync.state_server import journal, lifecycle
 from esync.state_server.jobs import Job
 from esync.state_server.journal import DamagedJournalError
-from esync.state_server.registry import Jobs
+from esync.state_server.lifecycle import PersistentClock
+from esync.state_server.registry import JobRegistry
 from esync.state_server.responses import UnavailableError
 from esync.state_server.schema import Report
 
 
-def reopened(jobs: Jobs) -> Jobs:
+def reopened(jobs: JobRegistry) -> JobRegistry:
     """What a new process finds after the old one, whose files stay open, has ended without a word."""
-    again = Jobs(jobs._folder)
+    again = JobRegistry(jobs._folder)
     again.restore()
     return again
 
@@ -38,7 +38,7 @@ def test_a_job_that_is_interrupted_again_and_again_decides_like_one_that_is_not(
     monkeypatch.setattr(journal.Journal.__init__, "__defaults__", (limit,))
     draw = random.Random(seed)
     speeds = [0.03, 0.3, 0.5, 1.0]
-    jobs = Jobs(tmp_path)
+    jobs = JobRegistry(tmp_path)
     jobs.begin("a", 4, 0.02, 1, "run")
     undisturbed = Coordinator(4, 0.02, 1)
     now, round, done, interruptions = 1000.0, 1, [0] * 4, 0
@@ -75,7 +75,7 @@ def test_a_job_that_is_interrupted_again_and_again_decides_like_one_that_is_not(
 
 
 def test_a_line_that_was_cut_off_anywhere_is_as_if_it_had_never_come(tmp_path):
-    jobs = Jobs(tmp_path)
+    jobs = JobRegistry(tmp_path)
     job = jobs.begin("a", 2, 0.02, 1)
     job.query(0, 1, 0, 0.5, now=1.0)
     path = tmp_path / "a.journal"
@@ -94,7 +94,7 @@ def test_a_line_that_was_cut_off_anywhere_is_as_if_it_had_never_come(tmp_path):
 
 
 def test_damage_in_the_middle_is_told_and_what_follows_ignored(tmp_path, caplog):
-    jobs = Jobs(tmp_path)
+    jobs = JobRegistry(tmp_path)
     job = jobs.begin("a", 2, 0.02, 1)
     job.query(0, 1, 0, 0.5, now=1.0)
     state = job.coordinator.state()
@@ -115,7 +115,7 @@ def test_damage_in_the_middle_is_told_and_what_follows_ignored(tmp_path, caplog)
 @pytest.mark.parametrize("content", [b"", b"\n", b"00000000 {}\n", b"\xff" * 100, journal.encode({"format": 99})])
 def test_a_journal_without_a_head_is_put_aside(tmp_path, caplog, content):
     (tmp_path / "a.journal").write_bytes(content)
-    jobs = Jobs(tmp_path)
+    jobs = JobRegistry(tmp_path)
     jobs.begin("b", 1, 0.02, 1)
     again = reopened(jobs)
     assert [job.name for job in again.all()] == ["b"]
@@ -163,7 +163,7 @@ ODD_ENTRIES = [
 
 
 def test_odd_journals_are_put_aside_and_named_and_the_server_starts(tmp_path, start_process):
-    jobs = Jobs(tmp_path / "jobs")
+    jobs = JobRegistry(tmp_path / "jobs")
     (tmp_path / "jobs").mkdir()
     watching = Watching()
     good = jobs.begin("good", 2, 0.02, 1)
@@ -198,7 +198,7 @@ def test_odd_journals_are_put_aside_and_named_and_the_server_starts(tmp_path, st
 
 
 def test_what_people_see_is_kept_too(tmp_path):
-    jobs = Jobs(tmp_path)
+    jobs = JobRegistry(tmp_path)
     job = jobs.begin("a", 2, 0.02, 1, "mine")
     job.report(Report(**report(rank=1, accuracy=0.5, accuracy_round=1)), now=5.0, at=100.0)
     job.query(0, 1, 0, 0.5, now=6.0)
@@ -212,7 +212,7 @@ def test_what_people_see_is_kept_too(tmp_path):
 
 
 def test_the_same_messages_for_another_run_begin_an_empty_journal(tmp_path):
-    jobs = Jobs(tmp_path)
+    jobs = JobRegistry(tmp_path)
     jobs.begin("a", 2, 0.02, 1).end("done", now=1.0)
     old = (tmp_path / "a.journal").read_bytes()
     new = jobs.begin("a", 3, 0.02, 1)
@@ -222,7 +222,7 @@ def test_the_same_messages_for_another_run_begin_an_empty_journal(tmp_path):
 
 def test_a_full_disk_stops_nobody_and_nothing_is_missing_afterwards(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(config, "JOURNAL_RETRY", 0.0)
-    jobs = Jobs(tmp_path)
+    jobs = JobRegistry(tmp_path)
     job = jobs.begin("a", 2, 0.02, 1)
     real, room = os.write, 30
     monkeypatch.setattr(os, "write", lambda file, data: real(file, data[:room]))
@@ -239,7 +239,7 @@ def test_a_full_disk_stops_nobody_and_nothing_is_missing_afterwards(tmp_path, mo
 @pytest.mark.parametrize("why", ["it was broken", "it is long"])
 def test_the_journal_of_a_job_that_is_replaced_never_takes_its_successors_place(tmp_path, monkeypatch, why):
     monkeypatch.setattr(config, "JOURNAL_RETRY", 0.0)
-    jobs = Jobs(tmp_path)
+    jobs = JobRegistry(tmp_path)
     old = jobs.begin("a", 2, 0.02, 1)
     old.query(0, 1, 0, 0.1, now=old.clock.now() - 100.0)
     if why == "it was broken":
@@ -255,7 +255,7 @@ def test_the_journal_of_a_job_that_is_replaced_never_takes_its_successors_place(
 
 
 def test_a_job_that_cannot_be_begun_leaves_the_present_one_and_no_half_file(tmp_path, monkeypatch):
-    jobs = Jobs(tmp_path)
+    jobs = JobRegistry(tmp_path)
     old = jobs.begin("a", 2, 0.02, 1)
     with monkeypatch.context() as full:
         full.setattr(os, "write", lambda file, data: 0)
@@ -268,22 +268,24 @@ def test_a_job_that_cannot_be_begun_leaves_the_present_one_and_no_half_file(tmp_
 
 
 def test_another_process_goes_on_with_the_same_clock():
-    before = Clock(offset=12.5)
-    assert Clock.resumed(json.loads(json.dumps(before.mark()))).offset == 12.5
+    before = PersistentClock(offset=12.5)
+    assert PersistentClock.resumed(json.loads(json.dumps(before.mark()))).offset == 12.5
 
 
 def test_after_a_restart_of_the_machine_the_wall_clock_tells_the_time(monkeypatch):
-    mark = Clock().mark()
-    monkeypatch.setattr(clock, "_boot", lambda: "another")
+    mark = PersistentClock().mark()
+    monkeypatch.setattr(lifecycle, "_boot", lambda: "another")
     mark["wall"] -= 60.0
-    assert Clock.resumed(mark).now() == pytest.approx(mark["time"] + 60.0, abs=5.0)
+    assert PersistentClock.resumed(mark).now() == pytest.approx(mark["time"] + 60.0, abs=5.0)
     mark["wall"] += 10_000.0  # and where that was set back, time stands still rather than going back
-    assert Clock.resumed(mark).now() == pytest.approx(mark["time"], abs=5.0)
-    assert Clock.resumed(mark, latest=mark["time"] + 99.0).now() == pytest.approx(mark["time"] + 99.0, abs=5.0)
+    assert PersistentClock.resumed(mark).now() == pytest.approx(mark["time"], abs=5.0)
+    assert PersistentClock.resumed(mark, latest=mark["time"] + 99.0).now() == pytest.approx(
+        mark["time"] + 99.0, abs=5.0
+    )
 
 
 def test_where_there_is_no_boot_id_the_wall_clock_tells_the_time(monkeypatch, tmp_path):
-    monkeypatch.setattr(clock, "_BOOT_ID", tmp_path / "missing")
-    mark = Clock().mark()
+    monkeypatch.setattr(lifecycle, "_BOOT_ID", tmp_path / "missing")
+    mark = PersistentClock().mark()
     mark["wall"] -= 60.0
-    assert Clock.resumed(mark).now() == pytest.approx(mark["time"] + 60.0, abs=5.0)
+    assert PersistentClock.resumed(mark).now() == pytest.approx(mark["time"] + 60.0, abs=5.0)

@@ -143,7 +143,7 @@ def test_the_token_is_sent_and_a_wrong_one_is_told_once(mine, reports, running, 
     worker = reports()
     monkeypatch.setenv("ESYNC_TOKEN", "another-token")
     stranger = reports(rank=1, interval=0.01)
-    monkeypatch.setattr(running, "gate", auth.Gate("a-secret-token"))
+    monkeypatch.setattr(running, "access", auth.AccessControl("a-secret-token"))
     for number in (1, 2, 3):
         worker.round(number, entry(), local_iterations=1, seconds=1.0)
         stranger.round(number, entry(), local_iterations=1, seconds=1.0)
@@ -152,7 +152,7 @@ def test_the_token_is_sent_and_a_wrong_one_is_told_once(mine, reports, running, 
     stranger.close("done")
     assert caplog.text.count("the dashboard lags behind") == 1
     assert "401" in caplog.text
-    monkeypatch.setattr(running, "gate", auth.Gate())
+    monkeypatch.setattr(running, "access", auth.AccessControl())
     assert newest(mine, 0)["round"] == 3
     assert newest(mine, 1) == {}
 

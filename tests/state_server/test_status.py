@@ -10,7 +10,7 @@ from calling import ROOT, post, report
 from faulty_server import FaultyServer, answer
 
 from esync.runtime.errors import ExpectedError
-from esync.runtime.printable import printable
+from esync.runtime.output import printable
 from esync.state_server import auth
 from esync.state_server.schema import Report
 from esync.status.__main__ import main
@@ -108,7 +108,7 @@ def test_errors_in_one_sentence(url, capsys, monkeypatch):
 
 
 def test_the_token(url, running, capsys, monkeypatch):
-    monkeypatch.setattr(running, "gate", auth.Gate("a-secret-token"))
+    monkeypatch.setattr(running, "access", auth.AccessControl("a-secret-token"))
     monkeypatch.delenv("ESYNC_TOKEN", raising=False)
     assert main([address(url)]) == 1
     assert "ESYNC_TOKEN is not set" in capsys.readouterr().err

@@ -19,14 +19,14 @@ import pytest
 from calling import JSON, ServerProcess
 
 from esync import config
-from esync.state_server.connections import Connections
+from esync.state_server.connection_limits import ConnectionTable
 
 TOKEN = "correct-horse"
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
 PATIENCE = config.STATE_SERVER_STRANGER_PATIENCE
 #: The server under limits on its files: soft, hard.
 LIMITED = (
-    "import resource, sys; from esync.state_server import main; "
+    "import resource, sys; from esync.state_server.__main__ import main; "
     "resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard})); sys.exit(main(['--port', '0']))"
 )
 
@@ -250,7 +250,7 @@ class Visitor:
         self.dropped = True
 
 
-def arrived(connections: Connections, number: int, now: float = 0.0) -> list[Visitor]:
+def arrived(connections: ConnectionTable, number: int, now: float = 0.0) -> list[Visitor]:
     some = [Visitor() for _ in range(number)]
     for one in some:
         connections.arrive(one, now)
@@ -262,7 +262,7 @@ def dropped(some: list[Visitor]) -> list[bool]:
 
 
 def test_strangers_make_room_for_strangers_the_oldest_first():
-    connections = Connections(callers=2, strangers=3, patience=5.0)
+    connections = ConnectionTable(callers=2, strangers=3, patience=5.0)
     (caller,) = arrived(connections, 1)
     connections.welcome(caller)
     some = arrived(connections, 5)
@@ -271,7 +271,7 @@ def test_strangers_make_room_for_strangers_the_oldest_first():
 
 
 def test_the_time_of_strangers_ends():
-    connections = Connections(callers=2, strangers=10, patience=5.0)
+    connections = ConnectionTable(callers=2, strangers=10, patience=5.0)
     early, late = arrived(connections, 3, now=0.0), arrived(connections, 1, now=1.0)
     connections.welcome(early[0])
     connections.leave(early[1])
@@ -288,7 +288,7 @@ def test_the_time_of_strangers_ends():
 
 def test_callers_make_room_for_callers_the_one_that_was_silent_longest_first():
     """Where there is no token everybody can become a caller; a worker asks again and again, and so stays."""
-    connections = Connections(callers=3, strangers=10, patience=5.0)
+    connections = ConnectionTable(callers=3, strangers=10, patience=5.0)
     some = arrived(connections, 5)
     for one in some[:3]:
         connections.welcome(one)

@@ -10,7 +10,7 @@ from esync.coordination.client import StateServerClient
 from esync.coordination.straggler_policies import Directive, Watch, Watching
 from esync.coordination.stragglers import Detection
 from esync.state_server import journal
-from esync.state_server.registry import Jobs
+from esync.state_server.registry import JobRegistry
 
 WATCHING = Watching("elastic", Detection(window=4, stride=2, raise_after=2, clear_after=2))
 WORKERS = 4
@@ -77,13 +77,13 @@ def test_a_policy_that_makes_no_sense_is_refused(url, wrong):
 def test_restarts_change_no_decision(tmp_path, monkeypatch, limit):
     monkeypatch.setattr(journal.Journal.__init__, "__defaults__", (limit,))
     draw, undisturbed = random.Random(limit), Watch(WORKERS, WATCHING)
-    jobs = Jobs(tmp_path)
+    jobs = JobRegistry(tmp_path)
     jobs.begin("a", WORKERS, None, 1, "run", WATCHING)
     seen = set()
     for step in range(120):
         for rank in range(WORKERS):
             if draw.random() < 0.1:
-                jobs = Jobs(tmp_path)
+                jobs = JobRegistry(tmp_path)
                 jobs.restore()
             seconds = draw.uniform(0.08, 0.12) + 0.2 * (rank == step // 40)
             answer = jobs.get("a").tell(rank, step, 1, seconds, now=float(step))

@@ -1,4 +1,4 @@
-"""Rounds of a worker without cluster and network, kept by a real RoundKeeper."""
+"""Rounds of a worker without cluster and network, kept by a real RoundCallbacks."""
 
 import io
 import json
@@ -7,18 +7,18 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from esync.exchange import Result
-from esync.runtime.phase_timer import Recorder
-from esync.runtime.progress import Progress, Reporter, parse
+from esync.runtime.phase_timer import PhaseTimer
+from esync.runtime.progress import Progress, ProgressReporter, parse
 from esync.training.callbacks import LogFiles, ProgressLines
-from esync.training.round_callbacks import Clock, Evaluations, RoundKeeper
+from esync.training.round_callbacks import LogClock, PeriodicEvaluation, RoundCallbacks
 from esync.training.round_log import RoundLog
 
 
 class Evaluation:
     """Done when the test says so."""
 
-    def __init__(self, examiner: "Examiner", weights: float) -> None:
-        self.examiner, self.weights, self.is_done = examiner, weights, False
+    def __init__(self, evaluator: "FakeEvaluator", weights: float) -> None:
+        self.evaluator, self.weights, self.is_done = evaluator, weights, False
 
     def done(self) -> bool:
         return self.is_done
@@ -32,7 +32,7 @@ class Evaluation:
         return self.result()
 
 
-class Examiner:
+class FakeEvaluator:
     """The "accuracy" of the weights is a hundredth of them; one evaluation at a time."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Trainer:
             result=Result(0, 0, 0, wait=0.25, transfer=0.125, finished=False), evaluate_every=None, facts={}
         )
         device = SimpleNamespace(iterations=7, overruns=1, now=lambda: 0.0)
-        self.world = SimpleNamespace(recorder=Recorder(device.now), device=device)
+        self.world = SimpleNamespace(recorder=PhaseTimer(device.now), device=device)
         self.replica = Replica()
 
     def stop(self) -> None:
@@ -83,17 +83,17 @@ class Trainer:
 
 
 class Run:
-    """Rounds of one worker, kept by a RoundKeeper."""
+    """Rounds of one worker, kept by a RoundCallbacks."""
 
-    def __init__(self, folder: Path, examine: bool = True, callbacks=(), now=time.perf_counter, **evaluated) -> None:
+    def __init__(self, folder: Path, evaluate: bool = True, callbacks=(), now=time.perf_counter, **evaluated) -> None:
         self.stream = io.StringIO()
-        self.examiner = Examiner() if examine else None
+        self.evaluator = FakeEvaluator() if evaluate else None
         self.trainer = Trainer()
         self.logs = RoundLog(folder, "cpu")
-        reporter = Reporter(quiet=True, machine=True, stream=self.stream)
-        evaluations = None if self.examiner is None else Evaluations(self.examiner, **evaluated)
+        reporter = ProgressReporter(quiet=True, machine=True, stream=self.stream)
+        evaluations = None if self.evaluator is None else PeriodicEvaluation(self.evaluator, **evaluated)
         told = [LogFiles(self.logs), *callbacks, ProgressLines(reporter, 2)]
-        self.keeper = RoundKeeper(told, {"rank": 2}, Clock(now), evaluations)
+        self.keeper = RoundCallbacks(told, {"rank": 2}, LogClock(now), evaluations)
 
     def round(self, samples: int = 64, finished: bool = False) -> None:
         self.trainer.round += 1
@@ -105,7 +105,7 @@ class Run:
 
     def arrive(self) -> None:
         """The evaluation under way is done."""
-        self.examiner.started[-1].is_done = True
+        self.evaluator.started[-1].is_done = True
 
     def end(self) -> dict[int, float | None]:
         """The accuracies that are in the logs in the end, by round."""

@@ -13,7 +13,7 @@ from esync.exchange.codecs.sparse import Sparse
 from esync.exchange.protocol.resume_negotiation import Offers
 from esync.exchange.protocol.round_state import Limits
 from esync.runtime.futures import Completed
-from esync.runtime.phase_timer import Recorder
+from esync.runtime.phase_timer import PhaseTimer
 
 
 class Array:
@@ -262,7 +262,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.device = Device()
-        self.recorder = Recorder(self.device.now)
+        self.recorder = PhaseTimer(self.device.now)
         self.replica = Replica()
         self.addresses: list[tuple[str | None, int, str, bool]] = []
         self.hyper = [Hyper(0.1, 0.9, 0.01, 1.0)]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from esync.runtime.files import flush_folder, whole, write_whole
+from esync.runtime.files import atomic_path, flush_folder, write_atomically
 
 from .volatile_disk import Choose, VolatileDisk
 
@@ -58,7 +58,7 @@ def test_a_name_outlives_its_contents_of_which_a_part_may_be_left(tmp_path: Path
 
 def test_a_rename_that_was_not_flushed_is_lost(tmp_path: Path) -> None:
     def work(root: Path) -> None:
-        with whole(root / "old") as beside:
+        with atomic_path(root / "old") as beside:
             beside.write_bytes(b"new")
 
     assert left_of(tmp_path / "lost", work) == {"old": b"old"}
@@ -67,7 +67,7 @@ def test_a_rename_that_was_not_flushed_is_lost(tmp_path: Path) -> None:
 
 def test_a_rename_that_was_flushed_is_not(tmp_path: Path) -> None:
     def work(root: Path) -> None:
-        write_whole(root / "old", b"new")
+        write_atomically(root / "old", b"new")
         flush_folder(root)
 
     assert outcomes(tmp_path, work) == {(("old", b"new"),)}
@@ -102,7 +102,7 @@ def test_of_several_changes_any_may_be_left(tmp_path: Path) -> None:
 def test_a_folder_is_lost_with_all_that_is_flushed_in_it(tmp_path: Path) -> None:
     def work(root: Path) -> None:
         (root / "inner").mkdir()
-        write_whole(root / "inner" / "new", b"new")
+        write_atomically(root / "inner" / "new", b"new")
         flush_folder(root / "inner")
 
     assert left_of(tmp_path / "lost", work) == {"old": b"old"}
@@ -113,7 +113,7 @@ def test_a_folder_is_lost_with_all_that_is_flushed_in_it(tmp_path: Path) -> None
 def test_a_folder_that_was_deleted_may_come_back_with_its_files(tmp_path: Path) -> None:
     def work(root: Path) -> None:
         (root / "inner").mkdir()
-        write_whole(root / "inner" / "new", b"new")
+        write_atomically(root / "inner" / "new", b"new")
         flush_folder(root / "inner")
         flush_folder(root)
         (root / "inner" / "new").unlink()
@@ -142,7 +142,7 @@ def test_whoever_is_stopped_before_a_step_has_not_done_it(tmp_path: Path) -> Non
             raise KeyboardInterrupt
 
     with VolatileDisk(tmp_path, step) as disk, disk.attached():
-        write_whole(tmp_path / "file", b"1")  # flushes, renames
+        write_atomically(tmp_path / "file", b"1")  # flushes, renames
         with pytest.raises(KeyboardInterrupt):
-            write_whole(tmp_path / "file", b"2")
+            write_atomically(tmp_path / "file", b"2")
     assert (tmp_path / "file").read_bytes() == b"1"

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from esync.sync_switch.report import as_json, as_text
-from esync.sync_switch.search import Measured, Outcome, search
+from esync.sync_switch.search import Measured, TrialOutcome, search
 
 #: The published means of the CIFAR-100 setup: share of BSP → accuracy, seconds.
 PUBLISHED = {
@@ -22,7 +22,7 @@ def measure(known, runs=1):
 
     def one(share):
         asked.append(share)
-        return Measured(share, tuple(Outcome(*known[share]) for _ in range(runs)))
+        return Measured(share, tuple(TrialOutcome(*known[share]) for _ in range(runs)))
 
     return one, asked
 
@@ -59,7 +59,7 @@ def test_nothing_is_good_enough():
 
 
 def test_diverged_runs_count_with_accuracy_0_and_not_in_the_time():
-    runs = (Outcome(0.9, 10.0), Outcome(0.0, 1.0, diverged=True))
+    runs = (TrialOutcome(0.9, 10.0), TrialOutcome(0.0, 1.0, diverged=True))
     measured = Measured(0.5, runs)
     assert (measured.accuracy, measured.seconds, measured.spent, measured.diverged) == (0.45, 10.0, 11.0, 1)
     found = search(lambda share: Measured(share, runs), beta=0.1, settings=1, target=0.9)

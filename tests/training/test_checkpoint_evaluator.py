@@ -78,9 +78,9 @@ def test_what_is_not_whole_waits(tmp_path, data_dir):
     model = copy / "round-7" / "model.params"
     content = model.read_bytes()
     model.write_bytes(content[:1000])  # is being copied
-    with pytest.raises(checkpoint_evaluator.FollowError, match="no whole checkpoint"):
+    with pytest.raises(checkpoint_evaluator.EvaluatorError, match="no whole checkpoint"):
         run(*flags, "--once")
-    with pytest.raises(checkpoint_evaluator.FollowError, match=r"within 0\.1 s"):
+    with pytest.raises(checkpoint_evaluator.EvaluatorError, match=r"within 0\.1 s"):
         run(*flags, "--patience", 0.1)
     model.write_bytes(content)
     assert run(*flags, "--until-round", 7) == 0
@@ -93,11 +93,11 @@ def test_what_is_not_whole_waits(tmp_path, data_dir):
 )
 def test_models_that_it_cannot_know_are_named(tmp_path, data_dir, facts, text):
     write(tmp_path / "c", 1, seed=1, **facts)
-    with pytest.raises(checkpoint_evaluator.FollowError, match=text):
+    with pytest.raises(checkpoint_evaluator.EvaluatorError, match=text):
         run("--checkpoint-dir", tmp_path / "c", "-dd", data_dir, "--out", tmp_path / "out", "--once")
 
 
 def test_another_file_is_not_overwritten(tmp_path):
     (tmp_path / checkpoint_evaluator.FILE).write_text(json.dumps({}))
-    with pytest.raises(checkpoint_evaluator.FollowError, match="--out"):
+    with pytest.raises(checkpoint_evaluator.EvaluatorError, match="--out"):
         run("--checkpoint-dir", tmp_path, "--out", tmp_path, "--once")

@@ -15,7 +15,7 @@ from esync.gluon.replica import Replica
 from esync.models.networks import build
 from esync.runtime.futures import NotDoneError
 from esync.runtime.mxnet_import import mx
-from esync.runtime.niceness import EVALUATING
+from esync.runtime.processes import EVALUATING
 from esync.training.accuracy import accuracy, spread
 
 from ..data import tiny_dataset

@@ -89,14 +89,14 @@ def test_the_final_weights_are_evaluated_after_an_evaluation_under_way(run):
     run.round()
     run.round(finished=True)
     assert run.end() == {1: 0.01, 2: 0.02}
-    assert len(run.examiner.started) == 2
+    assert len(run.evaluator.started) == 2
 
 
 def test_the_final_weights_are_evaluated_once(run):
     run.round(finished=True)
     run.arrive()
     assert run.end() == {1: 0.01}
-    assert len(run.examiner.started) == 1
+    assert len(run.evaluator.started) == 1
 
 
 def test_only_the_final_weights_are_evaluated_on_every_image(run):
@@ -104,7 +104,7 @@ def test_only_the_final_weights_are_evaluated_on_every_image(run):
     run.arrive()
     run.round(finished=True)
     assert run.end() == {1: 0.01, 2: 0.02}
-    assert run.examiner.every_image == [False, True]
+    assert run.evaluator.every_image == [False, True]
 
 
 def test_once_the_target_is_reached_only_the_final_weights_are_evaluated(tmp_path):
@@ -122,13 +122,13 @@ def test_every_so_many_rounds_and_in_the_end(tmp_path):
     run = Run(tmp_path, every=3)
     for _ in range(7):
         run.round()
-        if run.examiner.started:
+        if run.evaluator.started:
             run.arrive()
     assert run.end() == {1: None, 2: None, 3: 0.03, 4: None, 5: None, 6: 0.06, 7: 0.07}
 
 
 def test_a_worker_that_does_not_evaluate(tmp_path):
-    run = Run(tmp_path, examine=False)
+    run = Run(tmp_path, evaluate=False)
     run.round()
     run.round(finished=True)
     assert run.end() == {1: None, 2: None}
@@ -137,7 +137,7 @@ def test_a_worker_that_does_not_evaluate(tmp_path):
 def test_a_run_that_is_over_before_its_first_round(run):
     run.trainer.round = 7  # of a slot that somebody else has held
     assert run.end() == {}
-    assert run.examiner.closed
+    assert run.evaluator.closed
 
 
 def test_reaching_the_target_stops_the_run(tmp_path):

@@ -3,13 +3,13 @@
 from types import SimpleNamespace
 
 from esync.exchange import Result
-from esync.runtime.progress import Reporter
+from esync.runtime.progress import ProgressReporter
 from esync.training.callbacks import Callback, CurveFiles, LogFiles, ProgressLines, StateServerReports
-from esync.training.csv_curves import Curves
-from esync.training.round_callbacks import Clock, Evaluations, RoundKeeper
+from esync.training.csv_curves import CsvCurves
+from esync.training.round_callbacks import LogClock, PeriodicEvaluation, RoundCallbacks
 from esync.training.round_log import RoundLog
 
-from ..support.kept_rounds import Examiner, Run, Trainer
+from ..support.kept_rounds import FakeEvaluator, Run, Trainer
 
 
 def test_what_is_reported_of_a_round(tmp_path):
@@ -96,21 +96,21 @@ def test_an_own_callback_is_told_how_the_run_goes(tmp_path):
 
 
 def test_loss_and_accuracy_step_by_step(tmp_path):
-    logs, examiner, trainer = RoundLog(tmp_path, "cpu"), Examiner(), Trainer()
+    logs, evaluator, trainer = RoundLog(tmp_path, "cpu"), FakeEvaluator(), Trainer()
     trainer.algorithm.evaluate_every = 4  # steps, of which an asynchronous round has many
     clock = SimpleNamespace(now=0.0)
-    curves = Curves(logs, 1000.0)
-    reporter = Reporter(quiet=True, machine=False)
+    curves = CsvCurves(logs, 1000.0)
+    reporter = ProgressReporter(quiet=True, machine=False)
     callbacks = [CurveFiles(curves), LogFiles(logs), ProgressLines(reporter, 0)]
-    keeper = RoundKeeper(callbacks, {"rank": 0}, Clock(lambda: clock.now), Evaluations(examiner))
+    keeper = RoundCallbacks(callbacks, {"rank": 0}, LogClock(lambda: clock.now), PeriodicEvaluation(evaluator))
     for round_, step in ((1, 1), (2, 2), (3, 9), (4, 10)):
         clock.now += 1.5
         trainer.round, trainer.finished, trainer.replica.weights = round_, round_ == 4, float(round_)
         trainer.algorithm.result = Result(round_, step, 8 * step, 0.0, 0.0, trainer.finished, step=step)
         trainer.world.recorder.loss = 1.0 / round_
         keeper.done(trainer)
-        if examiner.started:
-            examiner.started[-1].is_done = True
+        if evaluator.started:
+            evaluator.started[-1].is_done = True
     keeper.end(trainer)
     keeper.diverged()
     keeper.close()
@@ -126,7 +126,7 @@ def test_loss_and_accuracy_step_by_step(tmp_path):
 def test_the_curves_of_a_run_that_goes_on(tmp_path):
     logs = RoundLog(tmp_path, "cpu")
     for step, broken in ((4, ""), (6, "7,7,7,7")):
-        curves = Curves(logs, 0.0, step - 1)
+        curves = CsvCurves(logs, 0.0, step - 1)
         for each in (step, step + 1):
             curves.accuracy(float(each), each, 0, 0.5)
         curves.write()

@@ -74,7 +74,7 @@ class CollectiveState:
         return self.watchdog.waiting(what, self._round_timeout, hint)
 
     def take(self) -> tuple[int, int]:
-        """Bytes sent and received from the last call to the newest exchange that is over; see `rounds.Traffic`.
+        """Bytes sent and received from the last call to the newest exchange that is over.
 
         They are what MPI was given to carry: between processes of one machine it is no network that carries them.
         """

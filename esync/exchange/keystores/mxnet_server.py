@@ -21,8 +21,8 @@ from ...membership.rendezvous.directory import StartMonitor
 from ...membership.rendezvous.node_registry import server_id
 from ...runtime.memory import host_view
 from ...runtime.mxnet_import import mx
-from ...runtime.program import leave
-from ...runtime.watchdog import Wait
+from ...runtime.program import exit_now
+from ...runtime.watchdog import WatchedWait
 from ..membership import WRITER, Membership
 from ..protocol.endpoint import Endpoint
 from ..protocol.handshake import Greeting, decode
@@ -75,7 +75,7 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
         for reason in [] if self._membership is None else self._membership.failure_reasons():
             log.error("%s", reason)
         log.error("all workers are gone, without a goodbye")
-        leave(1)
+        exit_now(1)
 
     def _controller(self) -> Callable[[int, bytes, Any], None]:
         """MXNet's hook for commands; `run` installs it."""
@@ -115,7 +115,7 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
 
         The first worker has as long as it takes to evaluate and to write the final model.
         """
-        ledger, wait = self._endpoint.server.ledger, Wait("", self._round_timeout)
+        ledger, wait = self._endpoint.server.ledger, WatchedWait("", self._round_timeout)
         while True:
             time.sleep(TICK)
             missing = [rank for rank in range(ledger.slots) if ledger.member[rank] or rank in ledger.awaited]
@@ -136,7 +136,7 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
                 directory.tell(self._scheduler, messages.OVER, me)
         time.sleep(FAREWELL)
         log.info("all workers have left%s", f": {failure}" if failure else "")
-        leave(1 if failure else 0)
+        exit_now(1 if failure else 0)
 
 
 class _SchedulerGoneError(Exception):
@@ -155,6 +155,6 @@ def _or_exit(call: Callable[..., None]) -> Callable[..., None]:
             call(*arguments)
         except Exception:
             log.exception("the parameter server failed")
-            leave(1)
+            exit_now(1)
 
     return guarded

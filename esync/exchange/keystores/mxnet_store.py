@@ -27,7 +27,7 @@ from ...runtime.errors import ExpectedError
 from ...runtime.memory import host_view
 from ...runtime.mxnet_import import mx
 from ...runtime.progress import WITHOUT_FINAL_MODEL
-from ...runtime.watchdog import Watchdog, ending_on_interrupt, leave
+from ...runtime.watchdog import Watchdog, ending_on_interrupt, exit_now
 from ..background import BackgroundTask
 from ..protocol.handshake import COMMAND, Greeting, Resumed
 from ..protocol.status import Status, awaited
@@ -265,7 +265,7 @@ class MXNetStore(KeyedStore):
         if self.rank == 0:
             give_up(f"the run is finished, but worker 0 was not there in the end: {WITHOUT_FINAL_MODEL}")
         log.info("the run is finished, without this worker")
-        leave(0)
+        exit_now(0)
 
     def _init(self, keys: Sequence[int]) -> None:
         """See `KeyedStore._init`: a barrier, but for a newcomer in a running job."""
@@ -331,7 +331,7 @@ def _let_go() -> None:
         each.close(None)
         if each._gone and not each._answered():
             log.error("error: %s is gone, and MXNet would wait for it for ever: ending, with all work done", each._gone)
-            leave(1)
+            exit_now(1)
         if each._closed:
             each._doorkeeper.over()
             each.store = None

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ...rules import Rule, Step, put_together, replace_by_mean, take_apart
-from ...runtime.rate_limited_log import Rarely
+from ...runtime.output import RateLimitedLog
 from ..codecs.base import ERRORS, Downlink, Total, Updated, Uplink, check_pair
 from ..weighting import UNIFORM, divisor, factor, rounding_error
 from . import wire
@@ -105,7 +105,7 @@ class ParameterServer:
         # A payload is multiplied as it arrives, the sum divided once it is whole.
         self._weightings = weightings_of(layout.sizes, weighting)
         self._clock = clock
-        self._complain = Rarely(log.warning)
+        self._complain = RateLimitedLog(log.warning)
         self._inbox = Inbox(self.memory)
         self._sum = RankOrderedSum(self.memory)
         self._arriving: dict[int, Any] = {}  # commits whose payload is not complete yet

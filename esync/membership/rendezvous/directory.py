@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import zmq
 
 from ...runtime import progress
-from ...runtime.watchdog import leave
+from ...runtime.watchdog import exit_now
 from ..connections import Address
 from . import messages
 from .messages import SERVER, BadMessageError, Message, Node
@@ -104,12 +104,12 @@ def _end_unless_running(answer: Message) -> None:
     """End this process where the run is finished, or cannot begin."""
     if answer.command == messages.OVER:
         log.info("the run is finished: there is nothing left to do")
-        leave(0)
+        exit_now(0)
     if answer.command == messages.LOST:
         reason = failure_reason(answer.nodes)
         log.error("error: %s", reason)
-        progress.tell(progress.OVER, reason=reason)
-        leave(1)
+        progress.report_event(progress.OVER, reason=reason)
+        exit_now(1)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ the newcomer, whose rank is not 0, never sends initial values.
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from ...runtime.rate_limited_log import Rarely
+from ...runtime.output import RateLimitedLog
 from ..connections import Address
 from . import messages
 from .messages import EMPTY, SCHEDULER, SERVER, WORKER, Message, Node
@@ -77,7 +77,7 @@ class Roster:
     def __init__(self, me: Node, servers: int, workers: int, say: Callable[[str], None] = lambda text: None) -> None:
         self._me = me.given(SCHEDULER_ID)
         self._expected = {SERVER: servers, WORKER: workers}
-        self._say, self._refuse = say, Rarely(say)
+        self._say, self._refuse = say, RateLimitedLog(say)
         self._arriving: list[Node] = []
         self._waiting: list[Node] = []
         self._nodes: dict[int, Node] = {}  # by id; a dead one stays until it is replaced

@@ -10,8 +10,8 @@ import zmq
 
 from ... import config
 from ...runtime.errors import ExpectedError
-from ...runtime.rate_limited_log import Rarely
-from ...runtime.watchdog import Wait
+from ...runtime.output import RateLimitedLog
+from ...runtime.watchdog import WatchedWait
 from ..connections import Address, Connection, connections, reset
 from ..failure_detector import FailureDetector
 from . import messages
@@ -79,9 +79,9 @@ class Switchboard:
         self._contacts = Contacts(self._context, self._poller)
         self._detector: FailureDetector[Address] = FailureDetector(GRACE)
         self._surplus: dict[Node, float] = {}  # who waits for a place, and since when; infinite once that was said
-        self._wait: Wait | None = None  # for members that do not come to a barrier, or do not leave
+        self._wait: WatchedWait | None = None  # for members that do not come to a barrier, or do not leave
         self._timestamp = 0
-        self._complain = Rarely(log.warning)
+        self._complain = RateLimitedLog(log.warning)
         self._port = port
         self._opened: dict[int, float] = {}  # connection to this scheduler, by its inode → first seen
         self.here: frozenset[Address] = frozenset()
@@ -175,7 +175,7 @@ class Switchboard:
         if not awaited:
             self._wait = None
             return
-        self._wait = self._wait or Wait("", math.inf)
+        self._wait = self._wait or WatchedWait("", math.inf)
         if self._wait.due(config.ANNOUNCE_AFTER):
             roles = {WORKER: "worker", SERVER: "server"}
             names = ", ".join(f"the {roles[node.role]} at {node.host}:{node.port}" for node in awaited)

@@ -1,1 +1,1 @@
-"""Reading Sync-Switch runs, published ones and our own: files, names, job logs, groups, figures."""
+"""Readers of Sync-Switch runs, published ones and our own: files, settings, job logs, groups, figures."""

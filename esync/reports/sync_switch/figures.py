@@ -1,4 +1,4 @@
-"""The published figures: accuracy and time of every setting, without stragglers and with them."""
+"""Draw the published figures: accuracy and time of every setting, with and without stragglers."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -8,14 +8,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..style import STYLE
-from .groups import Group
+from .groups import RunGroup
 
 SHADES = {"1": "#E69F00", "0": "#009E73", "10": "#0072B2", "01": "#CC79A7"}
 POLICY_SHADES = {"none": "#9A9A9A", "greedy": "#CC79A7", "elastic": "#0072B2"}
 OTHER = "#56B4E9"
 
 
-def figures(groups: Sequence[Group]) -> dict[str, Figure]:
+def figures(groups: Sequence[RunGroup]) -> dict[str, Figure]:
     """Name → figure; those with stragglers only where such runs are there."""
     drawn = {}
     for suffix, chosen in (
@@ -28,7 +28,7 @@ def figures(groups: Sequence[Group]) -> dict[str, Figure]:
     return drawn
 
 
-def _figure(groups: Sequence[Group], accuracy: bool) -> Figure:
+def _figure(groups: Sequence[RunGroup], accuracy: bool) -> Figure:
     """One panel per setup (and scenario), one bar per setting."""
     panels = [list(panel) for _, panel in groupby(groups, key=lambda each: (each.setup, each.setting.scenario))]
     with mpl.rc_context(STYLE):
@@ -38,7 +38,7 @@ def _figure(groups: Sequence[Group], accuracy: bool) -> Figure:
         return figure
 
 
-def _panel(axes: Axes, groups: Sequence[Group], accuracy: bool) -> None:
+def _panel(axes: Axes, groups: Sequence[RunGroup], accuracy: bool) -> None:
     relative = all(each.relative is not None for each in groups)
     for place, each in enumerate(groups):
         value, deviation = each.accuracy.mean, each.accuracy.deviation

@@ -1,4 +1,4 @@
-"""Runs of one setting together: mean accuracy and time, their spread, and the speedup over BSP."""
+"""Group the runs of one setting: mean accuracy and time, their spread, and the speedup over BSP."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean, pstdev
 from typing import Any
 
-from .runs import Run
+from .runs import SyncSwitchRun
 from .settings import Setting
 
 
@@ -24,8 +24,8 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Group:
-    """The runs of one setting in one setup.
+class RunGroup:
+    """Runs of one setting in one setup.
 
     Attributes:
         accuracy: of the last evaluations; diverged runs count as 0.
@@ -41,7 +41,7 @@ class Group:
 
     setup: str
     setting: Setting
-    runs: tuple[Run, ...]
+    runs: tuple[SyncSwitchRun, ...]
     accuracy: Spread
     best: float
     time: Spread
@@ -93,21 +93,23 @@ class Group:
         }
 
 
-def group(runs: Iterable[Run]) -> list[Group]:
-    """The groups, setup by setup, in the order of their settings."""
-    members: dict[tuple[str, Setting], list[Run]] = defaultdict(list)
+def group(runs: Iterable[SyncSwitchRun]) -> list[RunGroup]:
+    """Return the groups, setup by setup, in the order of their settings."""
+    members: dict[tuple[str, Setting], list[SyncSwitchRun]] = defaultdict(list)
     for run in runs:
         members[run.setup, run.setting].append(run)
     ordered = sorted(members.items(), key=lambda item: (item[0][0], item[0][1].place))
     return [_group(setup, setting, chosen, members) for (setup, setting), chosen in ordered]
 
 
-def _group(setup: str, setting: Setting, runs: list[Run], members: dict[tuple[str, Setting], list[Run]]) -> Group:
+def _group(
+    setup: str, setting: Setting, runs: list[SyncSwitchRun], members: dict[tuple[str, Setting], list[SyncSwitchRun]]
+) -> RunGroup:
     time = Spread.of([run.time for run in runs])
     gaps = [run.gap for run in runs if run.gap is not None]
     gap = fmean(gaps) if gaps else None
     base, reference = _reference(setup, setting, members)
-    return Group(
+    return RunGroup(
         setup,
         setting,
         tuple(runs),
@@ -123,7 +125,9 @@ def _group(setup: str, setting: Setting, runs: list[Run], members: dict[tuple[st
     )
 
 
-def _reference(setup: str, setting: Setting, members: dict[tuple[str, Setting], list[Run]]) -> tuple[float | None, str]:
+def _reference(
+    setup: str, setting: Setting, members: dict[tuple[str, Setting], list[SyncSwitchRun]]
+) -> tuple[float | None, str]:
     """Mean seconds of what a setting is compared with: BSP, or under stragglers the same without a policy."""
     for (other, candidate), runs in members.items():
         if other != setup or candidate.scenario != setting.scenario:

@@ -1,4 +1,4 @@
-"""One CSV file of a run (acc.csv, loss.csv, …): rows of wall time, step and value, whatever its columns' order."""
+"""Read a CSV file of a run (acc.csv, loss.csv, …): rows of wall time, step and value, in any order of columns."""
 
 import csv
 import io
@@ -15,7 +15,7 @@ class RowsError(ValueError):
 
 
 @dataclass(frozen=True)
-class Row:
+class CsvRow:
     """One measurement.
 
     Attributes:
@@ -31,8 +31,8 @@ class Row:
     time: float | None
 
 
-def read_rows(path: Path) -> list[Row]:
-    """The rows of a file in their order; rows without any value are left out.
+def read_rows(path: Path) -> list[CsvRow]:
+    """Return the rows of a file in their order; rows without any value are left out.
 
     Published files have their columns in ten different orders, one more without a name at the end, CRLF or LF, and
     sometimes hundreds of empty rows behind the last one. "Raw Time" and "Relative time (s)" are wall times once more.
@@ -59,7 +59,7 @@ def read_rows(path: Path) -> list[Row]:
         for name in (WALL, STEP, TIME):
             if not 0 <= numbers.get(name, 0.0) <= MOST:
                 raise RowsError(f"{path}, line {reader.line_num}: {name} should be a number from 0 to {MOST:g}")
-        rows.append(Row(numbers[WALL], step, numbers[VALUE], numbers.get(TIME)))
+        rows.append(CsvRow(numbers[WALL], step, numbers[VALUE], numbers.get(TIME)))
     if not rows:
         raise RowsError(f"{path}: no row in it")
     return rows

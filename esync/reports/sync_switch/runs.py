@@ -1,16 +1,69 @@
-"""The runs below a folder: found, named, read, and an account of those that were left out."""
+"""Find and read the runs below a folder, and account for those left out."""
 
 import json
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from itertools import pairwise
 from pathlib import Path
 
 from ..discovery import CURVES, EARLIER_PREFIX, RUN_FILE
-from .job_log import Segment, read_job_log, segments_between
-from .rows import Row, RowsError, read_rows
+from .rows import CsvRow, RowsError, read_rows
 from .settings import EXPERIMENTS, NOT_COMPARABLE, SETUPS, Setting, corrected, published_setting
+
+_NAME = re.compile(r"Job name:\s*(?P<name>[^,\n]*),\s*SGD:\s*(?P<kind>BSP|ASP)")
+_START = re.compile(r"Started training at:\s*(?P<when>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?)")
+_END = re.compile(
+    r"Ended training at:\s*(?P<when>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?),\s*(?P<steps>\d+) steps"
+    r"(?:\s*Final loss:\s*(?P<loss>[-+\w.]*?)(?=Job name|\s|$))?"
+)
+
+#: Seconds that a row may lie outside of its segment: the clocks are those of several machines.
+SLACK = 60.0
+
+
+@dataclass(frozen=True)
+class LoggedSegment:
+    """One segment that has come to its end. Times in seconds since 1970, steps as global steps."""
+
+    name: str
+    kind: str  # BSP or ASP
+    started: float
+    ended: float
+    steps: int
+
+
+def read_job_log(path: Path) -> list[LoggedSegment]:
+    """The segments of a log; blocks may be glued to one another, and those without an end (crashed) are left out."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    heads = list(_NAME.finditer(text))
+    segments = []
+    for head, stop in zip(heads, [*(head.start() for head in heads[1:]), len(text)], strict=True):
+        start, end = _START.search(text, head.end(), stop), _END.search(text, head.end(), stop)
+        if start and end:
+            began, ended = _seconds(start["when"]), _seconds(end["when"])
+            segments.append(LoggedSegment(head["name"].strip(), head["kind"], began, ended, int(end["steps"])))
+    return segments
+
+
+def segments_between(segments: Iterable[LoggedSegment], first: float, last: float) -> Sequence[LoggedSegment]:
+    """The segments of the run whose rows lie between these times; empty where the log does not tell them apart."""
+    inside = sorted(
+        (each for each in segments if each.started >= first - SLACK * 3 and each.ended <= last + SLACK * 3),
+        key=lambda each: each.started,
+    )
+    steps_ascend = all(one.steps < other.steps and one.ended <= other.started for one, other in pairwise(inside))
+    if not inside or not steps_ascend or inside[0].started > first + SLACK or inside[-1].ended < last - SLACK:
+        return ()
+    return inside
+
+
+def _seconds(when: str) -> float:
+    """Parse a time of the machines' clocks, which ran in UTC."""
+    return datetime.fromisoformat(when).replace(tzinfo=timezone.utc).timestamp()
+
 
 ACCURACY, LOSS = CURVES
 LOSS_PROCESSED = "loss_proc.csv"
@@ -19,8 +72,8 @@ JOB_LOGS = ("bsp_job.txt", "asp_job.txt")
 
 
 @dataclass(frozen=True)
-class Run:
-    """One run.
+class SyncSwitchRun:
+    """A run of Sync-Switch.
 
     Attributes:
         folder: where its files are.
@@ -47,9 +100,9 @@ class Run:
 
 @dataclass
 class Findings:
-    """What was found below a folder."""
+    """Runs found below a folder, and those left out."""
 
-    runs: list[Run] = field(default_factory=list)
+    runs: list[SyncSwitchRun] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)  # folder → why
     remarks: list[str] = field(default_factory=list)
 
@@ -61,7 +114,7 @@ def find_runs(base: Path) -> Findings:
         OSError: a folder or a file cannot be read.
     """
     findings = Findings()
-    segments: list[Segment] = []
+    segments: list[LoggedSegment] = []
     for place in (base, *list(base.resolve().parents)[:2]):
         logs = [place / name for name in JOB_LOGS if (place / name).is_file()]
         if logs:
@@ -81,7 +134,7 @@ class _LeftOutError(Exception):
     """This run is not counted; the message says why."""
 
 
-def _read(folder: Path, segments: Sequence[Segment], remarks: list[str]) -> Run:
+def _read(folder: Path, segments: Sequence[LoggedSegment], remarks: list[str]) -> SyncSwitchRun:
     if not (folder / ACCURACY).is_file() or not (folder / LOSS).is_file():
         present = ", ".join(sorted(path.name for path in folder.glob("*.csv"))[:3])
         raise _LeftOutError(f"no {ACCURACY} and {LOSS} in it, but {present}")
@@ -118,8 +171,8 @@ def _read(folder: Path, segments: Sequence[Segment], remarks: list[str]) -> Run:
     return _run(folder, SETUPS[group].title, setting, accuracies, losses, time, span, gap)
 
 
-def _own(folder: Path, remarks: list[str]) -> Run:
-    """A run of this project, whose run.json says what it was."""
+def _own(folder: Path, remarks: list[str]) -> SyncSwitchRun:
+    """Return a run of this project, whose run.json says what it was."""
     try:
         facts = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
         order, share = str(facts["switch_order"]), _share(facts["bsp_share"])
@@ -138,7 +191,7 @@ def _own(folder: Path, remarks: list[str]) -> Run:
 
 
 def _share(value: object) -> float:
-    """A share; ValueError or TypeError where it is none."""
+    """Return a share; ValueError or TypeError where it is none."""
     share = float(value)  # type: ignore[arg-type]
     if not 0 <= share <= 1:
         raise ValueError(f"{value!r} is no share")
@@ -149,23 +202,23 @@ def _run(
     folder: Path,
     setup: str,
     setting: Setting,
-    accuracies: list[Row],
-    losses: list[Row],
+    accuracies: list[CsvRow],
+    losses: list[CsvRow],
     time: float,
     span: float,
     gap: float | None,
-) -> Run:
+) -> SyncSwitchRun:
     for row in accuracies:
         if math.isfinite(row.value) and not 0 <= row.value <= 1:
             raise _LeftOutError(f"an accuracy of {row.value:g} in its {ACCURACY}, expected 0 to 1")
     diverged = not all(math.isfinite(row.value) for row in (*losses, *accuracies))
     last = 0.0 if diverged else accuracies[-1].value
     best = max((row.value for row in accuracies if math.isfinite(row.value)), default=0.0)
-    return Run(folder, setup, setting, last, best, time, span, gap, diverged)
+    return SyncSwitchRun(folder, setup, setting, last, best, time, span, gap, diverged)
 
 
-def _processed_time(folder: Path, losses: list[Row]) -> tuple[float | None, float | None]:
-    """The last Time of loss_proc.csv, and how many seconds of gap were taken out of it; None where not known."""
+def _processed_time(folder: Path, losses: list[CsvRow]) -> tuple[float | None, float | None]:
+    """Return the last Time of loss_proc.csv, and how many seconds of gap were taken out of it; None where not known."""
     path = folder / LOSS_PROCESSED
     if not path.is_file():
         return None, None
@@ -178,7 +231,7 @@ def _processed_time(folder: Path, losses: list[Row]) -> tuple[float | None, floa
     return rows[-1].time, None if removed is None else max(0.0, removed)
 
 
-def _time(losses: list[Row], parts: Sequence[Segment]) -> float:
+def _time(losses: list[CsvRow], parts: Sequence[LoggedSegment]) -> float:
     """Seconds of training, worked out as the authors' own tool does: up to the last segment's end, without gaps."""
     last = parts[-1].ended if parts else losses[-1].wall
     time = last - losses[0].wall

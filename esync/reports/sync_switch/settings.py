@@ -1,4 +1,4 @@
-"""Which setting a run belongs to: by the names of the published folders, checked against its last step."""
+"""Setting of a run, by the names of the published folders, checked against its last step."""
 
 import re
 from dataclasses import dataclass, replace
@@ -102,7 +102,7 @@ class Setting:
 
 
 def published_setting(folder: str, name: str) -> Setting | None:
-    """The setting that the name of a published run tells; None where it follows no published pattern."""
+    """Return the setting that the name of a published run tells; None where it follows no published pattern."""
     if folder == "straggler":
         found = _STRAGGLERS.fullmatch(name)
         if found is None:
@@ -126,7 +126,7 @@ def published_setting(folder: str, name: str) -> Setting | None:
 
 
 def corrected(setting: Setting, setup: Setup, last: int) -> tuple[Setting, str]:
-    """The setting by the last step, and a remark where the name says something else.
+    """Return the setting by the last step, and a remark where the name says something else.
 
     Raises:
         ValueError: the last step fits no run of this setup.

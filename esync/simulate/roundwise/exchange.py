@@ -1,4 +1,4 @@
-"""The exchange of a round: all payloads to the parameter servers, and the new model to all workers.
+"""Exchange of one round: all payloads to the parameter servers, and the new model to all workers.
 
 With one server whose port the workers share from hosts of their own, both are worked out in one go; else by events,
 over the same modelled network as one message after the other.
@@ -10,17 +10,20 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 
 from ..cluster import ClusterModel
-from ..engine import Engine
+from ..engine import SimulationEngine
 from ..network import Link, Network
 from ..servers import ServerModel, Sizes
 from ..store import noticed_at
-from .scope import EntangledError
 from .sharing import carry
-from .worker import Way, Worker
+from .worker import RoundwiseWorker, Route
 
 _TIME = itemgetter(0)
 #: When something arrives, and whose it is.
-Arrival = tuple[float, Worker]
+Arrival = tuple[float, RoundwiseWorker]
+
+
+class EntangledError(Exception):
+    """Messages of two rounds wait for one another on a server, so rounds cannot be worked out one after the other."""
 
 
 class _Server:
@@ -48,7 +51,7 @@ class _Server:
         self.free = 0.0
 
     def push(self, arrived: float) -> float:
-        """A payload has arrived; when it will have been handled."""
+        """Take a payload that has arrived; return when it will have been handled."""
         if arrived <= self.last_request:
             if self._push_cost + self._pull_cost:
                 raise EntangledError
@@ -56,7 +59,7 @@ class _Server:
         return self._occupy(arrived, self._push_cost)
 
     def pull(self, arrived: float) -> float:
-        """A request has arrived; when the model is handed out."""
+        """Take a request that has arrived; return when the model is handed out."""
         self.last_request = arrived
         return self._occupy(arrived, self._pull_cost)
 
@@ -92,7 +95,7 @@ class Exchanges:
         ]
         self.events = 0
         self._hosts = [server.host for server in self.servers]
-        self.network = Network(Engine(), link, self._hosts)
+        self.network = Network(SimulationEngine(), link, self._hosts)
         self._bandwidth = link(self._hosts[0]).bandwidth
         # Bytes per second that each worker can use of the server's port; None: its transfers take none of it.
         self._limits = [self._limit(worker.host) for worker in cluster.workers]
@@ -101,16 +104,16 @@ class Exchanges:
         )
         self._in_one_go = len(self.servers) == 1 and max(limited.values(), default=1) == 1
 
-    def ways(self, host: str) -> list[Way]:
+    def ways(self, host: str) -> list[Route]:
         """From a host to the servers."""
         network, message = self.network, self._sizes.message
         ways = []
         for server in self._hosts:
             latency = network.latency(host, server)
-            ways.append(Way(latency, 2 * latency + network.carrying(host, server, message)))
+            ways.append(Route(latency, 2 * latency + network.carrying(host, server, message)))
         return ways
 
-    def push(self, ready: Sequence[Worker]) -> float:
+    def push(self, ready: Sequence[RoundwiseWorker]) -> float:
         """Payloads leave when each worker's exchange begins; notes for each how long it waits, and when it notices.
 
         Args:
@@ -141,8 +144,8 @@ class Exchanges:
                 worker.polls += polls
         return ended[0]
 
-    def pull(self, noticed: Sequence[Worker], last: bool = False) -> list[Arrival]:
-        """The model leaves when each worker's request, sent when it has noticed, has been handled; its arrivals.
+    def pull(self, noticed: Sequence[RoundwiseWorker], last: bool = False) -> list[Arrival]:
+        """Send the model when each worker's request has been handled; return its arrivals.
 
         Args:
             noticed: all workers; equal times in this order.
@@ -167,9 +170,9 @@ class Exchanges:
         return None if host == self._hosts[0] or own == self._bandwidth == math.inf else own
 
     def _through(self, entries: Iterable[Arrival], size: float) -> list[Arrival]:
-        """What enters the server's port, or goes past it, in the order in which it is through."""
+        """Return what enters the server's port, or goes past it, in the order in which it is through."""
         past: list[Arrival] = []
-        shared: list[tuple[float, float, Worker]] = []
+        shared: list[tuple[float, float, RoundwiseWorker]] = []
         for time, worker in sorted(entries, key=_TIME):
             limit = self._limits[worker.rank]
             if limit is None:
@@ -181,42 +184,42 @@ class Exchanges:
 
     # --- by events --------------------------------------------------------------------------------------------------
 
-    def _pushed(self, ready: Sequence[Worker]) -> list[tuple[float, int, Worker]]:
-        """When each payload has arrived, at which server, and whose it is, in that order."""
+    def _pushed(self, ready: Sequence[RoundwiseWorker]) -> list[tuple[float, int, RoundwiseWorker]]:
+        """Return when each payload has arrived, at which server, and whose it is, in that order."""
         if self._in_one_go:
             entries = ((worker.begun + worker.ways[0].latency, worker) for worker in ready)
             return [(time, 0, worker) for time, worker in self._through(entries, self.servers[0].payload_size)]
         engine, network = self._event_by_event()
-        arrivals: list[tuple[float, int, Worker]] = []
+        arrivals: list[tuple[float, int, RoundwiseWorker]] = []
         for worker in ready:
             host = worker.sums.worker.host
             for shard, server in enumerate(self.servers):
 
-                def arrive(shard: int = shard, worker: Worker = worker) -> None:
+                def arrive(shard: int = shard, worker: RoundwiseWorker = worker) -> None:
                     arrivals.append((engine.time, shard, worker))
 
                 network.send(host, server.host, server.payload_size, arrive, at=worker.begun)
         self._run(engine)
         return arrivals
 
-    def _pull_by_events(self, noticed: Sequence[Worker], last: bool) -> list[Arrival]:
+    def _pull_by_events(self, noticed: Sequence[RoundwiseWorker], last: bool) -> list[Arrival]:
         engine, network = self._event_by_event()
         asked = [shard for shard, server in enumerate(self.servers) if server.model_size]  # the others hold nothing
         missing = [len(asked)] * len(noticed)
         arrivals: list[Arrival] = []
 
-        def hand_out(server: _Server, worker: Worker) -> None:
+        def hand_out(server: _Server, worker: RoundwiseWorker) -> None:
             host, at = worker.sums.worker.host, server.pull(engine.time)
             network.send(server.host, host, server.model_size, lambda: arrive(worker), at=at)
 
-        def arrive(worker: Worker) -> None:
+        def arrive(worker: RoundwiseWorker) -> None:
             missing[worker.rank] -= 1
             if not missing[worker.rank]:
                 arrivals.append((engine.time, worker))
                 if last:
                     leave(worker)
 
-        def leave(worker: Worker) -> None:
+        def leave(worker: RoundwiseWorker) -> None:
             for server in self.servers:
                 gone = lambda server=server: server.leave(engine.time)  # noqa: E731
                 network.send(worker.sums.worker.host, server.host, server.message, gone)
@@ -227,11 +230,11 @@ class Exchanges:
         self._run(engine)
         return arrivals
 
-    def _event_by_event(self) -> tuple[Engine, Network]:
-        """A network for one step of one exchange: nothing else is under way in its ports."""
-        engine = Engine()
+    def _event_by_event(self) -> tuple[SimulationEngine, Network]:
+        """Return a network for one step of one exchange: nothing else is under way in its ports."""
+        engine = SimulationEngine()
         return engine, Network(engine, self._link, self._hosts)
 
-    def _run(self, engine: Engine) -> None:
+    def _run(self, engine: SimulationEngine) -> None:
         engine.run()
         self.events += engine.events

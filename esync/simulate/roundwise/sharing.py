@@ -1,6 +1,6 @@
 """Transfers of one size through one server's port, all of whose times of entering are known beforehand.
 
-The same sharing as `ports.Port` works out event by event, where no two transfers have their other end on one host:
+The same sharing as `resources.Port` works out event by event, where no two transfers have their other end on one host:
 then a transfer's own limit never changes, and transfers with the same limit leave in the order in which they came.
 """
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class _Flow:
-    """Transfers with the same limit; see `ports.Flow`."""
+    """Transfers with the same limit; see `resources.Flow`."""
 
     __slots__ = ("given", "limit", "queue", "rate")
 
@@ -29,7 +29,7 @@ class _Flow:
 
 
 def carry(bandwidth: float, size: float, entries: Sequence[tuple[float, float, T]]) -> list[tuple[float, T]]:
-    """When each transfer is done, and which one it is, in that order.
+    """Return when each transfer is done, and which one it is, in that order.
 
     Args:
         bandwidth: of the port, bytes per second.

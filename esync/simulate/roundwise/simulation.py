@@ -1,4 +1,4 @@
-"""A simulation round by round; takes the place of `simulation.Simulation` where `scope` allows it."""
+"""Simulate a job round by round, in the place of `simulate.simulation.Simulation`, and tell which jobs allow it."""
 
 import argparse
 import gc
@@ -8,21 +8,69 @@ from functools import lru_cache
 from typing import Any
 
 from ... import config
+from ...algorithms import SCAFFOLD, SSGD, Algorithm, DiLoCo, ESync, FedProx, LocalSGD
+from ...algorithms.registry import all_flags, flags_of
 from ...arguments import choose_algorithm
 from ...exchange.protocol.layout import Layout
 from ...exchange.protocol.round_state import Ledger
+from ...launch import flags
 from ...training.worker_setup import make_limits
 from ..cluster import ClusterModel
 from ..servers import Sizes, modelled
 from ..timing import SIZES
 from .exchange import Arrival, Exchanges
-from .state_server_queue import Asking
-from .worker import Life, Worker
+from .state_server_queue import StateServerQueue
+from .worker import RoundwiseWorker, WorkerTotals
+
+_AVERAGING = frozenset({"local_iterations", "global_lr", "outer_momentum", "weighting", "run_ahead"})
+#: Algorithm → the names of its own options that this simulation takes into account, or that change no times. Subclasses
+#: are not covered: they may exchange at other times.
+ALGORITHMS: dict[type[Algorithm], frozenset[str]] = {
+    SSGD: frozenset(),
+    LocalSGD: _AVERAGING,
+    DiLoCo: _AVERAGING,
+    FedProx: _AVERAGING | {"prox_mu"},
+    SCAFFOLD: _AVERAGING,
+    ESync: _AVERAGING | {"epsilon", "slowest_iterations"},
+}
+#: Flags of all modes that this simulation takes into account, and those that change no times. One that is not among
+#: them has to have its default, so that a flag which is added some day is not ignored here.
+REGARDED = frozenset(
+    {*("mode", "network", "batch_size", "seed", "rounds", "epochs", "max_time", "dataset"), "use_dcasgd"}
+)
+WITHOUT_EFFECT = frozenset(
+    {
+        *("no_hybridize", "optimizer", "momentum", "weight_decay", "learning_rate", "local_lr"),
+        *("data_dir", "partition", "split_by_class", "gpu", "cpu", "step_time"),
+        *("target_accuracy", "eval_duration", "test_images", "no_evaluation", "log_dir", "overwrite", "quiet"),
+        *("checkpoint_dir", "checkpoint_every", "keep_checkpoints", "resume", "no_export"),
+        *("state_server_ip", "state_server_port", "job", "start_timeout", "round_timeout", "lease"),
+        "wait_for_replacement",
+    }
+)
+
+
+def covers(cluster: ClusterModel, options: argparse.Namespace) -> bool:
+    """Return whether this job can be simulated round by round (it may still turn out to be entangled)."""
+    heeded = ALGORITHMS.get(options.algorithm)
+    if heeded is None:
+        return False
+    own = flags_of(options.algorithm)
+    if any(getattr(options, dest) != each.default for dest, each in own.items() if each.name not in heeded):
+        return False
+    others = flags.known().keys() - REGARDED - WITHOUT_EFFECT - all_flags().keys()
+    if any(getattr(options, name) != flags.known()[name].default for name in others):
+        return False
+    if any(worker.crashes or worker.device.straggler_events for worker in cluster.workers):
+        return False
+    # A port that is a server's and a worker's at once is shared by messages to the one and from the other.
+    servers = {server.host for server in cluster.servers}
+    return len(servers) == 1 or not any(worker.host in servers for worker in cluster.workers)
 
 
 @dataclass
-class Traffic:
-    """Bytes of every host; see `network.Network`."""
+class HostTraffic:
+    """Bytes of every host; see `simulate.network.Network`."""
 
     sent: dict[str, float] = field(default_factory=dict)
     received: dict[str, float] = field(default_factory=dict)
@@ -39,7 +87,7 @@ class RoundwiseSimulation:
     Args:
         cluster: the models.
         options: the worker's flags, parsed.
-        numerics: `simulation.Timing`.
+        numerics: `simulation.TimingNumerics`.
         watch: called after each round, with (simulation, what knows the round).
         leases: whether workers keep leases on the state server's answers.
 
@@ -67,10 +115,10 @@ class RoundwiseSimulation:
         sizes = modelled(network, dict.fromkeys([*network, *options.algorithm.vectors], 0))
         self._sizes = Sizes.of(Layout(sizes, servers, config.BUCKET_ELEMENTS), slots)
         self._exchanges = Exchanges(cluster, self._sizes, link)
-        self.state_server = Asking(cluster.state_server, leases)
+        self.state_server = StateServerQueue(cluster.state_server, leases)
         latency = self._exchanges.network.latency
         self._workers = [
-            Worker(
+            RoundwiseWorker(
                 model,
                 options.seed,
                 latency(model.host, cluster.state_server.host),
@@ -79,7 +127,7 @@ class RoundwiseSimulation:
             for model in cluster.workers
         ]
         self.workers = [worker.sums for worker in self._workers]
-        self.network = Traffic()
+        self.network = HostTraffic()
         # The servers' books, in which all workers together are one: they commit together.
         self._ledger = Ledger(1, True, make_limits(options, numerics.samples))
         self._asks = choose_algorithm(options).asks_state_server
@@ -145,7 +193,7 @@ class RoundwiseSimulation:
             worker.sums.began = arrived  # with a state server, it has one question more before that
         return arrivals
 
-    def _compute(self, arrivals: list[Arrival]) -> list[Worker]:
+    def _compute(self, arrivals: list[Arrival]) -> list[RoundwiseWorker]:
         """What the workers do in a round, which each begins when it has the model; in the order of their exchanges."""
         if self._asks:
             return self.state_server.run(self.round + 1, arrivals)
@@ -165,7 +213,7 @@ class RoundwiseSimulation:
         for worker in self._workers:
             sent = rounds * pushed + (rounds + 1) * requests + leaving + worker.polls * sizes.question
             received = (rounds + 1) * pulled + worker.polls * sizes.message
-            worker.sums.worlds.append(Life.of(worker, sent, received))
+            worker.sums.worlds.append(WorkerTotals.of(worker, sent, received))
             self.network.count(worker.sums.worker.host, sent, received)
         for shard, server in enumerate(self._exchanges.servers):
             pulls = slots * (rounds + 1)

@@ -10,13 +10,13 @@ from heapq import heapify, heappop, heapreplace
 from ...coordination import Decision
 from ...coordination.coordinator import Coordinator
 from ..coordination import StateServerModel
-from .worker import Worker
+from .worker import RoundwiseWorker
 
 _QUESTION, _RESET, _FIRST = range(3)
 
 
-class Asking:
-    """The state server's queue.
+class StateServerQueue:
+    """Queue of the state server.
 
     Args:
         model: what a call costs.
@@ -34,7 +34,9 @@ class Asking:
         self._leases, self._answer_time = leases, model.answer_time
         self._free = 0.0
 
-    def init(self, first: Worker, workers: int, epsilon: float | None, slowest_iterations: int) -> tuple[float, float]:
+    def init(
+        self, first: RoundwiseWorker, workers: int, epsilon: float | None, slowest_iterations: int
+    ) -> tuple[float, float]:
         """Rank 0 begins the job: when that reaches the state server, and when the answer is back."""
         self._coordinator = Coordinator(workers, epsilon, slowest_iterations)
         arrived = first.latency
@@ -45,8 +47,8 @@ class Asking:
         first.waited += back
         return arrived, back
 
-    def run(self, round: int, begun: Iterable[tuple[float, Worker]]) -> list[Worker]:
-        """A round: who is READY, in that order.
+    def run(self, round: int, begun: Iterable[tuple[float, RoundwiseWorker]]) -> list[RoundwiseWorker]:
+        """Run a round; return who is READY, in that order.
 
         Args:
             round: from 1.
@@ -59,7 +61,7 @@ class Asking:
             worker.called = time
         heapify(calls)
         place = len(calls)
-        ready: list[Worker] = []
+        ready: list[RoundwiseWorker] = []
         while calls:
             arrived, _, kind, worker = calls[0]
             free = (arrived if arrived > free else free) + answer_time

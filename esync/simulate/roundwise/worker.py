@@ -1,4 +1,4 @@
-"""One worker of a cluster that is simulated round by round: its device, its clock, and what it has added up."""
+"""A worker that is simulated round by round: its device, its clock and its totals."""
 
 import math
 from collections.abc import Sequence
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from ... import config
 from ..devices import Workload
-from ..metrics import WorkerTally
+from ..metrics import WorkerMetrics
 from ..world import WorkerModel
 
 
 @dataclass(frozen=True)
-class Way:
-    """From a worker to a parameter server and back.
+class Route:
+    """Route from a worker to a parameter server and back.
 
     Attributes:
         latency: seconds.
@@ -23,8 +23,8 @@ class Way:
     round_trip: float
 
 
-class Worker:
-    """A worker. All times are seconds of virtual time.
+class RoundwiseWorker:
+    """A worker; all times are seconds of virtual time.
 
     Args:
         model: which one.
@@ -68,10 +68,10 @@ class Worker:
         "workload",
     )
 
-    def __init__(self, model: WorkerModel, seed: int, latency: float, ways: Sequence[Way]) -> None:
+    def __init__(self, model: WorkerModel, seed: int, latency: float, ways: Sequence[Route]) -> None:
         self.rank, self.latency, self.ways = model.rank, latency, ways
         self.workload = Workload(model.device, (seed, model.rank, 0))
-        self.sums = WorkerTally(model)
+        self.sums = WorkerMetrics(model)
         self.iterations = 0
         self.mean = self.called = self.waited = self.computing = 0.0
         self.free_until = -math.inf
@@ -131,8 +131,8 @@ class Worker:
 
 
 @dataclass(frozen=True)
-class Line:
-    """What went over a worker's connections to the parameter servers; bytes."""
+class ConnectionTraffic:
+    """Bytes over a worker's connections to the parameter servers."""
 
     sent: float
     received: float
@@ -141,7 +141,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Calls:
-    """What a worker's calls to the state server cost: seconds, and bytes."""
+    """Seconds and bytes of a worker's calls to the state server."""
 
     waited: float
     sent: int
@@ -156,22 +156,22 @@ class Computed:
 
 
 @dataclass(frozen=True)
-class Life:
-    """What `result` asks a worker's world for."""
+class WorkerTotals:
+    """Totals of a worker, in the place of its world in `result`."""
 
     simulated: Computed
-    connections: tuple[Line, ...]
+    connections: tuple[ConnectionTraffic, ...]
     questions: tuple[Calls, ...]
 
     @classmethod
-    def of(cls, worker: Worker, sent: float, received: float) -> "Life":
+    def of(cls, worker: RoundwiseWorker, sent: float, received: float) -> "WorkerTotals":
         """That of a worker that has sent and received so many bytes besides its calls to the state server."""
         there, back = config.SIMULATE_CALL_BYTES
         calls = (Calls(worker.waited, worker.asked * there, worker.asked * back),) if worker.asked else ()
-        return cls(Computed(worker.computing), (Line(sent, received, worker.polls),), calls)
+        return cls(Computed(worker.computing), (ConnectionTraffic(sent, received, worker.polls),), calls)
 
     @property
     def traffic(self) -> tuple[int, int]:
         """Bytes sent and received."""
-        lines: list[Line | Calls] = [*self.connections, *self.questions]
+        lines: list[ConnectionTraffic | Calls] = [*self.connections, *self.questions]
         return round(sum(each.sent for each in lines)), round(sum(each.received for each in lines))

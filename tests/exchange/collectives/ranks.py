@@ -14,7 +14,7 @@ from esync.exchange.collectives.engine import Engine
 from esync.exchange.collectives.mpi import MPITransport
 from esync.exchange.collectives.worker_exchange import CollectiveExchange
 from esync.exchange.protocol.round_state import Limits
-from esync.runtime.watchdog import Watchdog, leave
+from esync.runtime.watchdog import Watchdog, exit_now
 
 
 class Vector:
@@ -96,6 +96,6 @@ if __name__ == "__main__":
             transport.close()
     except BaseException as error:
         print(f"rank {transport.rank}: {type(error).__name__}: {error}", flush=True)
-        leave(1)
+        exit_now(1)
     print("fine", flush=True)
-    leave(0)
+    exit_now(0)

@@ -32,7 +32,7 @@ WITHOUT_NAMES = textwrap.dedent("""
     socket.getaddrinfo, socket.gethostbyname = getaddrinfo, gethostbyname
     print("ready", flush=True)
     from esync.runtime import program; from esync import scheduler
-    program.leave(scheduler.main([]))
+    program.exit_now(scheduler.main([]))
 """)
 
 #: A scheduler that knows two addresses of the host "cloud1", in the order of argv.
@@ -45,7 +45,7 @@ TWO_ADDRESSES = textwrap.dedent("""
     socket.getaddrinfo = getaddrinfo
     print("ready", flush=True)
     from esync.runtime import program; from esync import scheduler
-    program.leave(scheduler.main([]))
+    program.exit_now(scheduler.main([]))
 """)
 
 #: A scheduler that may have a hundred files open at the same time.
@@ -54,7 +54,7 @@ FEW_FILES = textwrap.dedent("""
     resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
     print("ready", flush=True)
     from esync.runtime import program; from esync import scheduler
-    program.leave(scheduler.main([]))
+    program.exit_now(scheduler.main([]))
 """)
 
 
@@ -64,7 +64,7 @@ IMPATIENT = textwrap.dedent("""
     config.ANNOUNCE_AFTER = 0.1
     print("ready", flush=True)
     from esync.runtime import program; from esync import scheduler
-    program.leave(scheduler.main([]))
+    program.exit_now(scheduler.main([]))
 """)
 
 

@@ -9,7 +9,7 @@ from django.core.management.commands import runserver
 
 from ....runtime.errors import ExpectedError
 from ....runtime.files import expanded
-from ... import access, state_folder, web
+from ... import auth, state_folder, web
 
 
 class Command(runserver.Command):
@@ -29,7 +29,7 @@ class Command(runserver.Command):
         """Serve until a signal comes."""
         given = os.environ.get(state_folder.VARIABLE)
         try:
-            token = access.token(self.addr, options["insecure"])
+            token = auth.token(self.addr, options["insecure"])
             web.serve(self.addr, int(self.port), token, expanded(given) if given else None)
         except ExpectedError as error:
             raise CommandError(str(error)) from None

@@ -1,7 +1,7 @@
-"""A place in a description, such as network.bandwidth or workers.0.simulate.jitter, and another value for it.
+"""Find and replace a value in a description by its key path, such as workers.0.simulate.jitter.
 
-Sections have fixed keys, which exist even where the file leaves them out. Lists have what the file lists;
-mappings, such as `network.hosts`, may be given one more key.
+Sections have fixed keys, which exist even where the file leaves them out. Lists have the entries of the
+file; mappings, such as `network.hosts`, accept one more key.
 """
 
 import copy
@@ -13,27 +13,27 @@ from .fields import Section, meant
 from .yaml_text import DescriptionError
 
 #: The keys and indices on the way to a value.
-Way = list[str | int]
+KeyPath = list[str | int]
 
 
-class NoSuchPlaceError(DescriptionError):
-    """A description has no such place; the message tells what is there."""
+class UnknownKeyError(DescriptionError):
+    """A description has no such key; the message says which keys it has."""
 
 
-def find(content: Any, section: type[Section], place: str) -> Way:
-    """Find a place in the content of a description.
+def find(content: Any, section: type[Section], place: str) -> KeyPath:
+    """Return the keys and indices that lead to a value of a description.
 
     Keys of sections may be written with hyphens. Names of hosts are taken as they are, dots and hyphens included.
 
     Args:
         content: what the YAML file holds.
         section: what it describes.
-        place: keys and indices, with dots in between.
+        place: the key path: keys and indices, with dots in between.
 
     Raises:
-        NoSuchPlaceError: there is no such place.
+        UnknownKeyError: there is no such key.
     """
-    way: Way = []
+    way: KeyPath = []
     here: Any = content
     kind: Any = section
     parts = place.split(".")
@@ -67,7 +67,7 @@ def find(content: Any, section: type[Section], place: str) -> Way:
     return way
 
 
-def put(content: Any, way: Way, value: Any) -> Any:
+def put(content: Any, way: KeyPath, value: Any) -> Any:
     """Return the content with another value at a place; sections on the way there are made where there are none.
 
     What is given is not changed. Where an anchor makes two places of the file one, only the one that is named changes.
@@ -81,19 +81,19 @@ def put(content: Any, way: Way, value: Any) -> Any:
 
 
 def _child(content: Any, key: str | int) -> Any:
-    """What stands there; None where the file has nothing."""
+    """Return the value of a key; None if the file has none."""
     if isinstance(content, Mapping):
         return content.get(key)
     return content[int(key)] if isinstance(content, list) else None
 
 
 def _plain(annotation: Any) -> Any:
-    """A type without what is annotated, and without None as its alternative."""
+    """Return a type without its annotations, and without None as its alternative."""
     while get_origin(annotation) in (Annotated, Union, UnionType):
         annotation = next(each for each in get_args(annotation) if each is not type(None))
     return annotation
 
 
-def _missing(place: str, way: Way, reason: str) -> NoSuchPlaceError:
+def _missing(place: str, way: KeyPath, reason: str) -> UnknownKeyError:
     at = ".".join(map(str, way)) or "a description"
-    return NoSuchPlaceError(f"{place}: there is no such place in the description: {at} {reason}")
+    return UnknownKeyError(f"{place}: there is no such place in the description: {at} {reason}")

@@ -1,14 +1,40 @@
-"""Types for argparse: what one flag may be, checked by itself."""
+"""What groups of flags are made of: `FlagGroup`, and types for argparse that check one value each."""
 
 import argparse
 import math
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field
 from typing import Any
+
+from ..algorithms import Algorithm
 
 #: What a training may be called on the state server.
 JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+Condition = Callable[[type[Algorithm]], Any]
+
+
+def _no_check(options: argparse.Namespace, typed: Set[str]) -> None:
+    """Do nothing: no flag depends on another one."""
+
+
+@dataclass(frozen=True)
+class FlagGroup:
+    """A group of flags that all modes have.
+
+    Attributes:
+        add_to: adds the flags to a parser.
+        check: raises ValueError where the flags contradict one another; it takes the options and the
+            names of the values that were typed.
+        conditions: flags, by the names of their values, that make sense with some algorithms only, and
+            for each a function that takes the class of the algorithm and tells whether it does.
+    """
+
+    add_to: Callable[[argparse.ArgumentParser], None]
+    check: Callable[[argparse.Namespace, Set[str]], None] = _no_check
+    conditions: Mapping[str, Condition] = field(default_factory=dict)
 
 
 def number(

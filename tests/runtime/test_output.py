@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from esync.runtime import lossy_output
-from esync.runtime.lossy_output import LossyFile
+from esync.runtime import output
+from esync.runtime.output import LossyFile
 
 from ..support import child
 
-PROGRAM = "from esync.runtime import lossy_output; lossy_output.install(); print('hello'); import os; os._exit(0)"
+PROGRAM = "from esync.runtime import output; output.install(); print('hello'); import os; os._exit(0)"
 
 
 @pytest.mark.parametrize("unbuffered", [["-u"], []])
@@ -27,8 +27,8 @@ def test_output_is_buffered_as_the_user_wants_it(tmp_path: Path, unbuffered: lis
 @pytest.mark.parametrize("unbuffered", [["-u"], []])
 def test_what_is_missing_is_known(unbuffered: list[str]) -> None:
     program = (
-        "import sys; from esync.runtime import lossy_output; lossy_output.install(); print('hello', flush=True); "
-        "sys.stderr.write(lossy_output.missing())"
+        "import sys; from esync.runtime import output; output.install(); print('hello', flush=True); "
+        "sys.stderr.write(output.missing())"
     )
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
@@ -45,7 +45,7 @@ def test_a_file_system_that_tells_only_in_the_end_that_it_is_full(
 ) -> None:
     """As NFS does, which takes what is written and sends it later."""
 
-    class Remote(lossy_output.io.FileIO):
+    class Remote(output.io.FileIO):
         def close(self) -> None:
             if not self.closed:
                 super().close()

@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from esync.runtime.text_tables import NOT_KNOWN, TerminalTable, clock, markdown, number, right
+from esync.runtime.terminal import NOT_KNOWN, TerminalTable, clock, markdown, number, right
 
 
 def shown(table: TerminalTable, terminal: bool = False) -> str:

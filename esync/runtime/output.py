@@ -1,14 +1,85 @@
-"""Output that a full disk costs nothing but output: what finds no space is left out, counted and marked."""
+"""Output that survives hostile text, floods of messages and a full disk.
+
+`printable` escapes control characters in text that comes from others. `RateLimitedLog` limits messages
+that anybody can cause by sending something. `LossyFile` drops what a full disk does not take, counts it
+and marks the place.
+"""
 
 import errno
 import io
+import math
 import os
 import stat
 import sys
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
+
+
+def printable(text: str) -> str:
+    r"""Return `text` with whatever a terminal would not print written as an escape, such as \x1b."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def all_printable(content: Any) -> Any:
+    """Return content that was JSON with all of its texts printable."""
+    if isinstance(content, str):
+        return printable(content)
+    if isinstance(content, list):
+        return [all_printable(one) for one in content]
+    if isinstance(content, dict):
+        return {printable(name): all_printable(one) for name, one in content.items()}
+    return content
+
+
+#: Seconds between two messages of one kind.
+EVERY = 10.0
+
+
+class RateLimit:
+    """Admits so many lines in a while, and counts the others.
+
+    Args:
+        lines: how many.
+        seconds: from the first of them until as many more may pass.
+    """
+
+    def __init__(self, lines: int, seconds: float) -> None:
+        self._lines, self._seconds = lines, seconds
+        self._since, self._seen = -math.inf, 0
+
+    def admit(self, now: float) -> int | None:
+        """Return how many lines were left out before this one, or None where it is left out itself."""
+        left_out = 0
+        if now - self._since >= self._seconds:
+            left_out = max(0, self._seen - self._lines)
+            self._since, self._seen = now, 0
+        self._seen += 1
+        return left_out if self._seen <= self._lines else None
+
+
+class RateLimitedLog:
+    """Passes on a text at most once in a while, and says how many were left out before it.
+
+    Args:
+        say: takes the text.
+        every: seconds.
+    """
+
+    def __init__(self, say: Callable[[str], None], every: float = EVERY) -> None:
+        self._say, self._limit = say, RateLimit(1, every)
+
+    def __call__(self, text: str) -> None:
+        """Pass it on, or count it."""
+        left_out = self._limit.admit(time.monotonic())
+        if left_out is not None:
+            self._say(f"{text} (and {left_out} more of this kind before)" if left_out else text)
+
 
 #: Errors of a file system that has no space left for this file, user or group.
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -77,7 +148,7 @@ def install() -> None:
 
 
 def missing() -> str:
-    """What standard output could not take, as a sentence part; "" where nothing is missing."""
+    """Return what standard output could not take, as a sentence part; "" where nothing is missing."""
     buffer = getattr(sys.stdout, "buffer", None)
     raw = getattr(buffer, "raw", buffer)
     if isinstance(raw, LossyFile) and raw.missing:

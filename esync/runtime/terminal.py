@@ -1,13 +1,19 @@
-"""Tables, on a terminal and as Markdown, and how the figures in their cells are written."""
+"""Terminal output of the tools: tables, the formatting of figures, one-line errors.
+
+Status and errors go to standard error, results to standard output.
+"""
 
 import io
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
+
+from .output import printable
 
 #: In the place of a figure that nobody knows.
 NOT_KNOWN = "–"
@@ -59,3 +65,23 @@ def number(value: float | None, form: str) -> str:
 def clock(seconds: float) -> str:
     """Format seconds as minutes and seconds: 1:05."""
     return f"{int(seconds // 60)}:{int(seconds % 60):02d}"
+
+
+STATUS = Console(stderr=True)
+
+
+def print_error(message: str) -> None:
+    """Print one line to stderr."""
+    print(printable(message), file=sys.stderr)
+
+
+def guarded(tool: Callable[[], int]) -> int:
+    """Run a tool; what goes wrong outside of it (a full disk, missing rights, Ctrl-C) is one line and exit code 1."""
+    try:
+        return tool()
+    except OSError as error:
+        print_error(f"{error.filename or 'failed'}: {error.strerror or error}")
+        return 1
+    except KeyboardInterrupt:
+        print_error("interrupted")
+        return 1
