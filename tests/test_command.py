@@ -16,8 +16,8 @@ NEED_MXNET = {"evaluate"}
 HELP = """
 import contextlib, io, json, sys
 from esync import __main__ as command
-from esync.runtime import lossy_output
-lossy_output.install = lambda: None  # the output is read here
+from esync.runtime import output
+output.install = lambda: None  # the output is read here
 texts = {}
 sys.modules["mxnet"] = None
 for name in sorted(command.SUBCOMMANDS, key=lambda name: name in NEED_MXNET):
