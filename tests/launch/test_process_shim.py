@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from test_launch_supervisor import ends
+from test_supervisor import ends
 
 from esync.launch.heartbeat_pipe import NO_CONNECTION
 from esync.launch.process_shim import GREETING

@@ -10,8 +10,8 @@ import launching
 import pytest
 from launching import Launch, write
 from sshd import ADDRESSES
-from test_launch_jobs import rounds, run
-from test_launch_ssh import LONG, description, machines  # noqa: F401 - a fixture
+from test_launched_jobs import rounds, run
+from test_ssh import LONG, description, machines  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.timeout(400)
 

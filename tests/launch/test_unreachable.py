@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_launch_supervisor import LONG, Reacting, Recorded, impatient, spec  # noqa: F401
+from test_supervisor import LONG, Reacting, Recorded, impatient, spec  # noqa: F401
 
 from esync import config
 from esync.launch.hosts import Host, HostEntry

@@ -18,8 +18,8 @@ import launching
 import pytest
 from launching import Launch, write
 from sshd import ADDRESSES, Sshd, make_key
-from test_launch_jobs import rounds, run
-from test_launch_supervisor import ends, impatient, spec, supervise  # noqa: F401
+from test_launched_jobs import rounds, run
+from test_supervisor import ends, impatient, spec, supervise  # noqa: F401
 
 from esync.launch.hosts import Host, HostEntry
 from esync.launch.plan import COMMON

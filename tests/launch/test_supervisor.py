@@ -251,7 +251,7 @@ def test_descendants_in_sessions_of_their_own_end_with_a_launcher_that_is_killed
     launcher = f"""
         import sys
         sys.path.insert(0, {str(Path(__file__).parent)!r})
-        from test_launch_supervisor import Path, spec, supervise
+        from test_supervisor import Path, spec, supervise
         supervise(Path({str(tmp_path)!r}), spec("worker-0", {child!r}))
     """
     with subprocess.Popen([sys.executable, "-c", textwrap.dedent(launcher)], start_new_session=True) as process:
