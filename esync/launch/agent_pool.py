@@ -48,10 +48,10 @@ class AgentProcess:
         self._line_so_far: list[bytes] = []
 
     def ask(self, request: Mapping[str, Any]) -> None:
-        """Send a request; the answer is what `hear` finds."""
+        """Send a request; the answer is what `receive` finds."""
         self._line.send(json.dumps(request).encode() + b"\n")
 
-    def hear(self) -> dict[str, Any] | None:
+    def receive(self) -> dict[str, Any] | None:
         """Read what is there (the output can be read): the answer if it is whole.
 
         Raises:
@@ -162,7 +162,7 @@ class AgentPool:
                     continue
                 heard = time.monotonic()
                 try:
-                    answer = one.hear()
+                    answer = one.receive()
                 except RemoteHostError as error:
                     problems[one.host.name] = str(error)
                     continue

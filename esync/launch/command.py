@@ -94,16 +94,16 @@ def main(words: list[str] | None = None) -> int:
     try:
         return _launch(options, typed)
     except ExpectedError as error:
-        _complain(str(error))
+        _print_error(str(error))
         return 2 if isinstance(error, DescriptionError) else 1
     except BrokenPipeError:  # whoever read the output has gone; the job has been ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        _complain(f"{error.filename or 'failed'}: {error.strerror or error}")
+        _print_error(f"{error.filename or 'failed'}: {error.strerror or error}")
         return 1
     except KeyboardInterrupt:  # before the job has begun, or after its end
-        _complain("interrupted")
+        _print_error("interrupted")
         return 1
 
 
@@ -164,10 +164,10 @@ def _run(job: LaunchPlan, agents: AgentPool, options: argparse.Namespace) -> int
         if outcome.ok and not missing:
             print("\n".join(report.success(figures, job, outcome)), flush=True)
             if lost := output.missing():
-                _complain(f"the job is done, but {lost}")
+                _print_error(f"the job is done, but {lost}")
                 return 1
             return 0
-        _complain("\n".join([*([] if outcome.ok else report.failure(outcome)), *missing]))
+        _print_error("\n".join([*([] if outcome.ok else report.failure(outcome)), *missing]))
         return 1
 
 
@@ -188,5 +188,5 @@ def _tell(text: str) -> None:
     print(f"launch: {text}", file=sys.stderr, flush=True)
 
 
-def _complain(text: str) -> None:
+def _print_error(text: str) -> None:
     print(f"launch: error: {text}", file=sys.stderr, flush=True)

@@ -188,7 +188,7 @@ def read(path: Path, changes: Mapping[str, Any] | None = None) -> Description:
         raise DescriptionError("\n".join(_problem(path, lines, problem) for problem in problems)) from None
 
 
-def check_places(path: Path, places: Iterable[str]) -> None:
+def check_key_paths(path: Path, places: Iterable[str]) -> None:
     """Check that a description has these places, whatever their values are.
 
     Raises:

@@ -43,10 +43,10 @@ def error(reason: str, key: object = None) -> PydanticCustomError:
 
 def unknown(key: object, known: Mapping[str, Any]) -> PydanticCustomError:
     """Return the error for a key that the section does not have."""
-    return error(f"unknown key; known: {', '.join(known)}{meant(key, known)}", key)
+    return error(f"unknown key; known: {', '.join(known)}{suggestion(key, known)}", key)
 
 
-def meant(name: object, known: Iterable[str]) -> str:
+def suggestion(name: object, known: Iterable[str]) -> str:
     """Return a suggestion among the known names as the end of a message; "" if none is similar."""
     close = difflib.get_close_matches(str(name), known, n=3)
     return f" (did you mean {' or '.join(close)}?)" if close else ""

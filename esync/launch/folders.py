@@ -47,7 +47,7 @@ class LogFolders:
         self.processes = mode_folder / PROCESSES
         self.nonce = uuid.uuid4().hex
         try:
-            self._lock = take(self.processes, mode_folder)
+            self._lock = lock_folder(self.processes, mode_folder)
             self._lock.write(self.nonce)
             self._lock.flush()
             self._clear_processes(overwrite)
@@ -88,7 +88,7 @@ class HostFolder:
 
     def __init__(self, folder: Path, overwrite: bool, resume: bool = False) -> None:
         try:
-            self._lock = take(folder, folder)
+            self._lock = lock_folder(folder, folder)
             if not resume:
                 clear_devices(folder.glob("*"), overwrite)
         except OSError as error:
@@ -99,7 +99,7 @@ class HostFolder:
         self._lock.close()
 
 
-def take(folder: Path, name: Path) -> TextIO:
+def lock_folder(folder: Path, name: Path) -> TextIO:
     """Make a folder and lock it for as long as the returned file is open; `name` is what the error names."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = open(folder / LOCK_FILE, "a+")  # noqa: SIM115 - stays open as long as the job

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from .fields import Section, meant
+from .fields import Section, suggestion
 from .yaml_text import DescriptionError
 
 #: The keys and indices on the way to a value.
@@ -44,7 +44,7 @@ def find(content: Any, section: type[Section], place: str) -> KeyPath:
             name = parts.pop(0)
             key = name if name in kind.model_fields else name.replace("-", "_")
             if key not in kind.model_fields:
-                fields = f"it has {', '.join(kind.model_fields)}{meant(name, kind.model_fields)}"
+                fields = f"it has {', '.join(kind.model_fields)}{suggestion(name, kind.model_fields)}"
                 raise _missing(place, way, f"has no key {name!r}; {fields}")
             kind = _plain(kind.model_fields[key].annotation)
         elif origin is list or origin is tuple:

@@ -29,7 +29,7 @@ class Process:
     Args:
         spec: what to start.
         log: file for its output.
-        hear: told its name and every line that goes there.
+        process_line: called with its name and every line of its output.
         say: told what the user has to know.
         again: it is not the first one of this name: its output goes behind that of the others.
 
@@ -46,11 +46,11 @@ class Process:
         self,
         spec: ProcessSpec,
         log: Path,
-        hear: Callable[[str, str], None],
+        process_line: Callable[[str, str], None],
         say: Callable[[str], None],
         again: bool = False,
     ) -> None:
-        self.spec, self.log, self._hear, self._say = spec, log, hear, say
+        self.spec, self.log, self._process_line, self._say = spec, log, process_line, say
         self.exit_code: int | None = None
         self.progress: Progress | None = None
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
@@ -182,7 +182,7 @@ class Process:
         self._write(line)
         if text:
             self.last_lines.append(text)
-            self._hear(self.spec.name, text)
+            self._process_line(self.spec.name, text)
 
     def _write(self, line: bytes) -> None:
         """Keep a line in the log, where there is space for it."""

@@ -124,7 +124,9 @@ class Supervisor:
         for spec in self._plan.processes:
             if self._over:
                 return
-            process = Process(self._replacements.supervised(spec), self._log_of(spec), self._view.hear, self._view.say)
+            process = Process(
+                self._replacements.supervised(spec), self._log_of(spec), self._view.process_line, self._view.say
+            )
             self._processes.append(process)
             limit = time.monotonic() + self._plan.options.start_timeout
             while not process.ready and not self._over:
@@ -306,7 +308,7 @@ class Supervisor:
         """Start a process in the place of one that has ended; its output goes on in the same file."""
         process.close()
         self._processes.remove(process)
-        self._processes.append(Process(spec, process.log, self._view.hear, self._view.say, again=True))
+        self._processes.append(Process(spec, process.log, self._view.process_line, self._view.say, again=True))
 
     def _await_host(self, process: Process, how: str, last: str) -> None:
         """Start a process that has lost its connection again, as soon as its host or a spare one answers."""

@@ -24,7 +24,7 @@ class LaunchView(Protocol):
     def say(self, text: str) -> None:
         """Show a message."""
 
-    def hear(self, name: str, text: str) -> None:
+    def process_line(self, name: str, text: str) -> None:
         """Take a line that a process has printed, which is in its log already."""
 
     def close(self) -> None:
@@ -41,7 +41,7 @@ class QuietView:
         """Print the message to standard error."""
         print(text, file=sys.stderr, flush=True)
 
-    def hear(self, name: str, text: str) -> None:
+    def process_line(self, name: str, text: str) -> None:
         """Do nothing."""
 
     def close(self) -> None:
@@ -68,7 +68,7 @@ class LineView(QuietView):
 class FollowView(LineView):
     """What the processes print, with their names in front, between the lines."""
 
-    def hear(self, name: str, text: str) -> None:
+    def process_line(self, name: str, text: str) -> None:
         """Print the line."""
         print(f"{name} | {text}", flush=True)
 
@@ -93,7 +93,7 @@ class TableView:
         """Print the message above the table."""
         self._live.console.print(text, markup=False, highlight=False)
 
-    def hear(self, name: str, text: str) -> None:
+    def process_line(self, name: str, text: str) -> None:
         """Do nothing."""
 
     def close(self) -> None:

@@ -93,12 +93,12 @@ def main(words: list[str] | None = None) -> int:
         print("\n".join(summary(done)), flush=True)
         return 0
     except ExpectedError as error:
-        _complain(str(error))
+        _print_error(str(error))
         return 2 if isinstance(error, DescriptionError) else 1
     except OSError as error:
-        _complain(f"{error.filename or 'failed'}: {error.strerror or error}")
+        _print_error(f"{error.filename or 'failed'}: {error.strerror or error}")
     except KeyboardInterrupt:
-        _complain("interrupted")
+        _print_error("interrupted")
     return 1
 
 
@@ -134,7 +134,7 @@ def summary(done: FinishedSimulation) -> list[str]:
     return lines
 
 
-def _complain(text: str) -> None:
+def _print_error(text: str) -> None:
     print(f"simulate: error: {text}", file=sys.stderr, flush=True)
 
 

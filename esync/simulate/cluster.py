@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import config
 from ..launch.description import Description, DescriptionError, WorkerEntry
-from ..launch.fields import meant
+from ..launch.fields import suggestion
 from ..launch.plan import device_folders
 from ..runtime.files import expanded
 from ..runtime.phase_timer import iteration_times
@@ -76,7 +76,7 @@ def model(description: Description, folder: Path, only_first: bool = False) -> C
     return ClusterModel(workers, servers, state_server, links(description), description.simulate.evaluation_time)
 
 
-def heeded(description: Description, folder: Path) -> tuple[Any, ...]:
+def relevant_parts(description: Description, folder: Path) -> tuple[Any, ...]:
     """Return what a simulation heeds of a description: two that are equal in this give the same result."""
     models = model(description, folder)
     ways = [models.link(host) for host in description.host_names()]
@@ -113,7 +113,9 @@ def _check_hosts(description: Description) -> None:
     half = (network.latency or 0.0) / 2
     for host, entry in network.hosts.items():
         if host not in known:
-            raise DescriptionError(f"network.hosts.{host}: nothing runs on a host of that name{meant(host, known)}")
+            raise DescriptionError(
+                f"network.hosts.{host}: nothing runs on a host of that name{suggestion(host, known)}"
+            )
         if entry.latency is not None and entry.latency < half:
             raise DescriptionError(
                 f"network.hosts.{host}.latency: {1e3 * entry.latency:g} ms are less than half of network.latency, "

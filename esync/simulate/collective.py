@@ -34,7 +34,7 @@ from .servers import modelled
 
 
 @dataclass(eq=False)
-class CollectiveState:
+class SharedCollectiveState:
     """State that all workers have in common.
 
     Args:
@@ -161,7 +161,9 @@ class SimulatedCollective(Exchange):
         straggler: on purpose, see `runtime.straggler_injection`.
     """
 
-    def __init__(self, specification: Specification, side: CollectiveState, rank: int, straggler: Straggler) -> None:
+    def __init__(
+        self, specification: Specification, side: SharedCollectiveState, rank: int, straggler: Straggler
+    ) -> None:
         self._specification, self.side, self._straggler = specification, side, straggler
         self.rank, self.workers = rank, side.slots
         self.replacement, self.exchanges = False, 0

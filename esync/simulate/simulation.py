@@ -17,7 +17,7 @@ from ..training.round_log import RoundLog
 from ..training.worker_setup import make_callbacks, make_limits, run_facts
 from .cluster import ClusterModel
 from .cluster_state import ClusterState
-from .collective import CollectiveState
+from .collective import SharedCollectiveState
 from .coordination import SimulatedStateServer
 from .engine import GreenletTask, SimulationEngine, TimedFuture
 from .metrics import SimulationMetrics, WorkerMetrics
@@ -151,11 +151,11 @@ class Simulation:
         self.side = ClusterState(
             self.engine, self.network, nodes, len(self.cluster.workers), self.numerics.wire, self.bucket_elements
         )
-        self.collective: CollectiveState | None = None
+        self.collective: SharedCollectiveState | None = None
         if self.options.collective != "ps":
             places = [worker.host for worker in self.cluster.workers]
             name = self.options.collective
-            self.collective = CollectiveState(self.engine, self.network, places, name, self.numerics.wire)
+            self.collective = SharedCollectiveState(self.engine, self.network, places, name, self.numerics.wire)
         self.state_server = SimulatedStateServer(self.engine, self.cluster.state_server)
         self.workers = [WorkerMetrics(worker) for worker in self.cluster.workers]
         self._keepers: dict[int, RoundCallbacks] = {}

@@ -17,14 +17,14 @@ from rich.console import Console
 
 from ..algorithms.loading import AlgorithmError, find
 from ..launch import flags
-from ..launch.description import Description, DescriptionError, check_places
-from ..launch.fields import meant
+from ..launch.description import Description, DescriptionError, check_key_paths
+from ..launch.fields import suggestion
 from ..launch.key_paths import UnknownKeyError
 from ..launch.yaml_text import value as yaml_value
 from ..runtime.errors import ExpectedError
 from ..runtime.files import write_atomically
 from ..runtime.terminal import NOT_KNOWN, TerminalTable, clock, right
-from .cluster import heeded
+from .cluster import relevant_parts
 from .job import FinishedSimulation, SimulationJob, describe
 from .job import run as run_one
 
@@ -172,14 +172,14 @@ def _check_keys(job: SimulationJob, keys: Sequence[str]) -> None:
         if "." not in key and key not in flags.known() and key not in Description.model_fields:
             raise DescriptionError(
                 f"--sweep {key}: it is neither a flag of the worker nor a place in the description, such as "
-                f"network.bandwidth{meant(key.replace('-', '_'), [*flags.known(), *Description.model_fields])}"
+                f"network.bandwidth{suggestion(key.replace('-', '_'), [*flags.known(), *Description.model_fields])}"
             )
         if key.startswith("train."):
             flag = _key(key.removeprefix("train."))
             if flag in job.typed or flag in keys:
                 raise DescriptionError(f"--sweep {key}: it has no effect beside {flags.flag(flag)}; sweep {flag}")
     try:
-        check_places(job.file, [key for key in keys if key not in flags.known()])
+        check_key_paths(job.file, [key for key in keys if key not in flags.known()])
     except UnknownKeyError as error:
         raise DescriptionError(f"--sweep {error}") from None
 
@@ -189,7 +189,7 @@ def _check_effect(job: SimulationJob, key: str, values: Sequence[Any]) -> None:
     first = None
     for value in values:
         try:
-            heard = heeded(describe(replace(job, changes={**job.changes, key: value})), job.file.parent)
+            heard = relevant_parts(describe(replace(job, changes={**job.changes, key: value})), job.file.parent)
         except DescriptionError:
             return  # reported with its combinations
         if first is not None and heard != first:

@@ -10,7 +10,7 @@ from ..exchange import Exchange, Specification
 from ..runtime.device import Device
 from ..runtime.phase_timer import PhaseTimer
 from .cluster_state import ClusterState
-from .collective import CollectiveState, SimulatedCollective
+from .collective import SharedCollectiveState, SimulatedCollective
 from .coordination import DelayedCoordination, SimulatedCoordination, SimulatedStateServer
 from .devices import DeviceModel, SimulatedDevice
 from .engine import GreenletTask, SimulationEngine
@@ -87,7 +87,7 @@ class SimulatedWorld:
         collective: what all workers have in common where they exchange without a server.
     """
 
-    collective: CollectiveState | None = None
+    collective: SharedCollectiveState | None = None
 
     def __init__(
         self,

@@ -99,7 +99,7 @@ class WebServer(uvicorn.Server):
             )
         )
         self.sockets = sockets
-        self.connections = ConnectionTable(*places(), config.STATE_SERVER_STRANGER_PATIENCE)
+        self.connections = ConnectionTable(*connection_places(), config.STATE_SERVER_STRANGER_PATIENCE)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to accept: at acceptors of ours, where uvicorn's would take in whoever comes."""
@@ -128,7 +128,7 @@ class WebServer(uvicorn.Server):
             self._captured_signals.clear()
 
 
-def places() -> tuple[int, int]:
+def connection_places() -> tuple[int, int]:
     """Return how many callers and how many strangers this process has files for at the same time."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:

@@ -19,7 +19,7 @@ from esync.runtime.mxnet_import import mx
 from esync.runtime.phase_timer import PhaseTimer
 from esync.runtime.straggler_injection import Straggler
 from esync.simulate.cluster_state import ClusterState
-from esync.simulate.collective import CollectiveState, SimulatedCollective
+from esync.simulate.collective import SharedCollectiveState, SimulatedCollective
 from esync.simulate.engine import SimulationEngine
 from esync.simulate.network import Link, Network
 from esync.simulate.servers import ServerModel, ServerNode
@@ -75,7 +75,7 @@ class Cluster:
         nodes = [ServerNode(self.engine, ServerModel("server"), shard) for shard in range(2)]
         self.servers = ClusterState(self.engine, self.network, nodes, self.workers, bucket_elements=2)
         if self.way != "ps":
-            self.collective = CollectiveState(self.engine, self.network, hosts, self.way)
+            self.collective = SharedCollectiveState(self.engine, self.network, hosts, self.way)
         #: rank → for each round the weights, c, c_i (of algorithms that have them), and the members.
         self.rounds: dict[int, list[tuple[np.ndarray, ...]]] = {rank: [] for rank in range(self.workers)}
         self.members: dict[int, list[int]] = {rank: [] for rank in range(self.workers)}

@@ -23,7 +23,7 @@ from esync.rules import add_mean_update, outer_nesterov, sgd
 from esync.runtime.straggler_injection import Straggler
 from esync.runtime.watchdog import Watchdog
 from esync.simulate.cluster_state import ClusterState
-from esync.simulate.collective import CollectiveState, SimulatedCollective
+from esync.simulate.collective import SharedCollectiveState, SimulatedCollective
 from esync.simulate.engine import SimulationEngine as Time
 from esync.simulate.network import Link, Network
 from esync.simulate.servers import ServerModel, ServerNode
@@ -303,11 +303,11 @@ def test_the_simulators_servers_do(overlap: bool) -> None:
 
 
 def test_the_simulators_collective_does() -> None:
-    sides: list[CollectiveState] = []
+    sides: list[SharedCollectiveState] = []
 
     def make(engine: Time, network: Network, rank: int) -> SimulatedCollective:
         if not sides:
-            sides.append(CollectiveState(engine, network, [f"host-{rank}" for rank in range(3)], "ring"))
+            sides.append(SharedCollectiveState(engine, network, [f"host-{rank}" for rank in range(3)], "ring"))
         return SimulatedCollective(WITH_CONTROL, sides[0], rank, Straggler((), lambda: engine.now))
 
     check(simulated(make), 2)

@@ -18,7 +18,7 @@ from esync.exchange.protocol.round_state import Limits
 from esync.runtime.straggler_injection import Straggler
 from esync.runtime.watchdog import Watchdog
 from esync.simulate.cluster_state import ClusterState
-from esync.simulate.collective import CollectiveState, SimulatedCollective
+from esync.simulate.collective import SharedCollectiveState, SimulatedCollective
 from esync.simulate.engine import SimulationEngine as Time
 from esync.simulate.network import Link, Network
 from esync.simulate.servers import ServerModel, ServerNode
@@ -184,11 +184,11 @@ def test_the_simulators_servers_combine_them() -> None:
 
 
 def test_the_simulators_collective_combines_them() -> None:
-    sides: list[CollectiveState] = []
+    sides: list[SharedCollectiveState] = []
 
     def make(engine: Time, network: Network, rank: int) -> SimulatedCollective:
         if not sides:
-            sides.append(CollectiveState(engine, network, [f"host-{each}" for each in range(3)], "ring"))
+            sides.append(SharedCollectiveState(engine, network, [f"host-{each}" for each in range(3)], "ring"))
         return SimulatedCollective(ASKED, sides[0], rank, Straggler((), lambda: engine.now))
 
     check(simulated(make))

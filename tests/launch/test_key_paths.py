@@ -3,7 +3,7 @@
 import pytest
 from launching import description, write
 
-from esync.launch.description import Description, check_places, read
+from esync.launch.description import Description, check_key_paths, read
 from esync.launch.key_paths import UnknownKeyError, find
 
 
@@ -46,7 +46,7 @@ def test_places(place, way):
 )
 def test_there_is_no_such_place(file, place, message):
     with pytest.raises(UnknownKeyError, match=message):
-        check_places(file, [place])
+        check_key_paths(file, [place])
     with pytest.raises(UnknownKeyError, match=message):
         read(file, {place: 1})
 

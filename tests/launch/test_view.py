@@ -86,7 +86,7 @@ def test_the_last_state_stays_on_the_terminal(monkeypatch):
 
 
 def test_what_the_processes_print_can_be_followed(capsys):
-    view.choose("the title", quiet=False, follow=True).hear("worker-0", "[so] it goes")
+    view.choose("the title", quiet=False, follow=True).process_line("worker-0", "[so] it goes")
     assert capsys.readouterr().out == "worker-0 | [so] it goes\n"
 
 

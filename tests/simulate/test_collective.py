@@ -9,7 +9,7 @@ from esync.launch import flags
 from esync.rules import Step, sgd
 from esync.runtime.straggler_injection import Straggler
 from esync.simulate.cluster import ClusterModel
-from esync.simulate.collective import CollectiveState, SimulatedCollective
+from esync.simulate.collective import SharedCollectiveState, SimulatedCollective
 from esync.simulate.coordination import StateServerModel
 from esync.simulate.devices import DeviceModel
 from esync.simulate.engine import SimulationEngine
@@ -41,7 +41,7 @@ def play(name: str, workers: int, fail: bool = False) -> tuple[list[Vector], lis
     """Two rounds; the models, and for each worker (wait, transfer) of the first round and the time at the end."""
     engine = SimulationEngine()
     network = Network(engine, lambda host: Link(BANDWIDTH, LATENCY / 2), [])
-    side = CollectiveState(engine, network, [f"host-{rank}" for rank in range(workers)], name)
+    side = SharedCollectiveState(engine, network, [f"host-{rank}" for rank in range(workers)], name)
     models = [Vector(rank) for rank in range(workers)]
     told: list[list[float]] = [[] for _ in range(workers)]
 

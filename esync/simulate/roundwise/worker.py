@@ -140,7 +140,7 @@ class ConnectionTraffic:
 
 
 @dataclass(frozen=True)
-class Calls:
+class StateServerCalls:
     """Seconds and bytes of a worker's calls to the state server."""
 
     waited: float
@@ -149,7 +149,7 @@ class Calls:
 
 
 @dataclass(frozen=True)
-class Computed:
+class ComputingTime:
     """Seconds of a worker's iterations."""
 
     computing: float
@@ -159,19 +159,19 @@ class Computed:
 class WorkerTotals:
     """Totals of a worker, in the place of its world in `result`."""
 
-    simulated: Computed
+    simulated: ComputingTime
     connections: tuple[ConnectionTraffic, ...]
-    questions: tuple[Calls, ...]
+    questions: tuple[StateServerCalls, ...]
 
     @classmethod
     def of(cls, worker: RoundwiseWorker, sent: float, received: float) -> "WorkerTotals":
         """That of a worker that has sent and received so many bytes besides its calls to the state server."""
         there, back = config.SIMULATE_CALL_BYTES
-        calls = (Calls(worker.waited, worker.asked * there, worker.asked * back),) if worker.asked else ()
-        return cls(Computed(worker.computing), (ConnectionTraffic(sent, received, worker.polls),), calls)
+        calls = (StateServerCalls(worker.waited, worker.asked * there, worker.asked * back),) if worker.asked else ()
+        return cls(ComputingTime(worker.computing), (ConnectionTraffic(sent, received, worker.polls),), calls)
 
     @property
     def traffic(self) -> tuple[int, int]:
         """Bytes sent and received."""
-        lines: list[ConnectionTraffic | Calls] = [*self.connections, *self.questions]
+        lines: list[ConnectionTraffic | StateServerCalls] = [*self.connections, *self.questions]
         return round(sum(each.sent for each in lines)), round(sum(each.received for each in lines))
