@@ -47,7 +47,7 @@ def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, dict[str, Any
     parser = flags.parser_of_all(
         program_name, "Start a whole cluster, as a description says; end it, whatever happens.", words
     )
-    parser.usage = f"{program_name} FILE [flags of launch] [flags of the worker, worth more than FILE]"
+    parser.usage = f"{program_name} FILE [flags of launch] [flags of the worker, which override FILE]"
     with arguments.reporting_conflicts(parser):
         _add_to(parser)
     options = parser.parse_args(words)

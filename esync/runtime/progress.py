@@ -92,7 +92,7 @@ class ProgressReporter:
     """Prints progress.
 
     Args:
-        quiet: no lines for people.
+        quiet: print no readable lines.
         machine: lines of JSON, for the launcher.
         stream: where to.
     """

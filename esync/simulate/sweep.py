@@ -196,7 +196,7 @@ def _check_effect(job: SimulationJob, key: str, values: Sequence[Any]) -> None:
             return
         first = heard
     raise DescriptionError(
-        f"--sweep {key}: its values make no difference to this simulation: something else in {job.file} is worth more, "
+        f"--sweep {key}: its values make no difference to this simulation: something else in {job.file} overrides it, "
         "or only launch reads it"
     )
 

@@ -326,7 +326,7 @@ class Job:
         except RefusedError as reason:  # only where this program decides otherwise than the one that wrote it
             logger.error("the journal of job %s has a message that is refused now: %s", self.name, reason)
 
-    # --- for people ----------------------------------------------------------------------------------------------
+    # --- for display ---------------------------------------------------------------------------------------------
 
     def _name_slowest(self) -> None:
         records = self.coordinator.snapshot()["records"]

@@ -11,7 +11,7 @@ class Setup:
     """What the runs of one published folder have in common.
 
     Attributes:
-        title: for people.
+        title: as reports show it.
         steps: total work in steps of ASP: one worker's gradient each.
         workers: how many there were.
     """
