@@ -26,7 +26,7 @@ class Frozen(PersistentClock):
 @pytest.fixture
 def clock(monkeypatch) -> type[Frozen]:
     monkeypatch.setattr(Frozen, "time", 0.0)
-    monkeypatch.setattr("esync.state_server.jobs.Clock", Frozen)
+    monkeypatch.setattr("esync.state_server.jobs.PersistentClock", Frozen)
     return Frozen
 
 
