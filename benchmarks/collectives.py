@@ -31,10 +31,10 @@ from harness.timing import in_turns, medians, seconds_of
 
 from esync import config
 from esync.exchange.collectives import SCHEDULES
-from esync.exchange.collectives.autotuner import Choice
-from esync.exchange.collectives.coroutines import Pauses
+from esync.exchange.collectives.autotuner import Autotuner
 from esync.exchange.collectives.cost import Costs, predict
-from esync.exchange.collectives.engine import Engine, bucket_bytes
+from esync.exchange.collectives.engine import CollectiveEngine, bucket_bytes
+from esync.exchange.collectives.transport import Pauses
 
 OWN = tuple(SCHEDULES)
 SIZES = (4_000_000, 40_000_000, 400_000_000)
@@ -56,10 +56,10 @@ def bare(size: int) -> None:
     values = np.zeros(size // 4, np.float32)
     other = np.empty_like(values)
 
-    def sums(engine: Engine) -> Callable[[], None]:
+    def sums(engine: CollectiveEngine) -> Callable[[], None]:
         return lambda: engine.run(values, Pauses(config.COLLECTIVE_PAUSE))
 
-    ways = {name: sums(Engine(name, transport)) for name in (*OWN, "mpi")}
+    ways = {name: sums(CollectiveEngine(name, transport)) for name in (*OWN, "mpi")}
     ways["MPI_Allreduce"] = lambda: world.Allreduce(values, other)
     ways["MPI_Allreduce in place"] = lambda: world.Allreduce(mpi.IN_PLACE, values)
 
@@ -89,7 +89,7 @@ def whole(names: list[str], size: int) -> None:
 
             exchanges[name] = ParameterServerExchange(specification, MXNetStore(Cluster.from_environment(), watchdog))
         else:
-            from esync.exchange.collectives.mpi_start import over_mpi
+            from esync.exchange.collectives.worker_exchange import over_mpi
 
             exchanges[name] = over_mpi(specification, name, watchdog)
     # The trials of auto are over then, if it tries all of them.
@@ -213,7 +213,7 @@ def simulated(ranks: list[int], sizes: list[int]) -> list[dict[str, Any]]:
         for size in sizes:
             taken = {name: simulated_collective(name, count, size) for name in (*OWN, "mpi")}
             predicted = {name: predict(name, count, size, costs) for name in (*OWN, "mpi", "ps")}
-            choice = Choice({name: predicted[name] for name in taken})
+            choice = Autotuner({name: predicted[name] for name in taken})
             first = choice.current
             while not choice.settled:
                 choice.took(taken[choice.current])

@@ -38,8 +38,8 @@ from harness.figures import read_figures, write_figures
 from harness.timing import in_turns, median_of, medians
 
 from esync import config
-from esync.exchange import Model, Source, Specification
-from esync.exchange.codecs.base import Decoder, Encoder, Packed, Room
+from esync.exchange import ModelSink, Source, Specification
+from esync.exchange.codecs.base import Decoder, Encoder, GetBuffer, Packed
 from esync.exchange.codecs.sparse import Sparse
 from esync.exchange.protocol.parameter_server import ParameterServer
 from tests.exchange.memory_exchanges import MemoryExchanges
@@ -116,13 +116,13 @@ def codec(kind: str) -> dict[str, float]:
     payload: dict[int, np.ndarray] = {}
 
     def pack() -> None:
-        rooms: dict[int, np.ndarray] = {}
+        buffers: dict[int, np.ndarray] = {}
 
-        def room(key: int, elements: int) -> np.ndarray:
-            return rooms.setdefault(key, np.empty(elements, np.float32))
+        def buffer(key: int, elements: int) -> np.ndarray:
+            return buffers.setdefault(key, np.empty(elements, np.float32))
 
         payload.clear()
-        payload.update({place: rooms[key] for _, key, place in encoder.write(Vector(values), room)})
+        payload.update({place: buffers[key] for _, key, place in encoder.write(Vector(values), buffer)})
 
     return {
         "pack": median_of(pack, REPEATS),
@@ -175,8 +175,8 @@ class CountedExchanges:
     def _count_payload(self, encoder: Encoder) -> None:
         write = encoder.write
 
-        def counted(values: Source | Sparse, room: Room) -> Iterator[Packed]:
-            arrays, spent = write(values, room), 0.0
+        def counted(values: Source | Sparse, buffer: GetBuffer) -> Iterator[Packed]:
+            arrays, spent = write(values, buffer), 0.0
             while True:
                 begun = time.thread_time()
                 array = next(arrays, None)
@@ -191,7 +191,7 @@ class CountedExchanges:
     def _count_answer(self, decoder: Decoder) -> None:
         read = decoder.read
 
-        def counted(server: int, arrays: Iterable[np.ndarray], length: int, model: Model) -> None:
+        def counted(server: int, arrays: Iterable[np.ndarray], length: int, model: ModelSink) -> None:
             arrived = list(arrays)
             begun = time.thread_time()
             read(server, arrived, length, model)

@@ -16,7 +16,7 @@ from harness.timing import in_turns, seconds_of
 
 import esync  # noqa: F401 - before mxnet
 from esync.algorithms import FedProx, ModelView
-from esync.gluon.cpu_sgd import SGD
+from esync.gluon.optimizers import SGD
 from esync.gluon.replica import Replica
 from esync.models.networks import build
 from esync.runtime.mxnet_import import mx

@@ -88,11 +88,11 @@ def server(sizes: list[int], workers: int, secondary: float) -> dict[str, Any]:
         rank, sequence = turn % workers, 1 + turn // workers
         pieces: dict[int, np.ndarray] = {}
 
-        def room(key: int, elements: int, pieces: dict[int, np.ndarray] = pieces) -> np.ndarray:
+        def buffer(key: int, elements: int, pieces: dict[int, np.ndarray] = pieces) -> np.ndarray:
             pieces[key] = np.zeros(wire.HEADER_ELEMENTS + elements, np.float32)
             return pieces[key][wire.HEADER_ELEMENTS :]
 
-        for _, key, place in encoders[rank].write(steps[turn % len(steps)], room):
+        for _, key, place in encoders[rank].write(steps[turn % len(steps)], buffer):
             wire.stamp(pieces[key], wire.PAYLOAD, rank, 1000 + rank, sequence, place)
             if key not in node.stored:  # the first array of a key is kept without being looked at
                 node.push(key, pieces[key])

@@ -25,8 +25,8 @@ from harness import program
 from harness.figures import interval, read_figures, write_figures
 from harness.perceptron import LAYERS, Copy, Perceptron
 
-from esync.algorithms import Surroundings
-from esync.algorithms.base import Hyper
+from esync.algorithms import AlgorithmContext
+from esync.algorithms.context import Hyper
 from esync.arguments import choose_algorithm
 from esync.data import Batches, as_floats, find_data_dir, load, partition
 from esync.exchange import WEIGHTS
@@ -70,7 +70,7 @@ class Trainer(TimedTrainer):
     def start(self) -> None:
         """Find the other workers."""
         self.algorithm.start(
-            Surroundings(self.replica, self.world, self._hyper, lambda: self._capability, self._limits)
+            AlgorithmContext(self.replica, self.world, self._hyper, lambda: self._capability, self._limits)
         )
         self.world.device.begin_run(self.elapsed)
         self.world.device.begin_iteration()

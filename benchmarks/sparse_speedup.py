@@ -30,7 +30,7 @@ from esync.algorithms import ASGD
 from esync.exchange import STATISTICS, WEIGHTS, Specification
 from esync.exchange.codecs.base import WorkerCodec
 from esync.exchange.codecs.none import PlainDecoder, PlainEncoder
-from esync.exchange.codecs.shards import PieceKeys
+from esync.exchange.codecs.sparse_messages import PieceKeys
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.client import NO_KEY, ParameterServerExchange
 from esync.exchange.protocol.layout import Layout

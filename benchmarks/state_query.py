@@ -22,7 +22,7 @@ from harness import program
 from harness.figures import write_figures
 from harness.state_server import state_server
 
-from esync.coordination.http_client import Connection
+from esync.coordination.http_client import BufferedConnection
 
 WORKERS = 101  # the last one is the slowest, busy for a long time: everybody else is NOT-READY
 CALLERS = (1, 10, 100)
@@ -89,7 +89,7 @@ def begin(port: int) -> None:
 
 def one_worker(port: int, query: Query, seconds: float) -> Figure:
     """Ask as a worker does, on one connection."""
-    connection = Connection("127.0.0.1", port)
+    connection = BufferedConnection("127.0.0.1", port)
     taken: list[float] = []
     k, begun = 0, 0.0
     while k <= WARM_UP or time.perf_counter() - begun < seconds:

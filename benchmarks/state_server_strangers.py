@@ -28,7 +28,7 @@ from harness.figures import write_figures
 from state_query import WARM_UP, Figure, new_query, running
 
 from esync import config
-from esync.coordination.http_client import Connection
+from esync.coordination.http_client import BufferedConnection
 
 TARGET = 2.0  # disturbed ÷ undisturbed, p99
 KINDS = ("silent", "trickling")
@@ -96,7 +96,7 @@ class Worker:
     """One worker's connection, kept open through everything."""
 
     def __init__(self, port: int) -> None:
-        self._connection, self._k = Connection("127.0.0.1", port), 0
+        self._connection, self._k = BufferedConnection("127.0.0.1", port), 0
         for _ in range(WARM_UP):
             self._ask()
 

@@ -16,9 +16,9 @@ import numpy as np
 
 from . import config
 from .exchange.collectives import SCHEDULES
-from .exchange.collectives.coroutines import Pauses
-from .exchange.collectives.engine import Engine
+from .exchange.collectives.engine import CollectiveEngine
 from .exchange.collectives.mpi import MPITransport
+from .exchange.collectives.transport import Pauses
 from .runtime.mxnet_import import mx
 from .runtime.watchdog import Watchdog
 
@@ -29,7 +29,7 @@ NAMES = (*SCHEDULES, "mpi")
 
 @functools.lru_cache(maxsize=1)
 def _transport() -> MPITransport:
-    """To the other ranks; one for all stores of this process."""
+    """Return the transport to the other ranks; one for all stores of this process."""
     import atexit
 
     transport = MPITransport()
@@ -51,7 +51,7 @@ class CollectiveStore(mx.kv.KVStoreBase):
     name = "ring"
 
     def __init__(self, name: str | None = None) -> None:
-        self._engine = Engine(name or self.name, _transport())
+        self._engine = CollectiveEngine(name or self.name, _transport())
         self._watchdog = Watchdog()
 
     @property
@@ -61,17 +61,17 @@ class CollectiveStore(mx.kv.KVStoreBase):
 
     @property
     def rank(self) -> int:
-        """Of this process."""
+        """Rank of this process."""
         return self._engine.transport.rank
 
     @property
     def num_workers(self) -> int:
-        """How many processes there are."""
+        """Number of processes."""
         return self._engine.transport.size
 
     @staticmethod
     def is_capable(capability: str) -> bool:
-        """No optimizer runs here: there is no server."""
+        """Refuse an optimizer: there is no server to run it."""
         if capability.lower() == mx.kv.KVStoreBase.OPTIMIZER:
             return False
         raise ValueError(f"unknown capability {capability!r}; known: {mx.kv.KVStoreBase.OPTIMIZER}")

@@ -1,4 +1,4 @@
-"""What the other side does with what the workers send: the update rules, as pure functions.
+"""The update rules: what servers do with what workers send, as pure functions.
 
 A rule is `rule(weights, value, state, step) → (weights, state)`. Nothing is changed in place, nothing is remembered
 outside `state` (`None` at first), and only arithmetic operators are used: the same function runs on NumPy arrays in a
@@ -99,7 +99,7 @@ class Step:
         count: int = 1,
         added: Iterable[str] = (),
     ) -> "Step":
-        """As a commit (wire.MESSAGE) says them; `added` are the names of the further scalars."""
+        """Read them from a commit (wire.MESSAGE); `added` are the names of the further scalars."""
         rate, momentum = float(message["learning_rate"]), float(message["momentum"])
         decay, scale = float(message["weight_decay"]), float(message["gradient_scale"])
         scalars = {name: float(message[name]) for name in added}
@@ -150,7 +150,7 @@ def momentum_sgd(weights: Array, gradient: Array, gathered: Array | None, step: 
 
 @declare("sgd", state_vectors=1)
 @dataclass(frozen=True)
-class SGD:
+class SGDRule:
     """SGD with momentum and weight decay, in MXNet's form, on gradients that can be clipped.
 
     `clip_gradient` limits every value of the mean gradient, before the weight decay is added.
@@ -165,7 +165,7 @@ class SGD:
 
 @declare("nag", state_vectors=1)
 @dataclass(frozen=True)
-class NAG:
+class NAGRule:
     """Nesterov's accelerated gradient, in MXNet's form; the state is the velocity.
 
     With G = gradient + weight_decay·weights: v ← momentum·v − learning_rate·G;
@@ -189,7 +189,7 @@ class NAG:
 
 @declare("adam", state_vectors=2)
 @dataclass(frozen=True)
-class Adam:
+class AdamRule:
     """Adam (Kingma and Ba, ICLR 2015), as Gluon's.
 
     The state is (m, v): running means of the gradient and of its square, which begin with zeros. In
@@ -210,7 +210,7 @@ class Adam:
         return weights - step.learning_rate * change, state
 
     def change(self, gradient: Array, state: Any, step: Step) -> tuple[Array, Any]:
-        """What a learning rate of 1 would subtract from the weights, and the new state."""
+        """Return what a learning rate of 1 would subtract from the weights, and the new state."""
         m, v = (1 - self.beta1) * gradient, (1 - self.beta2) * (gradient * gradient)
         if state is not None:
             m, v = self.beta1 * state[0] + m, self.beta2 * state[1] + v
@@ -221,7 +221,7 @@ class Adam:
 
 @declare("adamw", state_vectors=2)
 @dataclass(frozen=True)
-class AdamW(Adam):
+class AdamWRule(AdamRule):
     """Adam with decoupled weight decay (Loshchilov and Hutter, ICLR 2019).
 
     weights ← weights − learning_rate·(Adam's change + weight_decay·weights), as MXNet's operator
@@ -236,7 +236,7 @@ class AdamW(Adam):
 
 @declare("rmsprop", state_vectors=1)
 @dataclass(frozen=True)
-class RMSProp:
+class RMSPropRule:
     """RMSProp (Tieleman and Hinton, 2012), as Gluon's.
 
     n ← gamma1·n + (1 − gamma1)·gradient²;  weights ← weights − learning_rate·gradient/√(n + epsilon),
@@ -267,7 +267,7 @@ class RMSProp:
 
 @declare("centered_rmsprop", state_vectors=3)
 @dataclass(frozen=True)
-class CenteredRMSProp(RMSProp):
+class CenteredRMSPropRule(RMSPropRule):
     """RMSProp with the gradient's variance in place of its square (Graves, arXiv 1308.0850).
 
     Gluon's with `centered`. With g, the running mean of the gradient:
@@ -290,7 +290,7 @@ class CenteredRMSProp(RMSProp):
 
 @declare("adagrad", state_vectors=1)
 @dataclass(frozen=True)
-class AdaGrad:
+class AdaGradRule:
     """AdaGrad (Duchi et al., JMLR 2011), as Gluon's.
 
     h ← h + gradient²;  weights ← weights − learning_rate·(gradient/√(h + eps) + weight_decay·weights).
@@ -338,11 +338,11 @@ def outer_nesterov(weights: Array, update: Array, velocity: Array | None, step: 
 
 @declare("delayed_nesterov", state_vectors=2)
 def delayed_nesterov(weights: Array, update: Array, state: Any, step: Step) -> tuple[Array, Any]:
-    """Of asynchronous local SGD (arXiv 2401.09135, section 5, with c = 0): momentum once for so many updates.
+    """Take the outer step of asynchronous local SGD: momentum once for so many updates (arXiv 2401.09135, section 5).
 
-    Each of n workers' updates counts at once, w ← w + ε·Δ/n. Every n-th time the momentum is renewed by the mean of the
-    last n, v ← momentum·v + Σ Δ/n, and added, w ← w + ε·momentum·v: updates that are stale to different degrees do not
-    each accelerate it. The state is (v, Σ Δ).
+    This is its case c = 0. Each of n workers' updates counts at once, w ← w + ε·Δ/n. Every n-th time the momentum is
+    renewed by the mean of the last n, v ← momentum·v + Σ Δ/n, and added, w ← w + ε·momentum·v: updates that are stale
+    to different degrees do not each accelerate it. The state is (v, Σ Δ).
     """
     velocity, gathered = state if state is not None else (None, None)
     count = step.workers
@@ -363,7 +363,7 @@ def replace_by_mean(weights: Array, mean: Array, state: None, step: Step) -> tup
 
 @declare("delay_compensated_sgd", state_vectors=2)
 @dataclass(frozen=True)
-class DelayCompensatedSGD:
+class DelayCompensatedSGDRule:
     """DC-ASGD (Zheng et al., ICML 2017, Equations 10 and 14): SGD on a gradient corrected for its delay.
 
     g̃ = g + λ·g⊙g⊙(w − w_bak(m)), where w_bak(m) are the weights that worker m was sent last (`step.sent`), the ones
@@ -401,7 +401,7 @@ def take_apart(state: Any) -> list[Array | None]:
 
 
 def put_together(vectors: list[Array | None]) -> Any:
-    """A rule's state from its vectors; the inverse of `take_apart`."""
+    """Return a rule's state, put together from its vectors; the inverse of `take_apart`."""
     if all(vector is None for vector in vectors):
         return None
     return tuple(vectors) if len(vectors) > 1 else vectors[0]

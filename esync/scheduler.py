@@ -10,8 +10,8 @@ from . import config
 from .arguments import read
 from .membership.connections import raise_file_limit
 from .membership.monitor import Arrival, monitor_cluster
-from .membership.rendezvous.node_registry import Roster, scheduler_node
-from .membership.rendezvous.zmq_transport import Switchboard
+from .membership.rendezvous.node_registry import NodeRegistry, scheduler_node
+from .membership.rendezvous.zmq_transport import ZMQTransport
 from .runtime import output, program
 from .runtime.environment import Cluster, take_role
 from .runtime.watchdog import Watchdog, WatchedWait
@@ -32,16 +32,16 @@ def _schedule(options: argparse.Namespace, watchdog: Watchdog) -> int:
 
     def alone() -> None:
         log.info("everyone has left")
-        program.exit_now(1 if roster.lost else 0)
+        program.exit_now(1 if registry.lost else 0)
 
-    roster = Roster(scheduler_node(cluster.address, cluster.port), cluster.servers, cluster.workers, log.info)
+    registry = NodeRegistry(scheduler_node(cluster.address, cluster.port), cluster.servers, cluster.workers, log.info)
     patience = max(config.PEER_GONE, options.wait_for_replacement)
-    switchboard = Switchboard(roster, cluster.address, cluster.port, patience)
+    transport = ZMQTransport(registry, cluster.address, cluster.port, patience)
     others = f"{cluster.servers} server(s) and {cluster.workers} worker(s) at port {cluster.port}"
     wait = WatchedWait(others, options.start_timeout, Cluster.ADVICE)
     arrival = Arrival(cluster.servers + cluster.workers, watchdog, wait)
-    monitor_cluster(lambda: switchboard.here, 0, config.EVERYONE_GONE, alone, arrival).start()
-    switchboard.run()
+    monitor_cluster(lambda: transport.here, 0, config.EVERYONE_GONE, alone, arrival).start()
+    transport.run()
     return 1
 
 

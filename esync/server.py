@@ -11,7 +11,7 @@ from . import config
 from .arguments import read
 from .membership.connections import raise_file_limit
 from .membership.monitor import Arrival, monitor_cluster
-from .membership.peers import Outgoing
+from .membership.peers import OutgoingConnections
 from .runtime import output, program
 from .runtime.environment import Cluster, take_role
 from .runtime.watchdog import Watchdog, WatchedWait
@@ -43,15 +43,15 @@ def _serve(options: argparse.Namespace, watchdog: Watchdog) -> int:
     cluster = Cluster.from_environment()
     memory = _memory(options)
     from .exchange.keystores.mxnet_server import KVStoreServer
-    from .exchange.keystores.sender_check import Doorkeeper
+    from .exchange.keystores.sender_check import SenderCheck
     from .runtime.mxnet_import import mx
 
     wait = WatchedWait(cluster.everyone, options.start_timeout, Cluster.ADVICE)
     arrival = Arrival(cluster.workers + 1, watchdog, wait)
-    outgoing, scheduler = Outgoing(), (cluster.address, cluster.port)
+    outgoing, scheduler = OutgoingConnections(), (cluster.address, cluster.port)
     server = KVStoreServer(mx.kv.create("dist_async"), memory, outgoing, scheduler, options.round_timeout)
     monitor_cluster(outgoing.connected, 1, config.CONNECTION_GONE, server.alone, arrival, server.patience).start()
-    Doorkeeper().start()
+    SenderCheck().start()
     server.run()
     return 0
 

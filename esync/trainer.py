@@ -10,16 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from .algorithms import Algorithm, Hyper, NoPast, Surroundings, World, make
+from .algorithms import Algorithm, AlgorithmContext, Hyper, NoCheckpoints, World, make
 from .algorithms.loading import agreed_source
-from .algorithms.trainer_status import Standing
+from .algorithms.trainer_status import TrainerStatus
 from .checkpoints.checkpoints import Checkpoints
 from .exchange import values_of
 from .exchange.protocol.round_state import Limits
-from .gluon.adamw import AdamW
-from .gluon.cpu_sgd import SGD
-from .gluon.master_weights import Masters
+from .gluon.master_weights import MasterWeights
 from .gluon.optimizer_rules import moving_without_gradient, rule_of, sgd_alone
+from .gluon.optimizers import SGD, AdamW
 from .gluon.replica import Replica
 from .gluon.trainer_interface import GluonTrainer
 from .rules import PLAIN_SGD
@@ -36,7 +35,7 @@ DECOUPLED_DECAY = (mx.optimizer.AdaGrad, mx.optimizer.AdaDelta, AdamW)
 SMALLEST_LOSS_SCALE = 2.0**-24
 
 
-class Trainer(Standing, GluonTrainer):
+class Trainer(TrainerStatus, GluonTrainer):
     """Trains Gluon parameters together with the other workers of a cluster.
 
     Takes what gluon.Trainer takes, in the same order, plus the algorithm. Three things differ from plain Gluon over a
@@ -127,7 +126,7 @@ class Trainer(Standing, GluonTrainer):
         else:
             _follow_scale(self._optimizer, gradient_scale)
         self._check_suits(checkpoints)
-        self._masters = Masters(self._updaters[0])
+        self._masters = MasterWeights(self._updaters[0])
         self.world: World = RealWorld() if world is None else world
         self.checkpoints = checkpoints
         self._updates_before = self._optimizer.num_update
@@ -168,14 +167,14 @@ class Trainer(Standing, GluonTrainer):
         common, own = ({}, self._rates()) if self.algorithm.own_rates else (self._rates(), {})
         agreement = {**self.algorithm.terms, **common, **agreement, **agreed_source(type(self.algorithm))}
         self.algorithm.start(
-            Surroundings(
+            AlgorithmContext(
                 replica=self.replica,
                 world=self.world,
                 hyper=self._hyper,
                 capability=lambda: self._capability,
                 limits=self._limits,
                 agreement=agreement if self.checkpoints is None else {**agreement, **self.checkpoints.terms},
-                past=self.checkpoints or NoPast(),
+                checkpoints=self.checkpoints or NoCheckpoints(),
                 own=own,
                 rule=self._rule,
             )
@@ -339,7 +338,7 @@ class Trainer(Standing, GluonTrainer):
         return self._masters.of(self._param2idx[parameter.name], parameter.data())
 
     def _check_fresh_gradients(self) -> None:
-        """What gluon.Trainer does about gradients that no backward pass has brought up to date."""
+        """Do what gluon.Trainer does about gradients that no backward pass has brought up to date."""
         for parameter in self._params:
             if parameter.grad_req == "null":
                 continue
@@ -356,7 +355,7 @@ class Trainer(Standing, GluonTrainer):
             data._fresh_grad = False
 
     def _check_left_out(self, parameter: Any) -> None:
-        """A parameter can only be left out of a step for all where nothing but its gradient moves it."""
+        """Refuse to leave out a parameter that something other than its gradient moves."""
         optimizer, algorithm = self._optimizer, self.algorithm
         moved_by = algorithm.moving_without_gradient(getattr(optimizer, "momentum", 0.0), optimizer.wd)
         if moved_by := [*moved_by, *moving_without_gradient(self._rule)]:
@@ -416,7 +415,7 @@ class Trainer(Standing, GluonTrainer):
         return {"optimizer": type(optimizer).__name__.lower(), **digits}
 
     def _check_suits(self, checkpoints: Checkpoints | None) -> None:
-        """What an algorithm cannot do is refused."""
+        """Refuse what an algorithm cannot do."""
         algorithm = self.algorithm
         if checkpoints is not None and algorithm.prevents_checkpoints:
             raise ValueError(
@@ -492,5 +491,5 @@ def _check_rates(learning_rate: float, momentum: float, weight_decay: float) -> 
 
 
 def _digest(value: Any) -> str:
-    """A short text that differs where the values differ."""
+    """Return a short text that differs where the values differ."""
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:12]

@@ -30,7 +30,7 @@ from .training.worker_setup import (
 )
 
 if TYPE_CHECKING:
-    from .coordination.reports import Reports
+    from .coordination.reports import RoundReporter
 
 log = logging.getLogger(__name__)
 
@@ -67,8 +67,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     from .data import Batches, find_data_dir, load, partition, redistribute
     from .evaluate import EvaluationProcess
     from .exchange import JobAbortedError, SlotLostError
-    from .exchange.collectives.mpi_start import check_start
-    from .exchange.collectives.worker_exchange import CollectiveExchange
+    from .exchange.collectives.worker_exchange import CollectiveExchange, check_start
     from .gluon.randomness import reseed
     from .models.networks import MODELS, build
     from .runtime.mxnet_import import mx
@@ -222,7 +221,7 @@ def _export(
     say(f"final model in {folder}")
 
 
-def _farewell(reports: "Reports | None", reason: str) -> None:
+def _farewell(reports: "RoundReporter | None", reason: str) -> None:
     """Wait for the last reports to reach the state server."""
     if reports is not None:
         reports.close(reason)

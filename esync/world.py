@@ -54,10 +54,10 @@ class RealWorld:
     def exchange(self, specification: Specification) -> Exchange:
         """Connect to MXNet's parameter servers, as the DMLC_* variables say; or to the other ranks of MPI."""
         if self._collective != "ps":
-            from .exchange.collectives.mpi_start import over_mpi
+            from .exchange.collectives.worker_exchange import over_mpi
 
             timeouts = self._start_timeout, self._round_timeout
-            return over_mpi(specification, self._collective, self.watchdog, *timeouts, self._hold)
+            return over_mpi(specification, self._collective, self.watchdog, *timeouts, self._inject_delay)
         from .exchange.keystores.mxnet_store import MXNetStore
         from .exchange.protocol.client import ParameterServerExchange
 
@@ -65,10 +65,10 @@ class RealWorld:
         cluster = Cluster.from_environment()
         timeouts = self._start_timeout, self._round_timeout
         replacement = math.inf if replacement_promised() else self._replacement
-        store = MXNetStore(cluster, self.watchdog, *timeouts, self._lease, replacement, self._hold)
+        store = MXNetStore(cluster, self.watchdog, *timeouts, self._lease, replacement, self._inject_delay)
         return ParameterServerExchange(specification, store)
 
-    def _hold(self) -> None:
+    def _inject_delay(self) -> None:
         """Called before anything is sent to a parameter server: a straggler's messages leave later."""
         if longer := self._straggler.delay(NETWORK):
             self.device.sleep(longer)

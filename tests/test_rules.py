@@ -5,18 +5,18 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from esync import config
-from esync.gluon.adamw import AdamW as GluonAdamW
+from esync.gluon.optimizers import AdamW as GluonAdamW
 from esync.rules import (
-    NAG,
     RULES,
-    SGD,
     STATE_VECTORS,
-    AdaGrad,
-    Adam,
-    AdamW,
-    CenteredRMSProp,
-    DelayCompensatedSGD,
-    RMSProp,
+    AdaGradRule,
+    AdamRule,
+    AdamWRule,
+    CenteredRMSPropRule,
+    DelayCompensatedSGDRule,
+    NAGRule,
+    RMSPropRule,
+    SGDRule,
     Step,
     add_mean_update,
     delayed_nesterov,
@@ -103,23 +103,23 @@ def test_sgd_is_mxnets_sgd(momentum, decay):
 
 #: Gluon's optimizer, its options, our rule. The options are such that each of them can be seen in the weights.
 AS_GLUON = [
-    (mx.optimizer.SGD, {"momentum": 0.9}, SGD),
-    (mx.optimizer.NAG, {"momentum": 0.0}, NAG),
-    (mx.optimizer.NAG, {"momentum": 0.9}, NAG),
-    (mx.optimizer.Adam, {}, Adam),
-    (mx.optimizer.Adam, {"beta1": 0.5, "beta2": 0.9, "epsilon": 0.01}, Adam),
-    (GluonAdamW, {}, AdamW),
-    (GluonAdamW, {"beta1": 0.5, "beta2": 0.9, "epsilon": 0.01}, AdamW),
-    (mx.optimizer.RMSProp, {}, RMSProp),
-    (mx.optimizer.RMSProp, {"gamma1": 0.5, "epsilon": 0.01, "clip_weights": 1.0}, RMSProp),
-    (mx.optimizer.RMSProp, {"centered": True}, CenteredRMSProp),
+    (mx.optimizer.SGD, {"momentum": 0.9}, SGDRule),
+    (mx.optimizer.NAG, {"momentum": 0.0}, NAGRule),
+    (mx.optimizer.NAG, {"momentum": 0.9}, NAGRule),
+    (mx.optimizer.Adam, {}, AdamRule),
+    (mx.optimizer.Adam, {"beta1": 0.5, "beta2": 0.9, "epsilon": 0.01}, AdamRule),
+    (GluonAdamW, {}, AdamWRule),
+    (GluonAdamW, {"beta1": 0.5, "beta2": 0.9, "epsilon": 0.01}, AdamWRule),
+    (mx.optimizer.RMSProp, {}, RMSPropRule),
+    (mx.optimizer.RMSProp, {"gamma1": 0.5, "epsilon": 0.01, "clip_weights": 1.0}, RMSPropRule),
+    (mx.optimizer.RMSProp, {"centered": True}, CenteredRMSPropRule),
     (
         mx.optimizer.RMSProp,
         {"centered": True, "gamma1": 0.5, "gamma2": 0.7, "epsilon": 0.01, "clip_weights": 1.0},
-        CenteredRMSProp,
+        CenteredRMSPropRule,
     ),
-    (mx.optimizer.AdaGrad, {}, AdaGrad),
-    (mx.optimizer.AdaGrad, {"eps": 0.01}, AdaGrad),
+    (mx.optimizer.AdaGrad, {}, AdaGradRule),
+    (mx.optimizer.AdaGrad, {"eps": 0.01}, AdaGradRule),
 ]
 
 
@@ -149,7 +149,7 @@ def test_every_step_is_gluons(theirs, options, ours, decay, clip, kind):
 
 def test_the_decoupled_decay_of_adamw_is_not_adams():
     """Without a gradient Adam would divide the decay by its own size; AdamW takes its share of the weights."""
-    weights, _ = AdamW()(np.float32([1.0, -4.0]), np.zeros(2, np.float32), None, Step(0.5, weight_decay=0.1))
+    weights, _ = AdamWRule()(np.float32([1.0, -4.0]), np.zeros(2, np.float32), None, Step(0.5, weight_decay=0.1))
     np.testing.assert_allclose(weights, [0.95, -3.8], rtol=1e-6)
 
 
@@ -160,10 +160,10 @@ def test_a_run_that_goes_on_corrects_adams_means_as_if_it_had_not_stopped():
     for turn, gradient in enumerate(gradients):
         if turn == 3:
             kept = weights.copy(), put_together([vector.copy() for vector in take_apart(state)])
-        weights, state = Adam()(weights, gradient, state, Step(0.1, turn=turn))
+        weights, state = AdamRule()(weights, gradient, state, Step(0.1, turn=turn))
     resumed, state = kept
     for turn in range(3, 6):
-        resumed, state = Adam()(resumed, gradients[turn], state, Step(0.1, turn=turn))
+        resumed, state = AdamRule()(resumed, gradients[turn], state, Step(0.1, turn=turn))
     assert resumed.tobytes() == weights.tobytes()
 
 
@@ -173,11 +173,13 @@ def test_a_variance_that_is_negative_by_rounding_is_none(kind):
     gradient = kind(10 * np.random.default_rng(0).standard_normal(2000).astype(np.float32))
     weights, state = kind(np.zeros(2000, np.float32)), None
     for turn in range(200):
-        weights, state = CenteredRMSProp()(weights, gradient, state, Step(0.001, turn=turn))
+        weights, state = CenteredRMSPropRule()(weights, gradient, state, Step(0.001, turn=turn))
     assert np.isfinite(numpy_of(weights)).all()
 
 
-@pytest.mark.parametrize("rule", [SGD(), SGD(clip_gradient=1.5), NAG(), NAG(clip_gradient=1.5)], ids=str)
+@pytest.mark.parametrize(
+    "rule", [SGDRule(), SGDRule(clip_gradient=1.5), NAGRule(), NAGRule(clip_gradient=1.5)], ids=str
+)
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_only_the_learning_rate_notices_a_sum_where_steps_are_proportional(rule, momentum):
     gradients = 2 * np.random.default_rng(2).standard_normal((4, 20)).astype(np.float32)
@@ -189,7 +191,14 @@ def test_only_the_learning_rate_notices_a_sum_where_steps_are_proportional(rule,
     np.testing.assert_allclose(summed, mean, rtol=1e-5, atol=1e-6)
 
 
-NORMALIZING = [Adam(), Adam(clip_gradient=1.5), AdamW(), RMSProp(), CenteredRMSProp(), AdaGrad()]
+NORMALIZING = [
+    AdamRule(),
+    AdamRule(clip_gradient=1.5),
+    AdamWRule(),
+    RMSPropRule(),
+    CenteredRMSPropRule(),
+    AdaGradRule(),
+]
 
 
 @pytest.mark.parametrize("rule", NORMALIZING, ids=str)
@@ -240,7 +249,7 @@ def test_the_mean_replaces_whatever_was_there(kind, before):
 @pytest.mark.parametrize("kind", KINDS)
 def test_constant_compensation_by_hand(kind):
     # λ = 0.5: g̃ = g + 0.5·g²·(w − w_bak) = (3 + 0.5·9·1, −2 + 0.5·4·(−2)) = (7.5, −6);  w − 0.1·g̃ = (1.25, 1.6)
-    rule = DelayCompensatedSGD(strength=0.5, adaptive=False)
+    rule = DelayCompensatedSGDRule(strength=0.5, adaptive=False)
     weights, _ = rule(kind([2.0, 1.0]), kind([3.0, -2.0]), None, Step(0.1, sent=kind([1.0, 3.0])))
     np.testing.assert_allclose(numpy_of(weights), [1.25, 1.6], rtol=1e-6)
 
@@ -249,7 +258,7 @@ def test_constant_compensation_by_hand(kind):
 def test_adaptive_compensation_by_hand(kind):
     # MeanSquare = 0.25·g² = (2.25, 1), so λ = 0.5 ÷ (1.5, 1) = (1/3, 1/2) but for the 10⁻⁷ under the root:
     # g̃ = (3 + 1/3·9·1, −2 + 1/2·4·(−2)) = (6, −6);  w = (2 − 0.6, 1 + 0.6) = (1.4, 1.6)
-    rule = DelayCompensatedSGD(strength=0.5, adaptive=True, decay=0.75)
+    rule = DelayCompensatedSGDRule(strength=0.5, adaptive=True, decay=0.75)
     weights, state = rule(kind([2.0, 1.0]), kind([3.0, -2.0]), None, Step(0.1, sent=kind([1.0, 3.0])))
     np.testing.assert_allclose(numpy_of(weights), [1.4, 1.6], rtol=1e-5)
     # Then g = (5, 1), w_bak = (0.4, 2.6): MeanSquare = 0.75·(2.25, 1) + 0.25·(25, 1) = (7.9375, 1),
@@ -263,7 +272,7 @@ def test_adaptive_compensation_by_hand(kind):
 def test_momentum_acts_on_the_compensated_gradient(kind):
     # g̃ = (7.5, −6) as above; v = −0.1·g̃ = (−0.75, 0.6).  Then g = (1, 1) with no delay:
     # v = 0.5·v − 0.1·g = (−0.475, 0.2);  w = (1.25 − 0.475, 1.6 + 0.2)
-    rule = DelayCompensatedSGD(strength=0.5, adaptive=False)
+    rule = DelayCompensatedSGDRule(strength=0.5, adaptive=False)
     weights, state = rule(kind([2.0, 1.0]), kind([3.0, -2.0]), None, Step(0.1, 0.5, sent=kind([1.0, 3.0])))
     weights, _ = rule(weights, kind([1.0, 1.0]), state, Step(0.1, 0.5, sent=weights))
     np.testing.assert_allclose(numpy_of(weights), [0.775, 1.8], rtol=1e-6)
@@ -273,7 +282,7 @@ def test_momentum_acts_on_the_compensated_gradient(kind):
 @given(drawn=three, rate=rates, momentum=st.sampled_from([0.0, 0.9]), decay=st.sampled_from([0.0, 0.01]))
 def test_strength_0_is_plain_sgd_exactly(adaptive, drawn, rate, momentum, decay):
     weights, gradient, sent = drawn
-    rule = DelayCompensatedSGD(strength=0.0, adaptive=adaptive)
+    rule = DelayCompensatedSGDRule(strength=0.0, adaptive=adaptive)
     mine, plain, state, velocity = weights, weights, None, None
     for _ in range(3):
         mine, state = rule(mine, gradient, state, Step(rate, momentum, decay, sent))
@@ -285,7 +294,7 @@ def test_strength_0_is_plain_sgd_exactly(adaptive, drawn, rate, momentum, decay)
 @given(drawn=three, rate=rates)
 def test_without_delay_there_is_nothing_to_compensate(adaptive, drawn, rate):
     weights, gradient, _ = drawn
-    rule = DelayCompensatedSGD(strength=0.7, adaptive=adaptive)
+    rule = DelayCompensatedSGDRule(strength=0.7, adaptive=adaptive)
     mine, _ = rule(weights, gradient, None, Step(rate, sent=weights))
     assert np.array_equal(mine, sgd(weights, gradient, None, Step(rate))[0])
 
@@ -303,19 +312,19 @@ EVERY_RULE = [
     outer_nesterov,
     delayed_nesterov,
     replace_by_mean,
-    DelayCompensatedSGD(0.5, False),
-    DelayCompensatedSGD(0.5, True),
-    SGD(clip_gradient=1.5),
-    NAG(),
-    NAG(clip_gradient=1.5),
-    Adam(),
-    Adam(clip_gradient=1.5),
-    AdamW(),
-    RMSProp(),
-    RMSProp(clip_gradient=1.5, clip_weights=0.5),
-    CenteredRMSProp(),
-    AdaGrad(),
-    AdaGrad(clip_gradient=1.5),
+    DelayCompensatedSGDRule(0.5, False),
+    DelayCompensatedSGDRule(0.5, True),
+    SGDRule(clip_gradient=1.5),
+    NAGRule(),
+    NAGRule(clip_gradient=1.5),
+    AdamRule(),
+    AdamRule(clip_gradient=1.5),
+    AdamWRule(),
+    RMSPropRule(),
+    RMSPropRule(clip_gradient=1.5, clip_weights=0.5),
+    CenteredRMSPropRule(),
+    AdaGradRule(),
+    AdaGradRule(clip_gradient=1.5),
 ]
 
 
@@ -378,10 +387,10 @@ def test_numpy_and_mxnet_agree(rule, drawn, rate):
 
 
 def test_rules_by_name():
-    assert make_rule("sgd", {}) == SGD()
-    assert make_rule("adam", {"beta2": 0.99}) == Adam(beta2=0.99)
+    assert make_rule("sgd", {}) == SGDRule()
+    assert make_rule("adam", {"beta2": 0.99}) == AdamRule(beta2=0.99)
     assert make_rule("add_mean_update", {}) is add_mean_update
-    assert make_rule("delay_compensated_sgd", {"strength": 2.0, "adaptive": True}) == DelayCompensatedSGD(2.0, True)
+    assert make_rule("delay_compensated_sgd", {"strength": 2.0, "adaptive": True}) == DelayCompensatedSGDRule(2.0, True)
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -393,7 +402,7 @@ def test_as_many_vectors_are_kept_as_a_rule_remembers(name):
 
 
 def test_defaults_come_from_the_configuration():
-    assert make_rule("delay_compensated_sgd", {}) == DelayCompensatedSGD(
+    assert make_rule("delay_compensated_sgd", {}) == DelayCompensatedSGDRule(
         config.DCASGD_LAMBDA, config.DCASGD_ADAPTIVE, config.DCASGD_MEAN_SQUARE_DECAY
     )
 

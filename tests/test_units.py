@@ -10,7 +10,7 @@ import esync
 from esync.algorithms import DCASGD, SSGD, Algorithm, DGCAsync
 from esync.arguments import read
 from esync.data import find_data_dir
-from esync.rules import DelayCompensatedSGD, Step, momentum_sgd, sgd
+from esync.rules import DelayCompensatedSGDRule, Step, momentum_sgd, sgd
 from esync.runtime.mxnet_import import mx
 from esync.simulate import gradients
 from esync.simulate.simulation import Simulation
@@ -123,7 +123,7 @@ def test_a_scale_that_is_none_is_refused(scale):
 
 @pytest.mark.parametrize(
     "rule",
-    [sgd, momentum_sgd, DelayCompensatedSGD(0.7), DelayCompensatedSGD(0.7, adaptive=True)],
+    [sgd, momentum_sgd, DelayCompensatedSGDRule(0.7), DelayCompensatedSGDRule(0.7, adaptive=True)],
     ids=["sgd", "momentum", "delay compensated", "adaptive"],
 )
 def test_a_sum_with_its_scale_is_the_mean_with_the_whole_rate(rule):
@@ -144,8 +144,8 @@ def test_a_sum_with_its_scale_is_the_mean_with_the_whole_rate(rule):
 def test_on_the_sum_lambda_acts_batch_size_times_as_strongly():
     weights, gradient, sent = np.float32([3.0]), np.float32([4.0]), np.float32([1.0])
     step = Step(learning_rate=1.0, sent=sent, gradient_scale=8)
-    mean, _ = DelayCompensatedSGD(0.5)(weights, gradient, None, step)
-    published, _ = DelayCompensatedSGD(0.5, on="sum")(weights, gradient, None, step)
+    mean, _ = DelayCompensatedSGDRule(0.5)(weights, gradient, None, step)
+    published, _ = DelayCompensatedSGDRule(0.5, on="sum")(weights, gradient, None, step)
     assert weights - gradient - mean == 0.5 / 8 * 16 * 2
     assert weights - gradient - published == 0.5 * 16 * 2
 

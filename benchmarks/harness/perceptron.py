@@ -14,7 +14,7 @@ LAYERS = (784, 64, 10)
 
 
 class Perceptron:
-    """A network, its flat weights and the gradient of the last batch; see `algorithms.base.ReplicaOfModel`."""
+    """A network, its flat weights and the gradient of the last batch; see `algorithms.context.ModelReplica`."""
 
     def __init__(self, seed: int) -> None:
         self.sizes = [size for layer in self._shapes() for size in (layer[0] * layer[1], layer[0])]
@@ -73,7 +73,7 @@ class Vector:
 
 
 class Copy(TimedReplica):
-    """A worker's copy of the model, for algorithms that send gradients; see `algorithms.base.ReplicaOfModel`."""
+    """A worker's copy of the model, for algorithms that send gradients; see `algorithms.context.ModelReplica`."""
 
     weights: Any
     statistics: Any

@@ -1,17 +1,16 @@
-"""The algorithms, one file each.
+"""The algorithms, one file each; may import `coordination`, `exchange`, `rules` and `runtime`.
 
 What is true of an algorithm stands in its class; every other part of the package asks the class, not its name:
 
-    registry     `@register` enters a class into ALGORITHMS under its mode's name; `loading` finds those from
-                 outside.
-    arguments    Two stages: `--mode` finds the class, whose `Options` then say flags, defaults and checks.
-                 `choose_algorithm` makes the object that the flags describe.
-    assembly     Gives that object to an `esync.Trainer`, and writes into run.json what it is and how it is set.
-    trainer      Hands it replica and world when it starts (`Surroundings`), and calls its `step` for every batch. The
-                 workers compare its `terms` then, checkpoints the `fixed` ones of its options.
-    launch       Check the same flags for all processes (`launch.flags`), and ask the class what it needs: servers,
-    simulate     a state server, gradients. The simulator runs the same object in a world of its own.
-    logs_tools   Import no class: name, label, style and summary are in run.json.
+    registry       `@register` enters a class into ALGORITHMS under its mode's name; `loading` finds those from outside.
+    arguments      Two stages: `--mode` finds the class, whose `Options` then say flags, defaults and checks.
+                   `choose_algorithm` makes the object that the flags describe.
+    worker_setup   Gives that object to an `esync.Trainer`, and writes into run.json what it is and how it is set.
+    trainer        Hands it replica and world when it starts (`AlgorithmContext`), and calls its `step` for every batch.
+                   The workers compare its `terms` then, checkpoints the `fixed` ones of its options.
+    launch         Check the same flags for all processes (`launch.flags`), and ask the class what it needs: servers,
+    simulate       a state server, gradients. The simulator runs the same object in a world of its own.
+    reports        Import no algorithm: name, label, style and summary are in run.json.
 
 docs/generate.py writes the tables of modes, options and flags from the classes; docs/adding_an_algorithm.md is for
 whoever writes a class.
@@ -36,13 +35,16 @@ from .dgs import DGS
 from .local import Local
 
 # isort: on
-from .base import Algorithm, Hyper, NoPast, Surroundings, World
+from .base import Algorithm, Style
+from .context import AlgorithmContext, Hyper, NoCheckpoints, World
 from .loading import find
 from .model_view import ModelView
 from .options import option
 from .registry import ALGORITHMS, register
-from .style import Style
 from .switch_schedule import Schedule
+
+#: Its name in algorithms written for earlier versions.
+Surroundings = AlgorithmContext
 
 __all__ = [
     "ALGORITHMS",
@@ -53,6 +55,7 @@ __all__ = [
     "SSGD",
     "SSP",
     "Algorithm",
+    "AlgorithmContext",
     "DGCAsync",
     "DiLoCo",
     "DyLU",
@@ -63,7 +66,7 @@ __all__ = [
     "Local",
     "LocalSGD",
     "ModelView",
-    "NoPast",
+    "NoCheckpoints",
     "Schedule",
     "Style",
     "Surroundings",

@@ -1,10 +1,9 @@
 """Asynchronous SGD: every gradient is used as soon as it arrives, however old the weights are that it belongs to."""
 
 from ..exchange import Specification
-from .base import OwnStatisticsOptions
+from .base import OwnStatisticsOptions, Style
 from .every_iteration import EveryIteration
 from .registry import register
-from .style import Style
 
 
 @register("async", label="ASGD", summary="Async", style=Style("#009E73", "-.", "^"))

@@ -1,194 +1,65 @@
-"""What all algorithms have in common: they answer when a worker exchanges, and what it sends.
+"""The base class of algorithms: they decide when a worker exchanges, and what it sends.
 
-An algorithm sees the world through the seams in `Surroundings` only; it never imports MXNet, threads, clocks or HTTP.
-The same object therefore runs on a real cluster and on a modelled one.
+An algorithm sees the world through the seams in `AlgorithmContext` only; it never imports MXNet, threads, clocks or
+HTTP. The same object therefore runs on a real cluster and on a modelled one.
 """
 
 from abc import ABC, abstractmethod
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Literal, Protocol
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator
 
 from .. import config
-from ..coordination import Coordination
-from ..exchange import NO_OFFERS, STATISTICS, WEIGHTS, Exchange, Model, Result, Source, Specification
+from ..exchange import STATISTICS, WEIGHTS, Exchange, Result, Source, Specification
 from ..exchange.codecs.quantization import GRAMMAR, Compression
-from ..exchange.protocol.resume_negotiation import Offers, Progress
+from ..exchange.protocol.resume_negotiation import ResumeState
 from ..exchange.protocol.round_state import Limits
-from ..rules import PLAIN_SGD, RuleChoice
-from ..runtime.device import Device
-from ..runtime.phase_timer import COMPUTE, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE, PhaseTimer
-from .model_view import Hook, ModelView
+from ..runtime.phase_timer import COMPUTE, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE
+from .context import AlgorithmContext
+from .model_view import ModelView
 from .options import Options as AnyOptions
 from .options import option
-from .style import Style
-
-
-class LandingOfModel(Model, Protocol):
-    """Takes the common model of a worker that has gone on; see `landing.Landing`."""
-
-    iterations: int
-
-    def discard(self) -> None:
-        """Take the common model as it is."""
-
-
-class ReplicaOfModel(Model, Protocol):
-    """This worker's copy of the model; see `replica.Replica`."""
-
-    weights: Any
-    statistics: Any
-    further: dict[str, Any]
-    contributions: dict[str, Any]
-
-    def open(self) -> None:
-        """Wait for the device, then give access to the values until `close`."""
-
-    def close(self) -> None:
-        """Hand what was written back to the device."""
-
-    def keep_anchor(self) -> None:
-        """From now on remember the weights of the last exchange."""
-
-    def add_vectors(self, names: Iterable[str]) -> None:
-        """From now on keep further vectors, each as long as the weights, which begin with zeros."""
-
-    def expect_landings(self) -> None:
-        """From now on this worker goes on during exchanges."""
-
-    def settle(self) -> None:
-        """Wait until this model's own arrays are at rest."""
-
-    def keep_statistics(self, own: bool) -> None:
-        """Say where the mean of all workers' statistics is put: beside this worker's own, or in their place."""
-
-    def keep_common(self) -> LandingOfModel:
-        """From now on keep the common model, which this one is now, beside this worker's own."""
-
-    def depart(self) -> LandingOfModel:
-        """An exchange begins during which the worker goes on: where its answer is to be put."""
-
-    def gradient(self, factor: float) -> Source:
-        """The gradient that backward left, times a factor."""
-
-    def update(self) -> Source:
-        """How far the weights have moved since the last exchange."""
-
-    def local_step(self, batch_size: int) -> float:
-        """Take one step of the local optimizer.
-
-        Returns:
-            The learning rate that has multiplied the mean gradient of the batch; 0 where the step was left out.
-        """
-        ...
-
-    def call_hook(self, hook: Hook, batch_size: int | None = None, fixed_weights: bool = False) -> None:
-        """Call a hook with a view of the model, which has a gradient where there is a batch; take over its changes.
-
-        Where nothing is computed the hook is not called.
-        """
-
-
-class World(Protocol):
-    """Makes the seams: real ones, or simulated ones."""
-
-    device: Device
-    recorder: PhaseTimer
-
-    def exchange(self, specification: Specification) -> Exchange:
-        """Connect to the other workers."""
-
-    def coordination(
-        self, address: str | None, rank: int, job: str = config.JOB, delayed: bool = False
-    ) -> Coordination:
-        """Connect to the state server at `address` (host:port; None: as the environment says).
-
-        `job` names the training there; `delayed`: answers are not waited for.
-        """
 
 
 @dataclass(frozen=True)
-class Hyper:
-    """Hyper-parameters of SGD as they are right now, for the rule on the other side; see `rules.Step`."""
-
-    learning_rate: float
-    momentum: float
-    weight_decay: float
-    rescale: float  # multiplies the gradient
-    gradient_scale: float = 1.0  # how many times the mean gradient of a batch that makes it
-
-
-class Past(Protocol):
-    """The checkpoints of this worker, as far as an algorithm has to do with them; see `checkpoint.Checkpoints`."""
-
-    def offers(self, rank: int, workers: int) -> Offers:
-        """What this worker could go on from, as holder of slot `rank` of so many."""
-
-    def due(self, round_: int) -> bool:
-        """Whether a checkpoint is to be written after this round, before the next exchange begins."""
-
-    def settle(self, rank: int, job: int, resume_at: int, replacement: bool) -> Progress | None:
-        """The workers have met: go back to the checkpoint that they have chosen.
-
-        Args:
-            rank: of this worker.
-            job: number of this job.
-            resume_at: round of the checkpoint; −1: the run begins from the beginning.
-            replacement: whether this worker has taken over the slot of a dead one in a job that runs.
-
-        Returns:
-            How far this worker had come; None where there is nothing to go back to.
-        """
-
-
-class NoPast:
-    """There are no checkpoints."""
-
-    def offers(self, rank: int, workers: int) -> Offers:
-        """Nothing."""
-        return NO_OFFERS
-
-    def due(self, round_: int) -> bool:
-        """None is written."""
-        return False
-
-    def settle(self, rank: int, job: int, resume_at: int, replacement: bool) -> None:
-        """Nothing to go back to."""
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What an algorithm is given when it starts.
+class Style:
+    """The style of an algorithm in every figure.
 
     Attributes:
-        replica: this worker's model.
-        world: makes the seams.
-        hyper: asked before every gradient that is sent; a learning rate schedule is then as far as
-            `Algorithm.updates` says.
-        capability: seconds that one iteration takes on this device, 0 while that is not known.
-        limits: what ends the run.
-        agreement: what must be the same on all workers; name → value.
-        past: checkpoints to go on from.
-        own: settings of this worker that may be others on other workers; name → value.
-        rule: by which the servers can take the steps of the user's optimizer, where the algorithm sends gradients.
+        color: as Matplotlib knows it, "#0072B2" for instance.
+        line: Matplotlib's line style: "-", "--", or (offset, (on, off, …)) in points.
+        marker: Matplotlib's marker.
     """
 
-    replica: ReplicaOfModel
-    world: World
-    hyper: Callable[[], Hyper]
-    capability: Callable[[], float]
-    limits: Limits = field(default_factory=Limits)
-    agreement: dict[str, Any] = field(default_factory=dict)
-    past: Past = field(default_factory=NoPast)
-    own: dict[str, Any] = field(default_factory=dict)
-    rule: RuleChoice = PLAIN_SGD
+    color: str
+    line: str | tuple[int, tuple[int, ...]] = "-"
+    marker: str = "o"
+
+
+#: Styles of algorithms that bring none, chosen by their names (the colours of Tol's scheme "bright", and more).
+SPARE_STYLES = tuple(
+    Style(color, line, marker)
+    for color, line, marker in (
+        ("#4477AA", (0, (7, 1, 1, 1)), "H"),
+        ("#EE6677", (0, (3, 1)), "8"),
+        ("#228833", (0, (5, 2, 2, 2)), "x"),
+        ("#AA3377", (0, (9, 1)), "+"),
+        ("#66CCEE", (0, (1, 2)), "1"),
+        ("#BBBB44", (0, (6, 2, 1, 2)), "2"),
+    )
+)
+
+
+def spare_style(name: str) -> Style:
+    """Return the style of an algorithm that brings none."""
+    return SPARE_STYLES[sum(name.encode(errors="replace")) % len(SPARE_STYLES)]
 
 
 class OwnStatisticsOptions(AnyOptions):
-    """Of algorithms with asynchronous exchanges, in which every worker keeps its own batch-norm statistics."""
+    """Options of algorithms with asynchronous exchanges, in which every worker keeps its own batch-norm statistics."""
 
     statistics: Literal["mean", "rank0"] = option(
         config.STATISTICS,
@@ -203,7 +74,7 @@ def _checked_compression(text: str) -> str:
 
 
 class CompressionOptions(AnyOptions):
-    """Of algorithms whose messages can be made smaller."""
+    """Options of algorithms whose messages can be made smaller."""
 
     compression: Annotated[str, AfterValidator(_checked_compression)] = option(
         config.COMPRESSION,
@@ -237,8 +108,8 @@ class Algorithm(ABC):
             Each is as long as the weights and begins with zeros; see `before_exchange`.
         own_rates: whether the optimizer's learning rate, momentum and weight decay are each worker's own and may
             differ, because they act on what this worker alone has computed; else all workers must have the same.
-        optimizer_chooses_rule: whether the servers take the steps of the user's optimizer (`Surroundings.rule`, one of
-            several); else where gradients are sent, the optimizer is SGD.
+        optimizer_chooses_rule: whether the servers take the steps of the user's optimizer (`AlgorithmContext.rule`, one
+            of several); else where gradients are sent, the optimizer is SGD.
         has_momentum: whether the method can use one.
         plain_sgd: whether local steps have to be those of plain SGD, because the method reckons with them: no momentum,
             no clipping, one learning rate for all parameters.
@@ -271,7 +142,7 @@ class Algorithm(ABC):
     """
 
     class Options(AnyOptions):
-        """It has none."""
+        """No options."""
 
     name: ClassVar[str]
     label: ClassVar[str]
@@ -387,12 +258,12 @@ class Algorithm(ABC):
         """Whether the run is over."""
         return self.result is not None and self.result.finished
 
-    def start(self, surroundings: Surroundings) -> None:
+    def start(self, context: AlgorithmContext) -> None:
         """Connect, and begin with the common model."""
-        self.surroundings = surroundings
-        self.replica = surroundings.replica
-        self.device = surroundings.world.device
-        self.recorder = surroundings.world.recorder
+        self.context = context
+        self.replica = context.replica
+        self.device = context.world.device
+        self.recorder = context.world.recorder
         self.replica.add_vectors(self.vectors)
 
     @abstractmethod
@@ -531,29 +402,29 @@ class Algorithm(ABC):
 
     def _join(self, specification: Specification) -> Exchange:
         """Connect to the other workers."""
-        surroundings, replica = self.surroundings, self.replica
-        specification = replace(specification, own=surroundings.own, vectors=self.vectors)
+        context, replica = self.context, self.replica
+        specification = replace(specification, own=context.own, vectors=self.vectors)
         if self.compression:
             tensors = list(replica.weights.sizes)
             specification = replace(specification, compression=str(self.compression), tensors=tensors)
-        exchange = surroundings.world.exchange(specification)
+        exchange = context.world.exchange(specification)
         self.exchange = exchange
-        offers = surroundings.past.offers(exchange.rank, exchange.workers)
+        offers = context.checkpoints.offers(exchange.rank, exchange.workers)
         sizes = {name: vector.size for name, vector in self._vectors().items()}
-        exchange.join(sizes, self._limits(exchange), surroundings.agreement, offers)
+        exchange.join(sizes, self._limits(exchange), context.agreement, offers)
         with exchange.busy("reading the checkpoint"):
-            progress = surroundings.past.settle(exchange.rank, exchange.job, exchange.resume_at, exchange.replacement)
+            progress = context.checkpoints.settle(exchange.rank, exchange.job, exchange.resume_at, exchange.replacement)
         if progress is not None:
             exchange.resume(self._regained(progress))
         return exchange
 
-    def _regained(self, progress: Progress) -> Progress:
+    def _regained(self, progress: ResumeState) -> ResumeState:
         """Complete what a checkpoint written by an earlier version of this package does not tell."""
         return progress
 
     def _limits(self, exchange: Exchange) -> Limits:
-        """What ends the run, now that the number of workers is known."""
-        return self.surroundings.limits
+        """Return what ends the run, now that the number of workers is known."""
+        return self.context.limits
 
     def _begin(self, exchange: Exchange) -> None:
         """Take the common model over."""

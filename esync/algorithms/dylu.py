@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 
 from .. import config
 from ..exchange import WEIGHTS, Payload, Specification
-from .base import Algorithm, OwnStatisticsOptions, Surroundings
+from .base import Algorithm, OwnStatisticsOptions, Style
+from .context import AlgorithmContext
 from .model_averaging import ModelAveraging
 from .options import inherited
 from .registry import register
-from .style import Style
 
 #: Half as fast is half as many iterations, whatever the last bits of the measured times are.
 ROUNDING = 1e-6
@@ -28,7 +28,7 @@ class DyLU(Algorithm):
     """
 
     class Options(OwnStatisticsOptions):
-        """Of local SGD, with the defaults of DiLoCo."""
+        """The options of local SGD, with the defaults of DiLoCo."""
 
         POSITIONAL: ClassVar[tuple[str, ...]] = ("local_iterations", "global_lr", "outer_momentum", "statistics")
         local_iterations: int = inherited(ModelAveraging.Options, "local_iterations", config.DYLU_LOCAL_ITERATIONS)
@@ -49,9 +49,9 @@ class DyLU(Algorithm):
         """See `Algorithm.checkpoint_terms`."""
         return {"outer momentum": self.options.outer_momentum} if self.options.outer_momentum else {}
 
-    def start(self, surroundings: Surroundings) -> None:
+    def start(self, context: AlgorithmContext) -> None:
         """Connect, and begin with the common model."""
-        super().start(surroundings)
+        super().start(context)
         self.replica.keep_anchor()
         self._begin(self._join(Specification(rule="delayed_nesterov", synchronous=False)))
 

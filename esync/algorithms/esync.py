@@ -8,14 +8,14 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from .. import config
-from ..coordination import Coordination, Decision
+from ..coordination import Coordination, ExchangeDecision
 from ..exchange import Exchange, Result
 from ..runtime.futures import Handle
 from ..runtime.phase_timer import CHECK_READY
+from .base import Style
 from .model_averaging import ModelAveraging
 from .options import inherited, option
 from .registry import register
-from .style import Style
 
 #: Options that mean nothing where nobody asks a state server.
 _FOR_THE_STATE_SERVER = frozenset(
@@ -34,7 +34,7 @@ class ESync(ModelAveraging):
     """
 
     class Options(ModelAveraging.Options):
-        """What the state server is asked, and how."""
+        """The options of the state server's decision."""
 
         POSITIONAL: ClassVar[tuple[str, ...]] = (
             *("global_lr", "local_iterations", "state_server", "epsilon", "slowest_iterations", "query_mode", "job"),
@@ -68,7 +68,7 @@ class ESync(ModelAveraging):
     def __init__(self, *values: Any, **settings: Any) -> None:
         super().__init__(*values, **settings)
         self._coordination: Coordination | None = None
-        self._question: Handle[Decision] | None = None
+        self._question: Handle[ExchangeDecision] | None = None
         self._asked_after = 0  # local iterations at the newest question
         self._asked_at = 0.0
         self.free_until = -math.inf
@@ -91,7 +91,7 @@ class ESync(ModelAveraging):
 
     def _begin(self, exchange: Exchange) -> None:
         """Take the common model over, and tell the state server what is known of this device's speed."""
-        options, world = self.options, self.surroundings.world
+        options, world = self.options, self.context.world
         if self.asks_state_server:
             delayed = options.query_mode == "delayed-ack" or options.overlap
             self._coordination = world.coordination(options.state_server, exchange.rank, options.job, delayed)
@@ -103,7 +103,7 @@ class ESync(ModelAveraging):
             self._coordination.round = self._round_of_job()
             if exchange.replacement:
                 self._coordination.reset(self._round_of_job(), rejoin=True, members=self._members(self.result))
-            self._coordination.ask(0, self.surroundings.capability()).wait()
+            self._coordination.ask(0, self.context.capability()).wait()
 
     @property
     def asking(self) -> bool:

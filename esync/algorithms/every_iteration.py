@@ -1,10 +1,11 @@
-"""What SSGD, ASGD and DC-ASGD share: a gradient is exchanged after every iteration, and the servers take the step."""
+"""The base of SSGD, ASGD and DC-ASGD: a gradient is exchanged after every iteration, and servers take the step."""
 
 from abc import abstractmethod
 from typing import Any
 
 from ..exchange import WEIGHTS, Payload, Specification
-from .base import Algorithm, Surroundings
+from .base import Algorithm
+from .context import AlgorithmContext
 
 
 class EveryIteration(Algorithm):
@@ -20,10 +21,10 @@ class EveryIteration(Algorithm):
     def service(self) -> Specification:
         """What is asked of the servers."""
 
-    def start(self, surroundings: Surroundings) -> None:
+    def start(self, context: AlgorithmContext) -> None:
         """Connect, and begin with the common model."""
-        super().start(surroundings)
-        rule = surroundings.rule
+        super().start(context)
+        rule = context.rule
         service = self.service()
         if self.optimizer_chooses_rule and (service.rule, service.options) != (rule.name, rule.options):
             raise ValueError(
@@ -52,12 +53,12 @@ class EveryIteration(Algorithm):
 
     def _optimizers_service(self, **terms: Any) -> Specification:
         """Ask for the steps of the user's optimizer."""
-        rule = self.surroundings.rule
+        rule = self.context.rule
         return Specification(rule=rule.name, options=rule.options, **terms)
 
     def _payload(self, batch_size: int) -> Payload:
         """What is sent; the replica is open."""
-        hyper, replica = self.surroundings.hyper(), self.replica
+        hyper, replica = self.context.hyper(), self.replica
         return Payload(
             samples=batch_size,
             learning_rate=hyper.learning_rate,

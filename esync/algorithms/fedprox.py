@@ -1,11 +1,11 @@
 """FedProx (Li et al., MLSys 2020): local SGD that stays near the common model."""
 
 from .. import config
+from .base import Style
 from .local_sgd import LocalSGD
 from .model_view import ModelView
 from .options import option
 from .registry import register
-from .style import Style
 
 
 @register("fedprox", label="FedProx", style=Style("#332288", (0, (10, 1, 2, 1)), "8"))
@@ -23,7 +23,7 @@ class FedProx(LocalSGD):
     """
 
     class Options(LocalSGD.Options):
-        """Those of local SGD, and μ."""
+        """The options of local SGD, and μ."""
 
         prox_mu: float = option(
             config.FEDPROX_MU,

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from .base import Style
 from .registry import register
 from .sparse_async import SparseAsync
-from .style import Style
 
 
 @register("gd-async", label="GD-async", summary="GD-Async", style=Style("#B2A800", (0, (2, 1)), "X"))

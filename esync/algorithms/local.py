@@ -4,10 +4,10 @@ from typing import Any
 
 from ..exchange import ExchangeError, Result
 from ..exchange.protocol.resume_negotiation import choose
-from ..exchange.protocol.round_state import Ledger
-from .base import Algorithm, Surroundings
+from ..exchange.protocol.round_state import RoundState
+from .base import Algorithm, Style
+from .context import AlgorithmContext
 from .registry import register
-from .style import Style
 
 #: Number of the job: there is no other worker whose parts could be mixed up with this one's.
 JOB = 1
@@ -21,37 +21,37 @@ class Local(Algorithm):
 
     def __init__(self, *values: Any, **settings: Any) -> None:
         super().__init__(*values, **settings)
-        self._ledger = Ledger(1, True)
+        self._round_state = RoundState(1, True)
 
-    def start(self, surroundings: Surroundings) -> None:
-        """Open the books."""
-        super().start(surroundings)
-        self._ledger = Ledger(1, True, surroundings.limits)
-        self._ledger.join(0, JOB, self.device.now())
+    def start(self, context: AlgorithmContext) -> None:
+        """Begin to count."""
+        super().start(context)
+        self._round_state = RoundState(1, True, context.limits)
+        self._round_state.join(0, JOB, self.device.now())
         try:
-            resume_at = choose({0: surroundings.past.offers(0, 1)})
+            resume_at = choose({0: context.checkpoints.offers(0, 1)})
         except ValueError as error:
             raise ExchangeError(str(error)) from None
-        progress = surroundings.past.settle(0, JOB, resume_at, replacement=False)
+        progress = context.checkpoints.settle(0, JOB, resume_at, replacement=False)
         if progress is not None and progress.books is not None:
-            self._ledger.resume(progress.books, self.device.now())
+            self._round_state.resume(progress.books, self.device.now())
             self._report(used=False)
 
     def step(self, batch_size: int) -> None:
         """One local step."""
         self._local_step(batch_size)
-        self._ledger.count(batch_size, self.device.now())
-        self.exchanged = bool(self._ledger.used[0])
+        self._round_state.count(batch_size, self.device.now())
+        self.exchanged = bool(self._round_state.used[0])
         self._report(self.exchanged)
         self.local_iterations = 1
 
     def stop(self) -> None:
         """End after this iteration."""
-        self._ledger.stop()
+        self._round_state.stop()
 
     def _report(self, used: bool) -> None:
-        """What the books say."""
-        books = self._ledger
+        """Return how far the run is."""
+        books = self._round_state
         self.round = books.round
         self.result = Result(
             books.round,

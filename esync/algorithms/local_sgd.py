@@ -4,10 +4,10 @@ What ESync is compared with: the same exchange, but a fast device waits for a sl
 """
 
 from .. import config
+from .base import Style
 from .model_averaging import ModelAveraging
 from .options import inherited
 from .registry import register
-from .style import Style
 
 
 @register("local-sgd", label="Local SGD", style=Style("#56B4E9", (0, (6, 1)), "<"))

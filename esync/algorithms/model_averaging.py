@@ -1,4 +1,4 @@
-"""What ESync, local SGD and DiLoCo share: local iterations, then an exchange of which all take the mean update."""
+"""The base of ESync, local SGD and DiLoCo: local iterations, then an exchange of which all take the mean update."""
 
 from numbers import Integral
 from typing import Any, ClassVar, Literal
@@ -9,7 +9,8 @@ from .. import config
 from ..exchange import STATISTICS, WEIGHTS, Payload, Result, Specification, values_of
 from ..runtime.errors import AlgorithmResultError
 from ..runtime.futures import Handle
-from .base import Algorithm, CompressionOptions, LandingOfModel, Surroundings
+from .base import Algorithm, CompressionOptions
+from .context import AlgorithmContext, ModelMerge
 from .options import option
 
 #: What a worker that has run ahead has learnt, among what `ModelAveraging.unsent` returns.
@@ -23,7 +24,7 @@ class ModelAveraging(Algorithm):
     """
 
     class Options(CompressionOptions):
-        """How many local iterations, and what is made of the updates."""
+        """The number of local iterations, and what is made of the updates."""
 
         POSITIONAL: ClassVar[tuple[str, ...]] = (
             "local_iterations",
@@ -94,7 +95,7 @@ class ModelAveraging(Algorithm):
         ahead = options.run_ahead if options.overlap else 0
         # At the next exchange the one before has to be over.
         self._run_ahead = ahead if options.local_iterations is None else min(ahead, options.local_iterations)
-        self._flight: tuple[Handle[Result], LandingOfModel] | None = None
+        self._overlapped: tuple[Handle[Result], ModelMerge] | None = None
         self._samples, self._iterations = 0, 0  # since the last payload
         self._put_off = False  # the next exchange, if it is due already: a checkpoint is written first
 
@@ -117,12 +118,12 @@ class ModelAveraging(Algorithm):
             terms["weighting"] = options.weighting
         return terms
 
-    def start(self, surroundings: Surroundings) -> None:
+    def start(self, context: AlgorithmContext) -> None:
         """Connect, and begin with the common model."""
-        super().start(surroundings)
+        super().start(context)
         self.replica.keep_anchor()
         if self._run_ahead:
-            self.replica.expect_landings()
+            self.replica.enable_overlap()
             self.device.wait_for(self.replica.settle)
         rule = "outer_nesterov" if self.options.outer_momentum else "add_mean_update"
         specification = Specification(rule, True, weighting=self.options.weighting, overlap=self._run_ahead > 0)
@@ -145,16 +146,16 @@ class ModelAveraging(Algorithm):
             seconds = self._local_step(batch_size)
             self.count_iterations(1, batch_size, seconds, seconds)
             self.recorder.next_iteration()
-        if self._flight is not None:
-            self._land(*self._flight)
-            self._put_off = self._flight is None and self.surroundings.past.due(self.round)
-        if self._flight is None and not self._put_off and not self.finished and (self.abandoned or self._due()):
+        if self._overlapped is not None:
+            self._merge(*self._overlapped)
+            self._put_off = self._overlapped is None and self.context.checkpoints.due(self.round)
+        if self._overlapped is None and not self._put_off and not self.finished and (self.abandoned or self._due()):
             self.aggregate()
 
     @property
     def in_flight(self) -> bool:
         """Whether an exchange is under way, during which this worker runs ahead."""
-        return self._flight is not None
+        return self._overlapped is not None
 
     @property
     def iterations_left(self) -> int:
@@ -203,29 +204,29 @@ class ModelAveraging(Algorithm):
             replica.open()
             vectors = {WEIGHTS: replica.update(), STATISTICS: replica.statistics, **self._contributions()}
             payload = Payload(vectors, self._samples, options.global_lr, options.outer_momentum)
-            landing = replica.depart() if self._run_ahead else None
-            exchange = self.exchange.start(payload, replica if landing is None else landing)
-            result = exchange.wait() if landing is None else None
+            merge = replica.begin_overlap() if self._run_ahead else None
+            exchange = self.exchange.start(payload, replica if merge is None else merge)
+            result = exchange.wait() if merge is None else None
             replica.close()
         self._samples, self._iterations = 0, 0
-        if landing is not None:
-            self._flight = exchange, landing
+        if merge is not None:
+            self._overlapped = exchange, merge
         if result is not None:
             self._begin_round(result)
 
-    def _land(self, exchange: Handle[Result], landing: LandingOfModel) -> None:
+    def _merge(self, exchange: Handle[Result], merge: ModelMerge) -> None:
         """Take the common model over where it is there, or this worker is as far ahead as it may be."""
         if not exchange.done() and self._iterations < self._run_ahead:
             return
         with self.recorder.phase(self.exchange_phase):
             self.replica.open()
-            landing.iterations = self._iterations
+            merge.iterations = self._iterations
             result = exchange.wait()
             if result.finished:
-                landing.discard()
+                merge.discard()
                 self._samples, self._iterations = 0, 0
             self.replica.close()
-        self._flight = None
+        self._overlapped = None
         self._begin_round(result)
 
     def _begin_round(self, result: Result) -> None:

@@ -1,4 +1,4 @@
-"""What the hooks of an algorithm see of this worker's model: flat NumPy arrays, copied when they are asked for."""
+"""The view of a model that an algorithm's hooks get: flat NumPy arrays, copied when they are asked for."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol

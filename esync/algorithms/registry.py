@@ -12,9 +12,8 @@ from typing import Any, TypeVar, get_args
 
 from ..exchange import STATISTICS, WEIGHTS
 from ..rules import RULES
-from .base import Algorithm, Sends
+from .base import Algorithm, Sends, Style, spare_style
 from .options import OptionInfo, Options
-from .style import Style, spare_style
 
 _AlgorithmT = TypeVar("_AlgorithmT", bound=type[Algorithm])
 

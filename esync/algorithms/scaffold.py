@@ -5,12 +5,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from .base import Surroundings
+from .base import Style
+from .context import AlgorithmContext
 from .local_sgd import LocalSGD
 from .model_view import ModelView
 from .options import option
 from .registry import register
-from .style import Style
 
 #: The name of the control variate among the vectors that are exchanged.
 CONTROL = "control"
@@ -44,7 +44,7 @@ class SCAFFOLD(LocalSGD):
     """
 
     class Options(LocalSGD.Options):
-        """Those of local SGD, but for what the mean of control variates cannot be combined with.
+        """The options of local SGD, but for what the mean of control variates cannot be combined with.
 
         Every worker counts the same in it, and it comes with the weights that it belongs to.
         """
@@ -62,9 +62,9 @@ class SCAFFOLD(LocalSGD):
     plain_sgd = True
     vectors: ClassVar[Mapping[str, str]] = {CONTROL: "add_participants_share"}
 
-    def start(self, surroundings: Surroundings) -> None:
+    def start(self, context: AlgorithmContext) -> None:
         """Connect, and begin with the common model; c is 0 at the start of a run."""
-        super().start(surroundings)
+        super().start(context)
         self.control: np.ndarray = self.replica.further[CONTROL].values.copy()
 
     def before_local_step(self, model: ModelView) -> None:

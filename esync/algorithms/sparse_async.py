@@ -9,7 +9,8 @@ import numpy as np
 from .. import config
 from ..exchange import Payload, Source, Specification, values_of
 from ..exchange.codecs.sparse import Differences, check_finite
-from .base import Algorithm, Hyper, OwnStatisticsOptions, Surroundings
+from .base import Algorithm, OwnStatisticsOptions
+from .context import AlgorithmContext, Hyper
 from .options import option
 
 
@@ -21,7 +22,7 @@ class SparseAsync(Algorithm):
     """
 
     class Options(OwnStatisticsOptions):
-        """How sparse the messages are."""
+        """The sparsity of messages."""
 
         POSITIONAL: ClassVar[tuple[str, ...]] = ("ratio", "secondary_ratio", "values", "dense_below", "statistics")
         ratio: float = option(
@@ -68,11 +69,11 @@ class SparseAsync(Algorithm):
         """The momentum of this moment."""
         return hyper.momentum
 
-    def start(self, surroundings: Surroundings) -> None:
+    def start(self, context: AlgorithmContext) -> None:
         """Connect, and begin with the common model."""
         from ..exchange.codecs.sparse.selection import Selection
 
-        super().start(surroundings)
+        super().start(context)
         tensors = self.replica.weights.sizes
         differences = self.options.model_dump(include={"secondary_ratio", "dense_below", "values"})
         options = {"tensors": tensors, **differences}
@@ -90,7 +91,7 @@ class SparseAsync(Algorithm):
             raise RuntimeError("the algorithm has not been started")
         self._prepare_gradient(batch_size)
         self._end_iteration()
-        hyper = self.surroundings.hyper()
+        hyper = self.context.hyper()
         with self.recorder.phase(self.exchange_phase):
             replica = self.replica
             self._contribute()

@@ -1,10 +1,9 @@
 """Synchronous SGD: every iteration waits for the gradients of all workers."""
 
 from ..exchange import Specification
-from .base import CompressionOptions
+from .base import CompressionOptions, Style
 from .every_iteration import EveryIteration
 from .registry import register
-from .style import Style
 
 
 @register("sync", label="SSGD", summary="Sync", style=Style("#E69F00", "--", "s"))

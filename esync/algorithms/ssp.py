@@ -5,9 +5,9 @@ from typing import ClassVar
 from .. import config
 from ..exchange import Specification
 from .asgd import ASGD
+from .base import Style
 from .options import option
 from .registry import register
-from .style import Style
 
 
 @register("ssp", label="SSP", style=Style("#44AA99", (0, (1, 1)), "d"))
@@ -19,7 +19,7 @@ class SSP(ASGD):
     """
 
     class Options(ASGD.Options):
-        """How stale weights may be."""
+        """The bound on staleness."""
 
         POSITIONAL: ClassVar[tuple[str, ...]] = ("staleness", "statistics")
         staleness: int = option(

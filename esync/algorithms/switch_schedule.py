@@ -1,4 +1,4 @@
-"""When Sync-Switch trains how: segments of synchronous (BSP) and asynchronous (ASP) training, counted in samples.
+"""The schedule of Sync-Switch: segments of synchronous (BSP) and asynchronous (ASP) training, in samples.
 
 Published schedules are lists with one entry per segment; ends are *global steps*: a step of BSP uses the batches of all
 workers, a step of ASP one worker's. Here everything is turned into samples, so that neither the number of workers nor
@@ -17,7 +17,7 @@ HYPER_PARAMETERS = ("learning_rate", "momentum", "weight_decay")
 
 
 @dataclass(frozen=True)
-class Segment:
+class ScheduleSegment:
     """One stretch of a run.
 
     Attributes:
@@ -34,19 +34,19 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SwitchPlan:
     """The segments of a run, in order; the last one's end is that of the run."""
 
-    segments: tuple[Segment, ...]
+    segments: tuple[ScheduleSegment, ...]
 
     @property
     def samples(self) -> float:
-        """Of the whole run."""
+        """Samples of the whole run."""
         return self.segments[-1].end
 
     @property
     def bsp_share(self) -> float:
-        """Of the samples that BSP uses, 0 to 1."""
+        """Share of the samples that BSP uses, 0 to 1."""
         return self.planned_together(self.samples) / self.samples
 
     @property
@@ -54,7 +54,7 @@ class Plan:
         """1 for BSP and 0 for ASP, one digit per segment."""
         return "".join("1" if segment.synchronous else "0" for segment in self.segments)
 
-    def at(self, samples: float, together: float | None = None) -> Segment:
+    def at(self, samples: float, together: float | None = None) -> ScheduleSegment:
         """Return the segment that the schedule is in.
 
         Each segment is ended by samples of its own kind. Samples that an online policy trains asynchronously during a
@@ -66,7 +66,7 @@ class Plan:
         """
         return next(self._unfinished(samples, together), self.segments[-1])
 
-    def settings(self, synchronous: bool, samples: float, together: float | None = None) -> Segment:
+    def settings(self, synchronous: bool, samples: float, together: float | None = None) -> ScheduleSegment:
         """Return the segment whose hyper-parameters hold for a step of that kind.
 
         During a detour to asynchronous training this is the next asynchronous segment, whose samples it uses.
@@ -86,7 +86,7 @@ class Plan:
             if segment.synchronous and begin < samples
         )
 
-    def _unfinished(self, samples: float, together: float | None) -> Iterator[Segment]:
+    def _unfinished(self, samples: float, together: float | None) -> Iterator[ScheduleSegment]:
         """Yield the segments that are not over, in order."""
         synchronously = self.planned_together(samples) if together is None else together
         done = {True: synchronously, False: samples - synchronously}
@@ -96,14 +96,14 @@ class Plan:
             if done[segment.synchronous] < planned[segment.synchronous]:
                 yield segment
 
-    def _with_begins(self) -> Iterator[tuple[float, Segment]]:
+    def _with_begins(self) -> Iterator[tuple[float, ScheduleSegment]]:
         """Yield every segment behind the number of samples at which it begins."""
         return zip([0.0, *(segment.end for segment in self.segments)], self.segments, strict=False)
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """What was asked for; a plan comes out of it once the number of workers is known.
+    """The schedule that was asked for; a plan comes out of it once the number of workers is known.
 
     Args:
         order: 1 for BSP, anything else for ASP, one character per segment.
@@ -155,7 +155,7 @@ class Schedule:
             return self.bsp_share == 1.0
         return self._kinds[0]
 
-    def plan(self, workers: int, batch_size: int, samples: float) -> Plan:
+    def plan(self, workers: int, batch_size: int, samples: float) -> SwitchPlan:
         """The plan for so many workers; `samples` is where the run ends otherwise, infinite where nothing says so.
 
         Raises:
@@ -175,13 +175,13 @@ class Schedule:
         hypers: list[dict[str, float]] = [parse_hyper(text) for text in self.hparams] or [{}] * len(ends)
         begins = [0.0, *ends]
         segments = [
-            Segment(synchronous, end, frequency, hyper)
+            ScheduleSegment(synchronous, end, frequency, hyper)
             for synchronous, begin, end, frequency, hyper in zip(
                 self._kinds, begins, ends, frequencies, hypers, strict=False
             )
             if end > begin  # a share of 0 or 1 leaves one of them out
         ]
-        return Plan(tuple(segments))
+        return SwitchPlan(tuple(segments))
 
 
 def parse_hyper(text: str) -> dict[str, float]:

@@ -10,19 +10,18 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from .. import config
-from ..coordination import Watching
-from ..coordination.straggler_policies import GREEDY
+from ..coordination import Coordination, OnlinePolicySettings
+from ..coordination.straggler_policies import GREEDY, PolicyDirective
 from ..coordination.stragglers import Detection
 from ..exchange import Exchange, Payload, Specification
-from ..exchange.protocol.resume_negotiation import Progress
+from ..exchange.protocol.resume_negotiation import ResumeState
 from ..exchange.protocol.round_state import Limits
-from .base import OwnStatisticsOptions
+from ..runtime.futures import Handle
+from .base import OwnStatisticsOptions, Style
 from .every_iteration import EveryIteration
 from .options import option
 from .registry import register
-from .straggler_client import Outlook
-from .style import Style
-from .switch_schedule import HYPER_PARAMETERS, Plan, Schedule, decayed, parse_decay
+from .switch_schedule import HYPER_PARAMETERS, Schedule, SwitchPlan, decayed, parse_decay
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +43,7 @@ class SyncSwitch(EveryIteration):
     round; the servers' status tells all workers together with the end of that round, and every commit says how it is to
     be used. What an online policy wants goes the same way. Whoever notices first that the samples of an asynchronous
     segment are used up asks for the way back. A worker that the rounds do not wait for trains on with the others'
-    model, and its gradients are put aside, so that its speed can still be told.
+    model, and its gradients are discarded, so that its speed can still be told.
 
     A detour to asynchronous training (policy greedy) uses samples that the schedule has for its asynchronous segments:
     a segment ends when as many samples as it has were used in its own way, and the run when its samples are used up.
@@ -56,7 +55,8 @@ class SyncSwitch(EveryIteration):
     without m workers, n − m takes the place of n.
 
     In Python the options of a schedule and of a policy may also be given as objects: `schedule` (`Schedule`), `decay`
-    (pairs of a share of the samples and a factor) and `watching` (`Watching`; None: nothing is done about stragglers).
+    (pairs of a share of the samples and a factor) and `watching` (`OnlinePolicySettings`; None: nothing is done about
+    stragglers).
 
     Attributes:
         plan: once started.
@@ -134,7 +134,7 @@ class SyncSwitch(EveryIteration):
             return Schedule(self.switch_order, self.train_steps, self.bsp_share, self.ckpt_frequency, self.hparams)
 
         @property
-        def watching(self) -> Watching | None:
+        def watching(self) -> OnlinePolicySettings | None:
             """What the state server is to look for; None: nothing, or no state server is known."""
             policy = self.online_policy
             if policy is None:
@@ -142,7 +142,9 @@ class SyncSwitch(EveryIteration):
                 policy = config.ONLINE_POLICY if known else "none"  # type: ignore[assignment]
             if policy is None or policy == "none":
                 return None
-            return Watching(policy, Detection(**{name: getattr(self, flag) for flag, name in _DETECTION.items()}))
+            return OnlinePolicySettings(
+                policy, Detection(**{name: getattr(self, flag) for flag, name in _DETECTION.items()})
+            )
 
     options: Options
     own_rates = False
@@ -155,7 +157,7 @@ class SyncSwitch(EveryIteration):
         schedule: Schedule | None = None,
         batch_size: int = 1,
         decay: Sequence[tuple[float, float]] = (),
-        watching: Watching | None = None,
+        watching: OnlinePolicySettings | None = None,
         *values: Any,
         **settings: Any,
     ) -> None:
@@ -172,8 +174,8 @@ class SyncSwitch(EveryIteration):
         super().__init__(batch_size=batch_size, **settings)
         options = self.options
         self._schedule, self._decay, self._watching = options.schedule, parse_decay(options.lr_decay), options.watching
-        self._outlook: Outlook | None = None
-        self.plan: Plan | None = None
+        self._straggler_client: StragglerClient | None = None
+        self.plan: SwitchPlan | None = None
         self.synchronous = self._schedule.begins_synchronous
 
     @classmethod
@@ -237,17 +239,17 @@ class SyncSwitch(EveryIteration):
 
     def _limits(self, exchange: Exchange) -> Limits:
         """The schedule's end ends the run, too."""
-        limits = self.surroundings.limits
+        limits = self.context.limits
         self.plan = self._schedule.plan(exchange.workers, self.options.batch_size, limits.samples)
         return replace(limits, samples=min(limits.samples, self.plan.samples))
 
     def _begin(self, exchange: Exchange) -> None:
         if self._watching is not None:
-            world = self.surroundings.world
+            world = self.context.world
             coordination = world.coordination(self.options.state_server, exchange.rank, self.options.job, delayed=True)
             if exchange.rank == 0 and not exchange.replacement:
                 coordination.init(exchange.workers, None, watching=self._watching)
-            self._outlook = Outlook(coordination)
+            self._straggler_client = StragglerClient(coordination)
             if exchange.rank == 0 and self._watching.policy == GREEDY and self._never_asynchronous:
                 log.warning(
                     "online policy greedy: the schedule has nothing that could be trained asynchronously ahead of "
@@ -262,8 +264,8 @@ class SyncSwitch(EveryIteration):
         payload = super()._payload(batch_size)
         if self.plan is None or self.result is None or self.exchange is None:
             raise RuntimeError("the algorithm has not been started")
-        (samples, together), apart = self._done, self.result.apart
-        workers = self.exchange.workers - len(apart)
+        (samples, together), excluded = self._done, self.result.excluded
+        workers = self.exchange.workers - len(excluded)
         hyper = self.plan.settings(self.synchronous, samples, together).hyper
         rate = hyper.get("learning_rate", payload.learning_rate) * decayed(self._decay, samples / self.plan.samples)
         if self.synchronous:  # where the run will stand after this step
@@ -271,18 +273,18 @@ class SyncSwitch(EveryIteration):
         else:
             then = samples + batch_size, together
         after = self.plan.at(*then).synchronous
-        wanted = apart
-        leads = self.exchange.rank == min(set(range(self.exchange.workers)) - set(apart), default=0)
+        wanted = excluded
+        leads = self.exchange.rank == min(set(range(self.exchange.workers)) - set(excluded), default=0)
         # The way back is asked for by whoever notices first that the asynchronous samples are used up: until the commit
         # of a leader that is slow, the others would use up synchronous ones.
         asks = leads or not self.synchronous
-        if self._outlook is not None and after:
-            directive = self._outlook.directive
+        if self._straggler_client is not None and after:
+            directive = self._straggler_client.directive
             # On the way back every other worker has a commit under way, and learns of it with the answer to the next.
             late = 2 * (self.exchange.workers - 1) * batch_size
             after = not ((directive.asynchronous or not leads) and self.plan.asynchronous_left(*then) > late)
-            wanted = directive.apart
-        aside = self.synchronous and self.exchange.rank in apart
+            wanted = directive.excluded
+        discard = self.synchronous and self.exchange.rank in excluded
         return replace(
             payload,
             learning_rate=rate * (workers if self.synchronous else 1),
@@ -290,8 +292,8 @@ class SyncSwitch(EveryIteration):
             weight_decay=hyper.get("weight_decay", payload.weight_decay),
             together=self.synchronous,
             switch=after if asks and after != self.synchronous else None,
-            aside=aside,
-            apart=wanted if leads and self.synchronous and set(wanted) != set(apart) else None,
+            discard=discard,
+            excluded=wanted if leads and self.synchronous and set(wanted) != set(excluded) else None,
         )
 
     def moving_without_gradient(self, momentum: float, weight_decay: float) -> list[str]:
@@ -304,19 +306,19 @@ class SyncSwitch(EveryIteration):
         if self.plan is None or self.result is None or self.exchange is None:
             raise RuntimeError("the algorithm has not been started")
         before, result = self.round, self.result
-        self.left_out = result.apart if self.synchronous else ()
+        self.left_out = result.excluded if self.synchronous else ()
         self.abandoned = self.exchange.rank in self.left_out
         super().step(batch_size)
         self.round = before + self.exchanged
-        if self._outlook is not None and self.plan.at(result.samples, result.samples_together).synchronous:
-            self._outlook.step(self.own_seconds)
+        if self._straggler_client is not None and self.plan.at(result.samples, result.samples_together).synchronous:
+            self._straggler_client.step(self.own_seconds)
         self._follow()
 
     def close(self) -> None:
         """Leave."""
         super().close()
-        if self._outlook is not None:
-            self._outlook.close()
+        if self._straggler_client is not None:
+            self._straggler_client.close()
 
     @property
     def _never_asynchronous(self) -> bool:
@@ -330,7 +332,7 @@ class SyncSwitch(EveryIteration):
         together = self.result.samples_together
         return self.result.samples, self.plan.planned_together(self.result.samples) if together is None else together
 
-    def _regained(self, progress: Progress) -> Progress:
+    def _regained(self, progress: ResumeState) -> ResumeState:
         """Take the schedule's word for a checkpoint that does not tell how much was done synchronously."""
         books = progress.books
         if self.plan is None or books is None or books.samples_together is not None:
@@ -342,3 +344,37 @@ class SyncSwitch(EveryIteration):
     def _follow(self) -> None:
         if self.result is not None and self.result.synchronous is not None:
             self.synchronous = self.result.synchronous
+
+
+class StragglerClient:
+    """A worker's side of an online policy: tells its own seconds, and knows what the state server wants.
+
+    Steps are told one after the other, without waiting for answers; steps that end meanwhile are told together.
+
+    Args:
+        coordination: of this worker.
+
+    Attributes:
+        directive: the newest one that has arrived.
+    """
+
+    def __init__(self, coordination: Coordination) -> None:
+        self._coordination = coordination
+        self._question: Handle[PolicyDirective] | None = None
+        self._told, self._steps, self._seconds = 0, 0, 0.0
+        self.directive = PolicyDirective()
+
+    def step(self, seconds: float) -> None:
+        """Note that a step has taken this worker so many seconds of its own."""
+        self._steps += 1
+        self._seconds += seconds
+        if self._question is not None:
+            if not self._question.done():
+                return
+            self.directive = self._question.result()
+        self._question = self._coordination.tell(self._told, self._steps, self._seconds)
+        self._told, self._steps, self._seconds = self._told + self._steps, 0, 0.0
+
+    def close(self) -> None:
+        """Close the connection to the state server."""
+        self._coordination.close()

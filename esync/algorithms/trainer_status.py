@@ -1,10 +1,10 @@
-"""What a loop asks a trainer for: how far it is, and who takes part. The real and the simulated one answer alike."""
+"""The status of a trainer: how far it is, and who takes part; the real and the simulated one answer alike."""
 
 from . import Algorithm
 
 
-class Standing:
-    """Reads it off the algorithm.
+class TrainerStatus:
+    """The status of a trainer, read off its algorithm.
 
     Attributes:
         algorithm: the algorithm object.

@@ -17,7 +17,7 @@ from .. import config
 from ..algorithms.base import Algorithm
 from ..exchange import Result
 from ..exchange.protocol.handshake import describe_differences
-from ..exchange.protocol.resume_negotiation import Books, Offer, Offers, Progress
+from ..exchange.protocol.resume_negotiation import Offer, Offers, ResumeState, RunProgress
 from ..rules import STATE_VECTORS
 from ..runtime.files import expanded
 from ..runtime.mxnet_import import mx
@@ -37,11 +37,9 @@ from .contents import (
     save_arrays,
     save_model,
 )
-from .earlier import refusal
-from .errors import CheckpointError
 from .lock import RankLock
 from .state_serialization import NotStorableError, OptimizerState, decode, encode
-from .store import Part, Store, Writer
+from .store import CheckpointError, CheckpointStore, Part, Writer, refusal
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +52,7 @@ class Tracked(Protocol):
     """Something that a checkpoint keeps for a worker; `data.Batches` is one."""
 
     def state(self) -> dict[str, Any]:
-        """Where it stands now, as what JSON can hold."""
+        """Return its state, as what JSON can hold."""
         ...
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -223,9 +221,9 @@ class Checkpoints:
         self._optimizer = OptimizerState(trainer)
 
     def offers(self, rank: int, workers: int) -> Offers:
-        """Return the whole parts of this worker; see `exchange.protocol.resumption`."""
+        """Return the whole parts of this worker; see `exchange.protocol.resume_negotiation`."""
         self._agreement["workers"] = workers
-        self._store = Store(self.directory, rank)
+        self._store = CheckpointStore(self.directory, rank)
         self._lock = RankLock(self.directory, rank)
         try:
             self._lock.acquire()
@@ -245,11 +243,11 @@ class Checkpoints:
         return Offers(self._resume, [_offer(part) for part in self._parts])
 
     def due(self, round_: int) -> bool:
-        """See `algorithms.base.Past`."""
+        """See `algorithms.context.CheckpointHooks`."""
         return round_ // self._every > self._last // self._every
 
-    def settle(self, rank: int, job: int, resume_at: int, replacement: bool) -> Progress | None:
-        """See `algorithms.base.Past`."""
+    def settle(self, rank: int, job: int, resume_at: int, replacement: bool) -> ResumeState | None:
+        """See `algorithms.context.CheckpointHooks`."""
         if self._lock is not None:
             self._lock.sign(job)
         self._job = job
@@ -273,15 +271,18 @@ class Checkpoints:
         part = next((part for part in self._parts if part.round <= resume_at), None)
         if part is None:
             log.warning("this worker has no part of the checkpoint of round %d: its batches begin anew", resume_at)
-            return Progress(resume_at)
+            return ResumeState(resume_at)
         self._go_back(part)
         self.newest = part if part.round == resume_at else None
         if rank != 0:
-            return Progress(int(part.facts["exchanges"]))
+            return ResumeState(int(part.facts["exchanges"]))
         load_model(part, self._trainer)
         load_vectors(part, self._trainer)
-        return Progress(
-            int(part.facts["exchanges"]), Books(**part.facts["books"]), load_state(part), load_server_weights(part)
+        return ResumeState(
+            int(part.facts["exchanges"]),
+            RunProgress(**part.facts["books"]),
+            load_state(part),
+            load_server_weights(part),
         )
 
     def take_over(self, resume_at: int) -> bool:

@@ -1,4 +1,4 @@
-"""What is in the files of a checkpoint: the model as Gluon saves it, arrays of workers and servers as NumPy's."""
+"""The contents of a checkpoint's files: the model as Gluon saves it, arrays of workers and servers as NumPy's."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -11,8 +11,7 @@ from ..algorithms.base import Algorithm
 from ..gluon.master_weights import follow
 from ..runtime.files import through_memory
 from ..runtime.mxnet_import import mx
-from .errors import CheckpointError
-from .store import Part
+from .store import CheckpointError, Part
 
 MODEL_FILE = "model.params"
 SERVER_FILE = "server.npz"
@@ -22,7 +21,7 @@ SERVER_WEIGHTS = "weights"
 
 
 class CheckpointedTrainer(Protocol):
-    """What checkpoints read and write of a trainer; `esync.Trainer` has it."""
+    """The part of a trainer that checkpoints read and write; `esync.Trainer` has it."""
 
     algorithm: Algorithm
     replica: Any
@@ -32,23 +31,23 @@ class CheckpointedTrainer(Protocol):
 
     @property
     def rank(self) -> int:
-        """See `Standing`."""
+        """See `TrainerStatus`."""
 
     @property
     def workers(self) -> int:
-        """See `Standing`."""
+        """See `TrainerStatus`."""
 
     @property
     def round(self) -> int:
-        """See `Standing`."""
+        """See `TrainerStatus`."""
 
     @property
     def exchanged(self) -> bool:
-        """See `Standing`."""
+        """See `TrainerStatus`."""
 
     @property
     def replacement(self) -> bool:
-        """See `Standing`."""
+        """See `TrainerStatus`."""
 
     def busy(self, what: str) -> AbstractContextManager[None]:
         """Tell the others within a with statement that this worker is alive, though it does not train."""
@@ -61,7 +60,7 @@ class CheckpointedTrainer(Protocol):
 
 
 def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Under their names, for `load_arrays`."""
+    """Save arrays under their names, for `load_arrays`."""
     with open(path, "wb") as file:
         np.savez(file, **arrays)
 
@@ -76,7 +75,7 @@ def load_arrays(part: Part, name: str) -> dict[str, np.ndarray]:
 
 
 def load_state(part: Part) -> list[Any]:
-    """What the servers' rule remembered, in its places."""
+    """Return what the servers' rule remembered, in its places."""
     vectors = load_arrays(part, SERVER_FILE)
     return [vectors.get(f"vector-{place}") for place in range(part.facts.get("vectors", 0))]
 
@@ -87,7 +86,7 @@ def load_server_weights(part: Part) -> np.ndarray | None:
 
 
 def save_model(path: Path, trainer: CheckpointedTrainer) -> None:
-    """As Gluon saves parameters, by their full names; of asynchronous workers with the mean of their statistics."""
+    """Save the model as Gluon saves parameters; of asynchronous workers with the mean of their statistics."""
     with trainer.mean_statistics(), through_memory(path) as memory:
         mx.nd.save(str(memory), {parameter.name: parameter.data() for parameter in trainer._params})
 
@@ -115,7 +114,7 @@ def load_vectors(part: Part, trainer: CheckpointedTrainer) -> None:
 
 
 def load_model(part: Part, trainer: CheckpointedTrainer) -> None:
-    """By name, or in order where another prefix has been given to the same network.
+    """Load the model by name, or in order where another prefix has been given to the same network.
 
     Float32 copies of float16 weights, restored with the optimizer's state, stay where they are the weights' own.
     """

@@ -1,4 +1,4 @@
-"""One run at a time in a directory of checkpoints: each worker locks its rank there for as long as its process lives.
+"""The lock of a directory of checkpoints: one run at a time, each worker locks its rank while its process lives.
 
 The operating system keeps the lock (POSIX record locks, which NFS knows, too), so it ends with the process, whatever
 kills that. The file of the lock says who holds it, and stays when it is let go.
@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from .. import config
 from ..runtime.files import make_folder
-from .errors import CheckpointError
+from .store import CheckpointError
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ PAUSE = 0.1
 
 
 @dataclass(frozen=True)
-class Holder:
+class LockOwner:
     """The process that holds a lock, as it has signed.
 
     Attributes:
@@ -82,7 +82,7 @@ class _LockedFile:
         cls._mine[path] = file
         return file
 
-    def sign(self, holder: Holder) -> None:
+    def sign(self, holder: LockOwner) -> None:
         """Write down who holds it, so that other machines see it, too."""
         content = json.dumps(asdict(holder)).encode()
         os.pwrite(self._handle, content, 0)
@@ -143,17 +143,17 @@ class RankLock:
         try:
             make_folder(self._directory)
             self._file = self._file or _LockedFile.opened(self._path)
-            self._file.sign(Holder(socket.gethostname(), os.getpid(), job))
+            self._file.sign(LockOwner(socket.gethostname(), os.getpid(), job))
         except BlockingIOError:
             return False
         except OSError as error:
             raise CheckpointError(f"cannot write checkpoints to {self._directory}: {error.strerror or error}") from None
         return True
 
-    def _holder(self) -> Holder:
+    def _holder(self) -> LockOwner:
         with contextlib.suppress(OSError, ValueError, TypeError):
-            return Holder(**json.loads(self._path.read_text(encoding="utf-8")))
-        return Holder()
+            return LockOwner(**json.loads(self._path.read_text(encoding="utf-8")))
+        return LockOwner()
 
     def _refusal(self) -> str:
         return (

@@ -1,4 +1,4 @@
-"""The state of an optimizer, or of an algorithm, as JSON and arrays, and back.
+"""Serialization of the state of an optimizer, or of an algorithm: JSON and arrays, and back.
 
 There is no pickle in it, which would run whatever somebody has put there.
 
@@ -21,7 +21,7 @@ class NotStorableError(TypeError):
 
 
 def encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
-    """A tree as what JSON can hold; its arrays are put into `arrays` and referred to by name.
+    """Return a tree as what JSON can hold; its arrays are put into `arrays` and referred to by name.
 
     Raises:
         NotStorableError: it holds something else than arrays, numbers, texts, tuples, lists and dicts.
@@ -44,7 +44,7 @@ def encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def decode(tree: Any, arrays: dict[str, np.ndarray], context: Any) -> Any:
-    """What `encode` was given; NDArrays are made on the device `context`."""
+    """Return what `encode` was given; NDArrays are made on the device `context`."""
     if not isinstance(tree, dict):
         return tree
     if "array" in tree:
@@ -85,7 +85,7 @@ class OptimizerState:
         self.initial = self._values({})
 
     def save(self, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-        """As JSON; arrays are put into `arrays`."""
+        """Return the state as JSON; arrays are put into `arrays`."""
         updater = self._trainer._updaters[0]
         return {"initial": self.initial, "now": self._values(arrays), "states": encode(updater.states, arrays)}
 

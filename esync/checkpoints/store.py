@@ -12,14 +12,15 @@ import hashlib
 import json
 import logging
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..runtime.errors import ExpectedError
 from ..runtime.files import atomic_path, flush_folder, make_folder
-from .errors import CheckpointError
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ Writer = Callable[[Path], None]
 
 @dataclass(frozen=True)
 class Part:
-    """What one worker has written for one checkpoint.
+    """The part of one worker in one checkpoint.
 
     Attributes:
         folder: where it is.
@@ -49,11 +50,11 @@ class Part:
         return int(self.facts["round"])
 
     def file(self, name: str) -> Path | None:
-        """Where that data file is; None where the part has none of that name."""
+        """Return where that data file is; None where the part has none of that name."""
         return self.folder / name if name in self.facts["files"] else None
 
     def damage(self) -> str:
-        """What is wrong with its data files; "" where nothing is."""
+        """Return what is wrong with its data files; "" where nothing is."""
         for name, expected in self.facts["files"].items():
             path = self.folder / name
             try:
@@ -64,7 +65,7 @@ class Part:
         return ""
 
 
-class Store:
+class CheckpointStore:
     """One worker's parts.
 
     Args:
@@ -92,7 +93,7 @@ class Store:
             self._remove(folder, [name for name in self._own(folder) if name.startswith(".")])
 
     def parts(self) -> list[Part]:
-        """All whole parts of this worker, the newest first; says which ones are damaged.
+        """Return all whole parts of this worker, the newest first; says which ones are damaged.
 
         Raises:
             CheckpointError: there are parts, but every one is damaged.
@@ -251,3 +252,35 @@ def _digest(path: Path) -> str:
         while chunk := file.read(CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+class CheckpointError(ExpectedError):
+    """A checkpoint cannot be written, read, or used here; the message names it and says why."""
+
+
+#: Name of the JSON file of a worker's part of a checkpoint.
+PART_FILE = re.compile(r"round-(?P<round>\d+)/worker-(?P<rank>\d+)\.json", re.ASCII)
+
+
+class EarlierCheckpointsError(ExpectedError):
+    """A directory holds checkpoints that a run would have to go on from, or to delete."""
+
+
+def refusal(directory: Path, round_: int) -> str:
+    """Return what to do about the checkpoints of an earlier run, the newest of which is of that round."""
+    return (
+        f"{directory} holds checkpoints of an earlier run (round {round_}): go on with --resume, delete them with "
+        "--overwrite, or choose another directory"
+    )
+
+
+def refuse_earlier(directory: Path, workers: int) -> None:
+    """Refuse to begin where one of so many workers would refuse it, before anything is touched.
+
+    Raises:
+        EarlierCheckpointsError: one of them has written a part of a checkpoint there.
+    """
+    parts = (PART_FILE.fullmatch(f"{path.parent.name}/{path.name}") for path in directory.glob("round-*/worker-*.json"))
+    rounds = [int(part["round"]) for part in parts if part is not None and int(part["rank"]) < workers]
+    if rounds:
+        raise EarlierCheckpointsError(refusal(directory, max(rounds)))

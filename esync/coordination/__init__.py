@@ -1,17 +1,19 @@
-"""When does a worker of ESync exchange? The seam between the algorithm and whoever decides.
+"""Coordination: when a worker of ESync exchanges, and what is done about stragglers.
 
-`coordinator` holds the decision itself, in plain Python; `client` asks a state server for it over HTTP, `delayed` does
-so in the background. Nothing in this package needs MXNet or Django.
+`coordinator` answers the workers by `decision`, out of their `records`, in plain Python; `client` asks a state server
+for that over HTTP (`http_client`), and `delayed` does so in the background. `stragglers` detects slow workers for
+`straggler_policies`, and `reports` tells the dashboard about rounds. Needs no MXNet and no Django; may import
+`runtime`.
 """
 
 from collections.abc import Sequence
 from typing import Protocol
 
 from ..runtime.futures import Handle
-from .decision import Decision
-from .straggler_policies import Directive, Watching
+from .decision import ExchangeDecision
+from .straggler_policies import OnlinePolicySettings, PolicyDirective
 
-__all__ = ["Coordination", "Decision", "Directive", "Watching"]
+__all__ = ["Coordination", "ExchangeDecision", "OnlinePolicySettings", "PolicyDirective"]
 
 
 class Coordination(Protocol):
@@ -36,7 +38,7 @@ class Coordination(Protocol):
         num_workers: int,
         epsilon: float | None,
         slowest_iterations: int = 1,
-        watching: Watching | None = None,
+        watching: OnlinePolicySettings | None = None,
     ) -> None:
         """Begin a training with `num_workers` workers (rank 0 only, before any worker asks).
 
@@ -45,7 +47,7 @@ class Coordination(Protocol):
         """
         ...
 
-    def ask(self, iteration: int, capability: float) -> Handle[Decision]:
+    def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
         """Ask after a local iteration whether to exchange. One question at a time.
 
         Args:
@@ -65,10 +67,10 @@ class Coordination(Protocol):
         """
         ...
 
-    def tell(self, since: int, steps: int, seconds: float) -> Handle[Directive]:
-        """Tell how long this worker's steps take, where the job looks for stragglers; see `online.Watch.tell`."""
+    def tell(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
+        """Tell how long this worker's steps take; see `straggler_policies.OnlinePolicy.tell`."""
         ...
 
     def close(self) -> None:
-        """No more questions."""
+        """Close the connection to whoever decides; no question follows."""
         ...

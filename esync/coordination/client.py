@@ -1,9 +1,9 @@
-"""Asks a state server over HTTP (its JSON API, version 1) and waits for every answer: the blocking mode."""
+"""The blocking client of a state server (its JSON API, version 1): waits for every answer."""
 
 import logging
 import math
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -11,10 +11,9 @@ from .. import config
 from ..runtime.errors import ExpectedError
 from ..runtime.futures import Completed, Handle
 from ..runtime.watchdog import WatchedWait
-from .decision import Decision
+from .decision import ExchangeDecision
 from .http_client import HTTPClient
-from .ranks import LISTED_MOST, as_text
-from .straggler_policies import Directive, Watching
+from .straggler_policies import OnlinePolicySettings, PolicyDirective
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +66,7 @@ class StateServerClient:
         num_workers: int,
         epsilon: float | None,
         slowest_iterations: int = config.SLOWEST_ITERATIONS,
-        watching: Watching | None = None,
+        watching: OnlinePolicySettings | None = None,
     ) -> None:
         """Begin a training (see `Coordination.init`). While another one is going on there, this waits for its end.
 
@@ -84,7 +83,7 @@ class StateServerClient:
             wanted["watching"] = watching.flat
         self._call(self._path, wanted)
 
-    def ask(self, iteration: int, capability: float) -> Handle[Decision]:
+    def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
         """Ask whether to exchange (see `Coordination.ask`). This one waits for the answer: the handle is done.
 
         Raises:
@@ -101,7 +100,7 @@ class StateServerClient:
         answer = self._call(f"{self._path}/query", asked)
         self._round_trip = self._http.took
         try:
-            decision = Decision(bool(answer["ready"]), float(answer["lease"]))
+            decision = ExchangeDecision(bool(answer["ready"]), float(answer["lease"]))
         except (KeyError, TypeError, ValueError):
             raise self._unexpected(answer) from None
         if not (math.isfinite(decision.lease) and decision.lease >= 0):
@@ -125,7 +124,7 @@ class StateServerClient:
         self._call(f"{self._path}/reset", told)
         self.round = round
 
-    def tell(self, since: int, steps: int, seconds: float) -> Handle[Directive]:
+    def tell(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
         """Tell how long steps took (see `Coordination.tell`); waits for the answer.
 
         Raises:
@@ -135,7 +134,7 @@ class StateServerClient:
         answer = self._call(f"{self._path}/steps", told)
         try:
             apart = tuple(int(rank) for rank in answer["apart"])
-            return Completed(Directive(apart, bool(answer["asynchronous"])))
+            return Completed(PolicyDirective(apart, bool(answer["asynchronous"])))
         except (KeyError, TypeError, ValueError):
             raise self._unexpected(answer) from None
 
@@ -177,3 +176,18 @@ class StateServerClient:
     def _unexpected(self, answer: object) -> StateServerError:
         """Return the error for an answer that no state server gives."""
         return StateServerError(f"{self.address} is no state server: it answered {str(answer)[:80]}")
+
+
+#: Ranks that are listed one by one, as state servers of before understand them: 1,000 take 6 kB of a request.
+LISTED_MOST = 1000
+
+
+def as_text(members: Collection[int]) -> str:
+    """Return ranks as a hexadecimal number with one bit for each; "b" for the ranks 0, 1 and 3."""
+    return f"{sum(1 << rank for rank in members):x}"
+
+
+def from_text(text: str) -> list[int]:
+    """Return the ranks of such a number, in ascending order; ValueError where the text is no hexadecimal number."""
+    bits = int(text, 16)
+    return [rank for rank in range(bits.bit_length()) if bits >> rank & 1]

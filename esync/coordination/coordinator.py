@@ -1,4 +1,4 @@
-"""The decision of ESync: which worker is READY to exchange, and when (paper, Algorithm 2).
+"""The coordinator of ESync: which worker is READY to exchange, and when (paper, Algorithm 2).
 
 Plain Python over records: no network, no globals and no clock of its own. Every call is given `now`, the seconds of one
 monotonic clock that belongs to whoever runs the coordinator: the web server passes its own, the simulator and the tests
@@ -20,10 +20,8 @@ from threading import Lock
 from typing import Any
 
 from .. import config
-from .decision import NOT_READY, READY, Decision, automatic_epsilon, decide
-from .errors import ConflictError, InvalidError, count, seconds
-from .ranking import Ranking
-from .records import Record
+from .decision import NOT_READY, READY, ExchangeDecision, automatic_epsilon, decide
+from .records import Ranking, Record
 
 #: What is not part of a coordinator's state: it can be found again.
 UNSAVED = ("_lock", "_records", "_ranking")
@@ -118,7 +116,7 @@ class Coordinator:
 
     def query(
         self, rank: int, round: int, iteration: int, capability: float, now: float, round_trip: float | None = None
-    ) -> Decision:
+    ) -> ExchangeDecision:
         """Answer a worker that keeps leases, and therefore may have done several iterations since its last question.
 
         Args:
@@ -254,7 +252,7 @@ class Coordinator:
         seconds("c", capability)
         self._check_round(record, round)
 
-    def _answer(self, record: Record, iteration: int, now: float) -> Decision:
+    def _answer(self, record: Record, iteration: int, now: float) -> ExchangeDecision:
         if iteration < record.asked:
             return NOT_READY  # overtaken by a newer question, so the answer must have been NOT-READY
         if record.ready:
@@ -267,10 +265,43 @@ class Coordinator:
         return decision
 
     def _news(self, record: Record, now: float, before: float) -> None:
-        """A worker has told something new; `before` was its capability until then."""
+        """Note that a worker has told something new; `before` was its capability until then."""
         self._last_progress = now
         if record.capability != before and record.rank not in self._absent:
             self._ranking.told(record)
 
     def _epsilon(self, record: Record) -> float:
         return automatic_epsilon(record) if self.epsilon is None else self.epsilon
+
+
+class RefusedError(ValueError):
+    """A message was refused and has changed nothing. The text says what was expected."""
+
+
+class InvalidError(RefusedError):
+    """The message makes no sense at any time: an unknown rank, a value out of range."""
+
+
+class ConflictError(RefusedError):
+    """The message does not fit what the job is doing now: another round, no job, another job.
+
+    `retry_after` is the time in seconds after which the same message may be welcome, or None if it never will be.
+    """
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+def count(name: str, value: int) -> int:
+    """Return a number that counts something. Raises InvalidError below 0."""
+    if value < 0:
+        raise InvalidError(f"{name} must not be negative, but is {value}")
+    return value
+
+
+def seconds(name: str, value: float) -> float:
+    """Return a length of time. Raises InvalidError where it is negative or not finite."""
+    if not 0 <= value < math.inf:
+        raise InvalidError(f"{name} must be a finite number of seconds, 0 or more, but is {value}")
+    return value

@@ -1,4 +1,4 @@
-"""Algorithm 2 of the paper, with leases: READY or NOT-READY, out of the workers' records and the time.
+"""The decision of ESync, Algorithm 2 of the paper, with leases: READY or NOT-READY.
 
 Pure functions; docs/coordination.md derives the formulas.
 """
@@ -11,7 +11,7 @@ from .records import Record
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ExchangeDecision:
     """The answer to a question.
 
     Attributes:
@@ -25,12 +25,12 @@ class Decision:
 
 
 GOLDEN = (math.sqrt(5) - 1) / 2
-NOT_READY, READY = Decision(False), Decision(True)
+NOT_READY, READY = ExchangeDecision(False), ExchangeDecision(True)
 
 
 def decide(
     slowest: Record, record: Record, round: int, slowest_iterations: int, epsilon: float, now: float
-) -> Decision:
+) -> ExchangeDecision:
     """Answer the worker of `record`, which is in the job's `round` and has not been told READY in it.
 
     Args:
@@ -62,7 +62,7 @@ def decide(
     lease = lease_share(record.rank) * slack
     if unavoidable < lease:
         lease = unavoidable
-    return Decision(False, lease) if lease > 0 else NOT_READY
+    return ExchangeDecision(False, lease) if lease > 0 else NOT_READY
 
 
 def lease_share(rank: int) -> float:

@@ -1,4 +1,4 @@
-"""Asks a state server in the background: the non-blocking mode with delayed ACK (paper, section 4.2)."""
+"""The non-blocking client of a state server, with delayed ACK (paper, section 4.2): asks in the background."""
 
 import queue
 import threading
@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from ..runtime.futures import Future, Handle
 from .client import StateServerClient
-from .decision import Decision
-from .straggler_policies import Directive, Watching
+from .decision import ExchangeDecision
+from .straggler_policies import OnlinePolicySettings, PolicyDirective
 
 T = TypeVar("T")
 
@@ -40,16 +40,16 @@ class DelayedClient:
         num_workers: int,
         epsilon: float | None,
         slowest_iterations: int = 1,
-        watching: Watching | None = None,
+        watching: OnlinePolicySettings | None = None,
     ) -> None:
         """See `Coordination`; this one is waited for: other workers rely on it."""
         self._start(lambda: self._client.init(num_workers, epsilon, slowest_iterations, watching)).wait()
 
-    def ask(self, iteration: int, capability: float) -> Handle[Decision]:
+    def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
         """See `Coordination`; the handle is done when the answer has arrived."""
         round = self.round
 
-        def ask() -> Decision:
+        def ask() -> ExchangeDecision:
             self._client.round = round
             return self._client.ask(iteration, capability).wait()
 
@@ -60,7 +60,7 @@ class DelayedClient:
         self.round = round
         self._start(lambda: self._client.reset(round, rejoin, members))
 
-    def tell(self, since: int, steps: int, seconds: float) -> Handle[Directive]:
+    def tell(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
         """See `Coordination`; the handle is done when the answer has arrived."""
         return self._start(lambda: self._client.tell(since, steps, seconds).wait())
 

@@ -28,8 +28,8 @@ class NoAnswerError(Exception):
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a server has answered.
+class APIResponse:
+    """The response of a server.
 
     Attributes:
         status: of HTTP.
@@ -92,7 +92,7 @@ class HTTPClient:
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._connection = _connection(host, port, timeout, authority)
 
-    def get(self, path: str) -> Answer:
+    def get(self, path: str) -> APIResponse:
         """Return the answer to GET `path`.
 
         Raises:
@@ -100,7 +100,7 @@ class HTTPClient:
         """
         return self._ask("GET", path)
 
-    def post(self, path: str, fields: Mapping[str, Any], wait: Callable[[str, float], None]) -> Answer:
+    def post(self, path: str, fields: Mapping[str, Any], wait: Callable[[str, float], None]) -> APIResponse:
         """Return the answer to POST `path` with `fields` as JSON.
 
         It is posted again, with growing pauses, until it has succeeded or is refused for good. Every call of the API
@@ -134,7 +134,7 @@ class HTTPClient:
                 open_socket.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for an answer
         self._connection.close()
 
-    def _ask(self, method: str, path: str, body: bytes | None = None) -> Answer:
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> APIResponse:
         """Make one attempt; a second one at once if the kept-open connection turns out to have been closed."""
         if self.closed.is_set():
             raise NoAnswerError("the connection has been closed")
@@ -151,14 +151,14 @@ class HTTPClient:
         except (OSError, http.client.HTTPException) as error:
             raise NoAnswerError(getattr(error, "strerror", None) or str(error) or type(error).__name__) from None
 
-    def _attempt(self, method: str, path: str, body: bytes | None) -> Answer:
+    def _attempt(self, method: str, path: str, body: bytes | None) -> APIResponse:
         begun = time.monotonic()
         content = {} if body is None else {"Content-Type": "application/json"}
         try:
             self._connection.request(method, path, body, {**content, **self._headers})
             response = self._connection.getresponse()
             repeat = response.status >= 500 or response.getheader("Retry-After") is not None
-            answer = Answer(response.status, response.read(), repeat)
+            answer = APIResponse(response.status, response.read(), repeat)
         except BaseException:
             self._connection.close()  # half a conversation must not be taken for the next one
             raise
@@ -166,7 +166,7 @@ class HTTPClient:
         return answer
 
 
-class Connection(http.client.HTTPConnection):
+class BufferedConnection(http.client.HTTPConnection):
     """Sends a request in one piece, where Python's own sends head and body apart and wakes the server up twice."""
 
     _pieces: list[bytes] | None = None
@@ -186,18 +186,18 @@ class Connection(http.client.HTTPConnection):
             self._pieces.append(data)
 
 
-class SecureConnection(Connection, http.client.HTTPSConnection):
+class BufferedTLSConnection(BufferedConnection, http.client.HTTPSConnection):
     """The same over TLS."""
 
 
-def _connection(host: str, port: int, timeout: float, authority: str) -> Connection:
+def _connection(host: str, port: int, timeout: float, authority: str) -> BufferedConnection:
     """Return a connection that is not open yet; over TLS where an authority is given."""
     if not authority:
-        return Connection(host, port, timeout=timeout)
+        return BufferedConnection(host, port, timeout=timeout)
     try:
         context = ssl.create_default_context(cafile=None if authority == "system" else authority)
     except OSError as error:
         raise ExpectedError(
             f"{AUTHORITY_VARIABLE} is {authority!r}, but should be a file of certificates (PEM) or 'system': {error}"
         ) from None
-    return SecureConnection(host, port, timeout=timeout, context=context)
+    return BufferedTLSConnection(host, port, timeout=timeout, context=context)

@@ -1,4 +1,4 @@
-"""Tells the state server what this worker did in each round, for its dashboard; training never waits for that.
+"""Reports of rounds to the state server, for its dashboard; training never waits for them.
 
 A thread of its own sends the reports, at most one in REPORT_INTERVAL seconds: rounds that end faster are added up, and
 so are those that end while the state server is away. A report that comes twice counts once: it may be sent again.
@@ -28,7 +28,7 @@ class _TooLateError(Exception):
 
 
 @dataclass(frozen=True)
-class Report:
+class RoundReport:
     """One worker's round, or several added up; the fields of the state server's call of that name (seconds, bytes)."""
 
     rank: int
@@ -46,7 +46,7 @@ class Report:
     accuracy: float | None = None
     accuracy_round: int | None = None
 
-    def __add__(self, later: "Report") -> "Report":
+    def __add__(self, later: "RoundReport") -> "RoundReport":
         """Both together, under the number of the later round."""
         sums = ("local_iterations", "samples", "seconds", "compute", "wait", "exchange", "bytes_sent", "bytes_received")
         return replace(later, **{name: getattr(self, name) + getattr(later, name) for name in sums})
@@ -65,8 +65,8 @@ def shares(phases: Mapping[str, Mapping[str, float]], wait: float) -> dict[str, 
     return {"compute": compute, "wait": wait, "exchange": exchange - wait}
 
 
-class Reports:
-    """Sends one worker's reports.
+class RoundReporter:
+    """Sends one worker's reports, in a thread of its own.
 
     Args:
         host: of the state server.
@@ -97,9 +97,9 @@ class Reports:
         self._machine = os.uname().nodename[:200]
         self._begin = {"num_workers": begin, "run": uuid.uuid4().hex} if begin else None
         self._wake = threading.Condition()
-        self._next: Report | None = None  # what is to be sent next; rounds that end meanwhile are added to it
+        self._next: RoundReport | None = None  # what is to be sent next; rounds that end meanwhile are added to it
         self._again = False  # it has been sent before, and only the accuracy in it is new
-        self._last: Report | None = None
+        self._last: RoundReport | None = None
         self._accuracy: tuple[float | None, int | None] = (None, None)
         self._reason: str | None = None  # of the end, as soon as it has come
         self._told_trouble = False
@@ -108,9 +108,9 @@ class Reports:
         self._thread.start()
 
     def round(self, number: int, entry: Mapping[str, Any], local_iterations: int, seconds: float) -> None:
-        """A round has ended; `entry` is what the log file says of it, `seconds` how long it took."""
+        """Report the end of a round; `entry` is what the log file says of it, `seconds` how long it took."""
         accuracy, accuracy_round = self._accuracy
-        report = Report(
+        report = RoundReport(
             rank=self._rank,
             round=number,
             device=self._device,
@@ -130,7 +130,7 @@ class Reports:
             self._wake.notify()
 
     def accuracy(self, number: int, accuracy: float) -> None:
-        """The accuracy of the weights with which round `number` ended has arrived."""
+        """Report the accuracy of the weights with which round `number` ended."""
         with self._wake:
             self._accuracy = accuracy, number
             if self._next is None:

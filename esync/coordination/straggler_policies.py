@@ -1,4 +1,4 @@
-"""What Sync-Switch does about stragglers while it is synchronous: policies, run by the state server or a simulated one.
+"""Online policies of Sync-Switch, for stragglers in synchronous training; run by the state server.
 
 The two policies are named in the paper (Li, Mangoubi, Xu, Guo, ICDCS 2021). Their details are reconstructions: the
 authors' repository has no code for them, only the logs of runs in which the segments were started by hand. Those logs
@@ -18,40 +18,40 @@ from .stragglers import Detection, Detector
 
 
 @dataclass(frozen=True)
-class Directive:
-    """What a policy wants, as long as the schedule says synchronous.
+class PolicyDirective:
+    """The wish of a policy, as long as the schedule says synchronous.
 
     Attributes:
-        apart: ranks whose commits the rounds are not to wait for.
+        excluded: ranks whose commits the rounds are not to wait for.
         asynchronous: train asynchronously meanwhile.
     """
 
-    apart: tuple[int, ...] = ()
+    excluded: tuple[int, ...] = ()
     asynchronous: bool = False
 
 
-def elastic(stragglers: Collection[int], workers: int) -> Directive:
+def elastic(stragglers: Collection[int], workers: int) -> PolicyDirective:
     """Go on without the stragglers; more than half of the workers always stay (the paper's elastic policy)."""
-    return Directive(apart=tuple(sorted(stragglers)[: (workers - 1) // 2]))
+    return PolicyDirective(excluded=tuple(sorted(stragglers)[: (workers - 1) // 2]))
 
 
-def greedy(stragglers: Collection[int], workers: int) -> Directive:
+def greedy(stragglers: Collection[int], workers: int) -> PolicyDirective:
     """Train asynchronously as long as there is a straggler (the paper's greedy policy).
 
     `SyncSwitch` takes the samples of such a detour from the schedule's asynchronous share, as the published runs do:
     the planned synchronous share is still trained synchronously afterwards.
     """
-    return Directive(asynchronous=bool(stragglers))
+    return PolicyDirective(asynchronous=bool(stragglers))
 
 
 ELASTIC, GREEDY = "elastic", "greedy"
 #: Name on the command line → what it makes of the stragglers among so many workers.
-POLICIES: dict[str, Callable[[Collection[int], int], Directive]] = {ELASTIC: elastic, GREEDY: greedy}
+POLICIES: dict[str, Callable[[Collection[int], int], PolicyDirective]] = {ELASTIC: elastic, GREEDY: greedy}
 
 
 @dataclass(frozen=True)
-class Watching:
-    """What a job asks for.
+class OnlinePolicySettings:
+    """The settings of an online policy: what a job asks for.
 
     Attributes:
         policy: a key of POLICIES.
@@ -62,18 +62,18 @@ class Watching:
     detection: Detection = field(default_factory=Detection)
 
     @classmethod
-    def of(cls, fields: Mapping[str, Any]) -> "Watching":
+    def of(cls, fields: Mapping[str, Any]) -> "OnlinePolicySettings":
         """From what `flat` has made of it."""
         return cls(fields["policy"], Detection(**{name: fields[name] for name in fields if name != "policy"}))
 
     @property
     def flat(self) -> dict[str, Any]:
-        """As JSON can hold it, without levels."""
+        """The fields as JSON can hold them, without levels."""
         return {"policy": self.policy, **asdict(self.detection)}
 
 
-class Watch:
-    """Keeps the detector of one job, and the directive that follows from it.
+class OnlinePolicy:
+    """The online policy of one job: its detector, and the directive that follows from it.
 
     Args:
         workers: how many there are.
@@ -83,19 +83,19 @@ class Watch:
         directive: what holds now.
     """
 
-    def __init__(self, workers: int, watching: Watching) -> None:
+    def __init__(self, workers: int, watching: OnlinePolicySettings) -> None:
         self.watching = watching
-        self.directive = Directive()
+        self.directive = PolicyDirective()
         self._workers = workers
         self._told = [0] * workers  # steps that each worker's process has told
         self._detector = Detector(workers, watching.detection)
 
     @property
     def stragglers(self) -> frozenset[int]:
-        """Their ranks."""
+        """The ranks of the stragglers."""
         return self._detector.stragglers
 
-    def tell(self, rank: int, since: int, steps: int, seconds: float) -> Directive:
+    def tell(self, rank: int, since: int, steps: int, seconds: float) -> PolicyDirective:
         """Take a worker's word, and answer it.
 
         Args:
@@ -111,7 +111,7 @@ class Watch:
         if since == self._told[rank]:
             self._told[rank] += steps
             self._detector.tell(rank, steps, seconds)
-            waited_for = [other for other in range(self._workers) if other not in self.directive.apart]
+            waited_for = [other for other in range(self._workers) if other not in self.directive.excluded]
             if self._detector.look(waited_for):
                 self.directive = POLICIES[self.watching.policy](self._detector.stragglers, self._workers)
         return self.directive
@@ -122,15 +122,15 @@ class Watch:
             "workers": self._workers,
             "watching": self.watching.flat,
             "told": self._told,
-            "directive": asdict(self.directive),
+            "directive": {"apart": self.directive.excluded, "asynchronous": self.directive.asynchronous},
             "detector": self._detector.state(),
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> "Watch":
+    def from_state(cls, state: Mapping[str, Any]) -> "OnlinePolicy":
         """One that answers as the one would that `state` was taken from."""
-        self = cls(state["workers"], Watching.of(state["watching"]))
+        self = cls(state["workers"], OnlinePolicySettings.of(state["watching"]))
         self._told = list(state["told"])
-        self.directive = Directive(tuple(state["directive"]["apart"]), state["directive"]["asynchronous"])
+        self.directive = PolicyDirective(tuple(state["directive"]["apart"]), state["directive"]["asynchronous"])
         self._detector.restore(state["detector"])
         return self

@@ -1,4 +1,4 @@
-"""Who is a straggler? A rule of throughputs for Sync-Switch, as plain code over what the workers tell.
+"""Detection of stragglers for Sync-Switch: a rule of throughputs, as plain code over what the workers tell.
 
 The rule is a reconstruction: throughputs below the mean minus the standard deviation in several windows in a row are
 what the paper (Li, Mangoubi, Xu, Guo, ICDCS 2021) is understood to compare. The lengths of the window and of the row,
@@ -70,7 +70,7 @@ class Detector:
         self.speeds: dict[int, float] = {}
 
     def tell(self, rank: int, steps: int, seconds: float) -> None:
-        """A worker has done so many steps more, which have taken that time of its own together."""
+        """Note that a worker has done so many steps more, in that time of its own."""
         self._seconds[rank].extend([seconds / steps] * min(steps, self._detection.window))
         self._fresh[rank] += steps
 

@@ -2,7 +2,8 @@
 
 An algorithm sees `base`: it starts an exchange with a `Payload`, gets a handle, and asks or waits for the `Result`.
 `protocol` has what workers and parameter servers say to each other, `keystores` what carries it, `codecs` how weights
-are packed on the way. The `collective_*` modules do without a server. docs/exchange.md follows one batch through all.
+are packed on the way; `collectives` does without a server. `worker_monitor` finds out which workers are gone. May
+import `membership`, `rules` and `runtime`; docs/exchange.md follows one batch through all.
 """
 
 from .base import (
@@ -11,7 +12,7 @@ from .base import (
     ExchangeError,
     Flat,
     JobAbortedError,
-    Model,
+    ModelSink,
     Payload,
     Result,
     SlotLostError,
@@ -32,7 +33,7 @@ __all__ = [
     "ExchangeError",
     "Flat",
     "JobAbortedError",
-    "Model",
+    "ModelSink",
     "Payload",
     "Result",
     "Service",

@@ -1,9 +1,9 @@
-"""What algorithms see of the exchange: payloads, results, where the model comes from and goes to, and the interface.
+"""The interface of the exchange that algorithms see: payloads, results, and where models come from and go to.
 
 An algorithm starts an exchange with a `Payload`, gets a handle, and asks or waits for the `Result`. Behind the
-interface are parameter servers (`protocol.client`) or a collective (`collective_worker`). What is exchanged is flat
-float32 vectors with names, the weights (or gradients, or updates), the statistics and what else an algorithm has; both
-sides see them piece by piece, so that no second copy of a model is needed.
+interface are parameter servers (`protocol.client`) or a collective (`collectives.worker_exchange`). What is exchanged
+is flat float32 vectors with names, the weights (or gradients, or updates), the statistics and what else an algorithm
+has; both sides see them piece by piece, so that no second copy of a model is needed.
 """
 
 import math
@@ -19,7 +19,7 @@ from ..runtime.futures import Handle
 from .codecs.sparse import Sparse
 from .protocol import wire
 from .protocol.layout import WEIGHTS
-from .protocol.resume_negotiation import Books, Offers, Progress
+from .protocol.resume_negotiation import Offers, ResumeState, RunProgress
 from .protocol.round_state import Limits
 
 NO_OFFERS = Offers()
@@ -68,8 +68,8 @@ def values_of(source: SizedSource) -> np.ndarray:
     return values
 
 
-class Model(Protocol):
-    """Where the model that comes back is put, piece by piece."""
+class ModelSink(Protocol):
+    """A sink for the model that comes back, piece by piece."""
 
     def write(self, vector: str, start: int, values: np.ndarray) -> None:
         """Take the values of the vector of that name from `start` on; valid during the call only."""
@@ -98,8 +98,8 @@ class Payload:
         switch: of the leader, the first of those that rounds wait for: whether the next ones are to be used together or
             at once; None: as before. It holds from the end of the round on, for all workers. Of a payload that is used
             at once, every worker may ask for the next ones to be used together.
-        aside: it is not used, only acknowledged, because its worker is apart (see `Result.apart`).
-        apart: of the leader: the ranks that rounds are not to wait for from the end of this one on; None: as before.
+        discard: it is not used, only acknowledged, because its worker is excluded (see `Result.excluded`).
+        excluded: of the leader: the ranks that rounds are not to wait for from the end of this one on; None: as before.
         step: what is to be subtracted from the weights, where the specification is sparse.
         pace: seconds of an iteration on this worker, where the others want to know; 0: they do not.
         gradient_scale: how many times the mean gradient of a batch the values are; see `rules.Step`.
@@ -115,8 +115,8 @@ class Payload:
     step: Sparse | None = None
     together: bool | None = None
     switch: bool | None = None
-    aside: bool = False
-    apart: Sequence[int] | None = None
+    discard: bool = False
+    excluded: Sequence[int] | None = None
     pace: float = 0.0
     gradient_scale: float = 1.0
     wanted: Collection[str] | None = None
@@ -129,16 +129,16 @@ class Payload:
 
     @property
     def terms(self) -> dict[str, Any]:
-        """What its commit says about it; see `wire.MESSAGE`."""
+        """Return the fields of its commit; see `wire.MESSAGE`."""
         uses = {None: wire.AS_AGREED, True: wire.TOGETHER, False: wire.AT_ONCE}
         return {
             "learning_rate": self.learning_rate,
             "momentum": self.momentum,
             "weight_decay": self.weight_decay,
             "samples": self.samples,
-            "use": wire.ASIDE if self.aside else uses[self.together],
+            "use": wire.DISCARD if self.discard else uses[self.together],
             "switch": uses[self.switch],
-            "text": wire.encode_ranks(self.apart),
+            "text": wire.encode_ranks(self.excluded),
             "pace": self.pace or math.nan,
             "gradient_scale": self.gradient_scale,
             **self.scalars,
@@ -147,16 +147,16 @@ class Payload:
 
 @dataclass(frozen=True)
 class Result:
-    """How an exchange went; the model has been written by then.
+    """The outcome of an exchange; the model has been written by then.
 
     Attributes:
-        round: rounds completed with this exchange (`ledger.Ledger.round`).
+        round: rounds completed with this exchange (`round_state.RoundState.round`).
         version: commits that had gone into the weights by then.
         samples: of all workers, so far.
         wait: seconds from this worker's commit to the last one of its round, by the server's clock.
         transfer: seconds that the whole exchange took, less the wait.
         finished: whether the run is over.
-        used: whether the payload went into the weights; False where it was put aside, or came after the end of an
+        used: whether the payload went into the weights; False where it was discarded, or came after the end of an
             asynchronous run.
         elapsed: seconds of the run.
         members: ranks that take part in the rounds; all of them, unless dead ones are left out.
@@ -165,7 +165,7 @@ class Result:
         step: times that the weights had changed by then: once per round, or once per payload used at once.
         synchronous: whether the next payloads should be used together; None where that never changes.
         samples_together: those of `samples` that were used in rounds of several workers; None where nobody counts them.
-        apart: ranks that are there, but that rounds do not wait for (on some server at least).
+        excluded: ranks that are there, but that rounds do not wait for (on some server at least).
         fastest: seconds of an iteration on the fastest worker that has said so; 0: none has.
         scalars: what the specification's further scalars have become, over the round, or over all workers' latest where
             payloads are used at once; those that somebody has said.
@@ -184,15 +184,15 @@ class Result:
     whole: int = 0
     step: int = 0
     synchronous: bool | None = None
-    apart: tuple[int, ...] = ()
+    excluded: tuple[int, ...] = ()
     fastest: float = 0.0
     samples_together: int | None = None
     scalars: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def books(self) -> Books:
-        """How far the run has come with it."""
-        return Books(
+    def books(self) -> RunProgress:
+        """Return how far the run has come with it."""
+        return RunProgress(
             self.round,
             self.version,
             self.samples,
@@ -218,7 +218,7 @@ class SlotLostError(ExchangeError):
 
 
 class Exchange(Protocol):
-    """How one worker exchanges with the others.
+    """The exchange of one worker with the others.
 
     Attributes:
         rank: this worker's slot, from 0.
@@ -259,18 +259,18 @@ class Exchange(Protocol):
         """
         ...
 
-    def resume(self, progress: Progress) -> None:
+    def resume(self, progress: ResumeState) -> None:
         """Go on from a checkpoint; before `begin`, which then takes rank 0's weights from there."""
         raise RuntimeError("there are no checkpoints here")
 
-    def begin(self, vectors: Mapping[str, Source], model: Model) -> Result:
+    def begin(self, vectors: Mapping[str, Source], model: ModelSink) -> Result:
         """Write the common model into `model`: rank 0's initial one, or the current one of a running job.
 
         Nobody gets past this before everyone has come to it, except in a job that runs already.
         """
         ...
 
-    def start(self, payload: Payload, model: Model) -> Handle[Result]:
+    def start(self, payload: Payload, model: ModelSink) -> Handle[Result]:
         """Send a payload; the handle's result comes when the new model has been written into `model`."""
         ...
 
@@ -290,7 +290,7 @@ class Exchange(Protocol):
         return nullcontext()
 
     def rule_state(self) -> list[np.ndarray | None]:
-        """What the weights' rule on the other side remembers now: flat vectors as long as they are (see `Progress`)."""
+        """Return what the rule of the weights remembers on the other side: flat vectors of their size."""
         raise RuntimeError("there are no checkpoints here")
 
     def server_weights(self) -> np.ndarray | None:

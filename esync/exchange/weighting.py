@@ -1,4 +1,4 @@
-"""How much each worker's part counts in the mean: pure functions, the same on servers, collectives and simulator.
+"""Weighted means over the workers: the same on parameter servers, with collectives and in the simulator.
 
 The mean of values v_i of workers that have trained on s_i samples is Σ factor_i·v_i ÷ divisor:
 
@@ -13,6 +13,8 @@ FedNova counts local steps; samples count the same where all batches have one si
 
 from collections.abc import Sequence
 
+import numpy as np
+
 UNIFORM, SAMPLES, NORMALIZED = WEIGHTINGS = ("uniform", "samples", "normalized")
 
 
@@ -24,12 +26,12 @@ def check(weighting: str) -> str:
 
 
 def unnormalized(weighting: str) -> str:
-    """How vectors are averaged that are no updates of the weights (statistics, …): nothing is normalized away."""
+    """Return the weighting of vectors that are no model updates (statistics, …): nothing is normalized away."""
     return SAMPLES if weighting == SAMPLES else UNIFORM
 
 
 def factor(weighting: str, samples: int) -> float:
-    """What a worker's values are multiplied by before they are added up.
+    """Return what a worker's values are multiplied by before they are added up.
 
     Args:
         weighting: one of WEIGHTINGS.
@@ -41,7 +43,7 @@ def factor(weighting: str, samples: int) -> float:
 
 
 def divisor(weighting: str, samples: Sequence[int]) -> float:
-    """What the sum is divided by, given the samples of all who are in it."""
+    """Return what the sum is divided by, given the samples of all who are in it."""
     count, total = len(samples), sum(max(each, 1) for each in samples)
     if weighting == UNIFORM:
         return count
@@ -54,3 +56,49 @@ def rounding_error(workers: int) -> float:
     Each is multiplied, they are added up, and the sum is divided.
     """
     return (workers + 2) * 2.0**-24
+
+
+class LatestValues:
+    """The latest values of one bucket of every worker, and their mean.
+
+    For vectors that are replaced by that mean: batch-norm statistics. Asynchronous workers keep statistics of their
+    own. Each of these describes one worker's data only, so none of them suits the common weights where the shares
+    differ. Every commit brings its worker's statistics, and the servers publish the mean of the latest of all members:
+    it is what is evaluated and exported.
+
+    Memory: one bucket for each worker that has sent values, and one for the others together.
+
+    Args:
+        begun: the values that all members begin with; shape (n,), float32, host memory.
+        member: rank → whether it counts from the beginning.
+        weighting: how much each worker counts in the mean, one of WEIGHTINGS.
+    """
+
+    def __init__(self, begun: np.ndarray, member: np.ndarray, weighting: str) -> None:
+        begun = begun.copy()
+        self._values = dict.fromkeys(np.flatnonzero(member).tolist(), begun)
+        self._samples = dict.fromkeys(self._values, 1)
+        self._weighting = weighting
+
+    def put(self, rank: int, values: np.ndarray, samples: int) -> None:
+        """Take over the values that a worker has just sent; they are copied."""
+        self._values[rank] = values.copy()
+        self._samples[rank] = samples
+
+    def forget(self, rank: int) -> None:
+        """Leave a worker out of the mean until it sends its values again."""
+        self._values.pop(rank, None)
+        self._samples.pop(rank, None)
+
+    def mean(self) -> np.ndarray:
+        """Return the mean over the workers, summed in rank order in float64, as float32.
+
+        Values that are the same on all workers, of frozen layers for instance, come out bit for bit.
+        """
+        ranks = sorted(self._values)
+        total = np.zeros(self._values[ranks[0]].size)
+        for rank in ranks:
+            own = factor(self._weighting, self._samples[rank])
+            total += self._values[rank] if own == 1 else np.multiply(own, self._values[rank], dtype=np.float64)
+        total /= divisor(self._weighting, [self._samples[rank] for rank in ranks])
+        return total.astype(np.float32)

@@ -22,7 +22,7 @@ def has_master(optimizer: Any, weight: Any) -> bool:
     return bool(getattr(optimizer, "multi_precision", False)) and weight.dtype == np.float16
 
 
-class Masters:
+class MasterWeights:
     """Finds the copies in an updater's state.
 
     Args:

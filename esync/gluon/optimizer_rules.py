@@ -18,7 +18,7 @@ KNOWN = {
 }
 
 #: Where those classes are; one of the same name from elsewhere may take other steps.
-MODULES = ("mxnet.optimizer.optimizer", "esync.gluon.adamw")
+MODULES = ("mxnet.optimizer.optimizer", "esync.gluon.optimizers")
 
 #: Optimizers that need the norms of whole layers, or of rows.
 LAYERWISE = ("LARS", "LAMB", "LBSGD", "GroupAdaGrad")

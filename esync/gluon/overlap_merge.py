@@ -1,4 +1,4 @@
-"""The common model arrives at a worker that has gone on meanwhile: what it has learnt since its push is kept.
+"""The merge of a common model into a worker that has gone on: what was learnt since its push is kept.
 
 Weights: w ← w_new + (w − w_pushed). The next update is counted from w_new, so every local step is sent exactly once.
 Statistics: batch norm's are running means, which forget by a share an iteration. The mean that arrives takes the place
@@ -16,8 +16,8 @@ from ..exchange.codecs.sparse import Sparse
 from .flat_arrays import FlatArrays
 
 
-class Landing:
-    """Where the common model is put; see `exchange.Model`.
+class OverlapMerge:
+    """A sink that merges the common model with what was learnt since the push; see `exchange.ModelSink`.
 
     Args:
         weights: of this worker.
@@ -63,7 +63,7 @@ class Landing:
                 arrays.write(at, new + (own - self._pushed[at : at + own.size]))
 
     def add(self, step: Sparse) -> None:
-        """See `exchange.Model`."""
+        """See `exchange.ModelSink`."""
         raise RuntimeError("sparse exchanges are not hidden")
 
     put = add

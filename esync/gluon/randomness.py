@@ -1,8 +1,8 @@
-"""Random numbers that depend on where a run stands, not on how it came there: so a resumed run draws the same."""
+"""Random seeds that depend on where a run stands, so that a resumed run draws the same numbers."""
 
 import numpy as np
 
-from ..algorithms.trainer_status import Standing
+from ..algorithms.trainer_status import TrainerStatus
 from ..runtime.mxnet_import import mx
 
 
@@ -18,7 +18,7 @@ def sequence(seed: int, rank: int, round_: int, iteration: int) -> np.random.See
     return np.random.SeedSequence((seed, rank, round_, iteration))
 
 
-def reseed(trainer: Standing, seed: int) -> None:
+def reseed(trainer: TrainerStatus, seed: int) -> None:
     """Seed MXNet (dropout, augmentations) for the iteration that comes now; call it before the forward pass.
 
     Without it, a run that goes on from a checkpoint draws other random numbers than one that was not interrupted.

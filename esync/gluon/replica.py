@@ -16,7 +16,7 @@ from ..exchange.codecs.sparse import Sparse
 from ..runtime.errors import AlgorithmResultError, ExpectedError
 from ..runtime.mxnet_import import mx
 from .flat_arrays import Difference, FlatArrays, Scaled
-from .overlap_merge import Landing
+from .overlap_merge import OverlapMerge
 
 
 class UnsuitableParametersError(ExpectedError, ValueError):
@@ -66,7 +66,7 @@ class Replica:
         self.anchor: np.ndarray | None = None
         self.mean_statistics: Flat | None = None
         self.local_step = local_step
-        self._landing: Landing | None = None
+        self._overlap_merge: OverlapMerge | None = None
         self._wait: Callable[[], None] = mx.nd.waitall
 
     def _exchanged(self) -> list[Any]:
@@ -79,11 +79,11 @@ class Replica:
         return self.weights.size + self.statistics.size
 
     def keep_anchor(self) -> None:
-        """From now on keep a copy of the weights as they are written, for `update`."""
+        """Keep a copy of the weights as they are written, for `update`."""
         self.anchor = np.zeros(self.weights.size, np.float32)
 
     def add_vectors(self, names: Iterable[str]) -> None:
-        """From now on keep further vectors, each as long as the weights, which begin with zeros."""
+        """Keep further vectors, each as long as the weights, which begin with zeros."""
         for name in names:
             self.further[name] = Flat(np.zeros(self.weights.size, np.float32))
             self.contributions[name] = Flat(np.zeros(self.weights.size, np.float32))
@@ -91,9 +91,9 @@ class Replica:
     @property
     def common(self) -> tuple[Flat | FlatArrays, Flat | FlatArrays]:
         """The common weights and statistics of the last exchange; this worker's own where there are no others."""
-        landing = self._landing
-        if landing is not None:
-            return landing.weights, landing.statistics
+        merge = self._overlap_merge
+        if merge is not None:
+            return merge.weights, merge.statistics
         return self.weights, self.mean_statistics or self.statistics
 
     def keep_statistics(self, own: bool) -> None:
@@ -128,7 +128,7 @@ class Replica:
                 own.write(0, values)
             self.close()
 
-    def expect_landings(self) -> None:
+    def enable_overlap(self) -> None:
         """This worker will go on during exchanges: wait for its own arrays only, not for what is under way."""
         self._wait = self.settle
 
@@ -137,23 +137,23 @@ class Replica:
         for arrays in (self.weights, self.gradients, self.statistics):
             arrays.settle()
 
-    def depart(self) -> Landing:
+    def begin_overlap(self) -> OverlapMerge:
         """An exchange begins and the worker goes on: where its answer is to be put. The replica is open."""
-        landing = self.keep_common()
-        landing.begin()
-        return landing
+        merge = self.keep_common()
+        merge.begin()
+        return merge
 
-    def keep_common(self) -> Landing:
-        """From now on keep the common model beside this worker's own, which is ahead of it; the replica is open.
+    def keep_common(self) -> OverlapMerge:
+        """Keep the common model beside this worker's own, which is ahead of it; the replica is open.
 
         The anchor and the statistics as they are now are the first common ones.
         """
         if self.anchor is None:
             raise RuntimeError("keep_anchor was not called")
-        if self._landing is None:
-            self._landing = Landing(self.weights, self.statistics, self.anchor, self.further)
-            self.statistics.read(0, self.statistics.size, self._landing.statistics.values)
-        return self._landing
+        if self._overlap_merge is None:
+            self._overlap_merge = OverlapMerge(self.weights, self.statistics, self.anchor, self.further)
+            self.statistics.read(0, self.statistics.size, self._overlap_merge.statistics.values)
+        return self._overlap_merge
 
     def open(self) -> None:
         """Wait for the device, then give access to the current values until `close`."""
@@ -197,7 +197,7 @@ class Replica:
         return Scaled(self.gradients, factor)
 
     def update(self) -> Difference:
-        """How far the weights have moved since the last exchange: ESync's Δ."""
+        """Return how far the weights have moved since the last exchange: ESync's Δ."""
         if self.anchor is None:
             raise RuntimeError("keep_anchor was not called")
         return Difference(self.weights, self.anchor)
@@ -208,7 +208,7 @@ class Replica:
         return self.anchor if exact else None
 
     def write(self, vector: str, start: int, values: np.ndarray) -> None:
-        """Take values of the common model; makes this an `exchange.Model`."""
+        """Take values of the common model; makes this an `exchange.ModelSink`."""
         if vector == WEIGHTS:
             self._write_weights(start, values)
         elif vector != STATISTICS:
@@ -226,11 +226,11 @@ class Replica:
                 self.weights.read(start, start + values.size, anchor)  # float16 weights have rounded them
 
     def add(self, step: Sparse) -> None:
-        """Add a sparse difference to the weights; makes this an `exchange.Model`."""
+        """Add a sparse difference to the weights; makes this an `exchange.ModelSink`."""
         self.weights.add(*step)
 
     def put(self, step: Sparse) -> None:
-        """Replace the weights at some places; makes this an `exchange.Model`."""
+        """Replace the weights at some places; makes this an `exchange.ModelSink`."""
         self.weights.put(*step)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from .. import config
 from ..algorithms.loading import digest, source
-from ..checkpoints.earlier import refuse_earlier
+from ..checkpoints.store import refuse_earlier
 from ..runtime.files import expanded
 from .agent_pool import AgentPool
 from .description import Description

@@ -16,7 +16,7 @@ from contextlib import ExitStack, closing
 from typing import Any
 
 from ..algorithms.loading import MissingAlgorithmError, digest, find
-from ..checkpoints.earlier import refuse_earlier
+from ..checkpoints.store import refuse_earlier
 from ..data import find_data_dir
 from ..runtime.environment import is_own
 from ..runtime.errors import ExpectedError

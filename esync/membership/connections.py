@@ -1,4 +1,4 @@
-"""This process's TCP connections, asked of the kernel: bytes that really went over the wire, and who is still there.
+"""TCP connections of this process, asked of the kernel: bytes that really went over the wire, and who is there.
 
 ps-lite and the HTTP client keep their sockets to themselves, but every open file of a process is listed in
 /proc/self/fd, and TCP_INFO tells the rest. Linux only; elsewhere, and on kernels that do not count, nothing is found.

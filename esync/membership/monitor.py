@@ -1,4 +1,4 @@
-"""A thread that watches the other processes of the cluster, and does something when they are gone.
+"""The monitor thread: watches the other processes of the cluster, and acts when they are gone.
 
 While MXNet waits for the answer of a dead server, no Python code of the main thread runs, and ps-lite's own way out is
 a barrier over all processes, which never opens once one of them has died.

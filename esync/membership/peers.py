@@ -1,4 +1,4 @@
-"""The processes that are known by where they listen, and to which of them this process is connected."""
+"""Peers, known by where they listen, and to which of them this process is connected."""
 
 from collections.abc import Callable, Collection
 from typing import Generic, TypeVar
@@ -49,7 +49,7 @@ class Peers(Generic[P]):
         return {peer for peer, addresses in places.items() if not addresses.isdisjoint(there)}
 
 
-class Outgoing:
+class OutgoingConnections:
     """Tells where the connections lead that this process has opened, and keeps those alive. For one thread.
 
     Attributes:

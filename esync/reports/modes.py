@@ -7,8 +7,8 @@ algorithms are known by the names of their folders; anything else goes by its fo
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..algorithms.base import Style, spare_style
 from ..algorithms.registry import ALGORITHMS, LABEL_LENGTH, NON_IID, stem_of
-from ..algorithms.style import Style, spare_style
 from ..runtime.output import printable
 from .facts import AlgorithmFacts
 

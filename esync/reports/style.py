@@ -13,8 +13,8 @@ from typing import Any
 from matplotlib.colors import is_color_like, to_hex, to_rgb
 from matplotlib.markers import MarkerStyle
 
+from ..algorithms.base import SPARE_STYLES, Style
 from ..algorithms.registry import ALGORITHMS
-from ..algorithms.style import SPARE_STYLES, Style
 from .metrics_table import RunFigures
 from .modes import Mode
 

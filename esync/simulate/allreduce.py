@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from .. import config
-from ..exchange.collectives import SCHEDULES, Move, Step
+from ..exchange.collectives import SCHEDULES, Move, ScheduleStep
 from ..exchange.collectives.cost import LIKE_MPI
 from .engine import SimulationEngine
 from .network import Network
@@ -90,7 +90,7 @@ class _Run:
 
     __slots__ = ("_at", "_leaving", "_reduce", "_steps", "bucket", "rank", "waiting")
 
-    def __init__(self, reduce: Allreduce, bucket: int, rank: int, steps: list[Step]) -> None:
+    def __init__(self, reduce: Allreduce, bucket: int, rank: int, steps: list[ScheduleStep]) -> None:
         self._reduce, self.bucket, self.rank, self._steps = reduce, bucket, rank, steps
         self._at, self._leaving, self.waiting = 0, 0, False
 

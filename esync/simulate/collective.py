@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 
 from .. import config
-from ..exchange import NO_OFFERS, Exchange, JobAbortedError, Model, Payload, Result, Source, Specification
+from ..exchange import NO_OFFERS, Exchange, JobAbortedError, ModelSink, Payload, Result, Source, Specification
 from ..exchange.collectives import SCHEDULES
-from ..exchange.collectives.allreduce import Rooms, allreduce
-from ..exchange.collectives.autotuner import Choice
+from ..exchange.collectives.allreduce import ReceiveBuffers, allreduce
+from ..exchange.collectives.autotuner import Autotuner
 from ..exchange.collectives.cost import LIKE_MPI, Costs, predictions
 from ..exchange.collectives.engine import bucket_bytes
 from ..exchange.collectives.memory import Hub, take_turns
-from ..exchange.collectives.replicated_model import CommonModel, standing
+from ..exchange.collectives.replicated_model import CommonModel, result_of
 from ..exchange.protocol import wire
 from ..exchange.protocol.layout import Layout
 from ..exchange.protocol.resume_negotiation import Offers
-from ..exchange.protocol.round_state import Ledger, Limits
+from ..exchange.protocol.round_state import Limits, RoundState
 from ..exchange.protocol.specification import weightings_of
 from ..exchange.weighting import divisor, factor
 from ..runtime.futures import NotDoneError
@@ -51,27 +51,27 @@ class SharedCollectiveState:
     name: str
     model: Mapping[str, int] | None = None
     here: set[int] = field(default_factory=set)
-    ledger: Ledger | None = None
+    round_state: RoundState | None = None
 
     def __post_init__(self) -> None:
         self.slots = len(self.hosts)
         self.everyone_here = self.engine.event()
         self.waiting: dict[int, PendingSum] = {}
         self.exchanges: dict[int, SimulatedCollective] = {}
-        self.choice: Choice | None = None
+        self.choice: Autotuner | None = None
         self._stop = False
 
     def meet(self, rank: int, specification: Specification, sizes: Mapping[str, int], limits: Limits) -> None:
         """Register a worker; the first one sets everything up."""
-        if self.ledger is None:
-            self.ledger = Ledger(self.slots, True, limits, added=specification.scalars)
+        if self.round_state is None:
+            self.round_state = RoundState(self.slots, True, limits, added=specification.scalars)
             self.layout = Layout(sizes, 1, bucket_bytes(self.slots) // 4)
             self.common = CommonModel(self.layout, specification, self.slots)
             self.weightings = weightings_of(sizes, specification.weighting)
             self.carried = modelled(self.model, sizes)
             if self.name == "auto":
-                self.choice = Choice(predictions(self.slots, 4 * sum(self.carried.values()), self._costs()))
-        self.ledger.join(rank, rank + 1, self.engine.now)
+                self.choice = Autotuner(predictions(self.slots, 4 * sum(self.carried.values()), self._costs()))
+        self.round_state.join(rank, rank + 1, self.engine.now)
 
     def stop(self) -> None:
         """Request the end of the run for a worker; it counts with the next commits, as in `control_messages`."""
@@ -79,11 +79,11 @@ class SharedCollectiveState:
 
     def commit(self, pending: "PendingSum", message: Any) -> None:
         """Note a worker's commit; with the last one, the sum begins."""
-        assert self.ledger is not None
-        engine, ledger = self.engine, self.ledger
+        assert self.round_state is not None
+        engine, round_state = self.engine, self.round_state
         self.waiting[pending.rank] = pending
-        due = ledger.commit(message, engine.now)
-        if len(self.waiting) < self.slots and not ledger.finished:
+        due = round_state.commit(message, engine.now)
+        if len(self.waiting) < self.slots and not round_state.finished:
             return
         round_, self.waiting = self.waiting, {}
         if not due:
@@ -91,19 +91,19 @@ class SharedCollectiveState:
                 each.over(engine.now, used=False)
             return
         if self._stop:
-            ledger.stop()
+            round_state.stop()
             self._stop = False
         self._add([round_[rank] for rank in sorted(round_)])
-        ledger.applied(due, engine.now)
+        round_state.applied(due, engine.now)
         self._travel(round_)
 
     def _add(self, pending: list["PendingSum"]) -> None:
         """Do what the ranks will do with the values, now: nobody sees it before his own messages have come."""
-        if self.model is not None or self.ledger is None:
+        if self.model is not None or self.round_state is None:
             return
-        terms = self.ledger.scalars.terms([each.message for each in pending])
+        terms = self.round_state.scalars.terms([each.message for each in pending])
         samples = [int(each.message["samples"]) for each in pending]
-        name, rooms = self._current(), Rooms()
+        name, buffers = self._current(), ReceiveBuffers()
         for bucket in self.layout.buckets:
             if bucket.vector not in pending[0].sent:
                 continue
@@ -114,9 +114,9 @@ class SharedCollectiveState:
                     part *= np.float32(weight)
             hub = Hub(self.slots)
             schedule = SCHEDULES[LIKE_MPI if name == "mpi" else name]
-            take_turns([allreduce(schedule, part, hub.transports[rank], 0, rooms) for rank, part in enumerate(parts)])
+            take_turns([allreduce(schedule, part, hub.transports[rank], 0, buffers) for rank, part in enumerate(parts)])
             mean = parts[0] / np.float32(divisor(weighting, samples))
-            self.common.update(bucket, mean, terms, self.ledger.step)
+            self.common.update(bucket, mean, terms, self.round_state.step)
 
     def _travel(self, round_: dict[int, "PendingSum"]) -> None:
         """Let the messages of all ranks travel."""
@@ -183,7 +183,7 @@ class SimulatedCollective(Exchange):
         self.side.engine.settle()
         self.side.meet(self.rank, self._specification, sizes, limits)
 
-    def begin(self, vectors: Mapping[str, Source], model: Model) -> Result:
+    def begin(self, vectors: Mapping[str, Source], model: ModelSink) -> Result:
         """See `Exchange.begin`; what it takes is left out."""
         side = self.side
         if self.rank == 0:
@@ -196,7 +196,7 @@ class SimulatedCollective(Exchange):
             side.common.write(model, vectors)
         return self.report(0.0, 0.0, True)
 
-    def start(self, payload: Payload, model: Model) -> "PendingSum":
+    def start(self, payload: Payload, model: ModelSink) -> "PendingSum":
         """See `Exchange.start`."""
         side = self.side
         self.sequence += 1
@@ -225,8 +225,8 @@ class SimulatedCollective(Exchange):
         """See `Exchange.abort`."""
         side = self.side
         side.engine.settle()
-        assert side.ledger is not None
-        side.ledger.abort(reason)
+        assert side.round_state is not None
+        side.round_state.abort(reason)
         waiting, side.waiting = side.waiting, {}
         for pending in waiting.values():
             pending.over(side.engine.now, used=False)
@@ -236,15 +236,15 @@ class SimulatedCollective(Exchange):
 
     def report(self, wait: float, transfer: float, used: bool) -> Result:
         """Return the state of the run as a result."""
-        assert self.side.ledger is not None
-        return standing(self.side.ledger, wait, transfer, used)
+        assert self.side.round_state is not None
+        return result_of(self.side.round_state, wait, transfer, used)
 
 
 class PendingSum:
     """The handle of an exchange."""
 
     def __init__(
-        self, exchange: SimulatedCollective, model: Model, payload: Payload, values: np.ndarray, begun: float
+        self, exchange: SimulatedCollective, model: ModelSink, payload: Payload, values: np.ndarray, begun: float
     ) -> None:
         self.rank, self.values = exchange.rank, values
         self.sent, self._returned = set(payload.vectors), payload.returned
@@ -281,9 +281,9 @@ class PendingSum:
             if not self.done():
                 raise NotDoneError("the other workers have not sent everything yet")
             exchange, side = self._exchange, self._exchange.side
-            assert side.ledger is not None
-            if side.ledger.failure:
-                raise JobAbortedError(side.ledger.failure)
+            assert side.round_state is not None
+            if side.round_state.failure:
+                raise JobAbortedError(side.round_state.failure)
             if side.model is None:
                 side.common.write(self._model, self._returned)
             transfer = max(0.0, side.engine.now - self._begun - self.waited)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from .. import config
-from ..coordination import Coordination, Decision
+from ..coordination import Coordination, ExchangeDecision
 from ..coordination.coordinator import Coordinator
-from ..coordination.straggler_policies import Directive, Watch, Watching
+from ..coordination.straggler_policies import OnlinePolicy, OnlinePolicySettings, PolicyDirective
 from ..runtime.futures import Completed, Future, Handle
 from .engine import SimulationEngine
 from .network import Network
@@ -40,7 +40,7 @@ class SimulatedStateServer:
     def __init__(self, engine: SimulationEngine, model: StateServerModel) -> None:
         self.model = model
         self.questions = 0
-        self.watch: Watch | None = None
+        self.watch: OnlinePolicy | None = None
         self._engine = engine
         self._coordinator: Coordinator | None = None
         self._free = 0.0
@@ -52,10 +52,12 @@ class SimulatedStateServer:
             raise RuntimeError("no job has been begun on the state server")
         return self._coordinator
 
-    def init(self, num_workers: int, epsilon: float | None, slowest_iterations: int, watching: Watching | None) -> None:
+    def init(
+        self, num_workers: int, epsilon: float | None, slowest_iterations: int, watching: OnlinePolicySettings | None
+    ) -> None:
         """Begin a job."""
         self._coordinator = Coordinator(num_workers, epsilon, slowest_iterations)
-        self.watch = None if watching is None else Watch(num_workers, watching)
+        self.watch = None if watching is None else OnlinePolicy(num_workers, watching)
 
     def handled(self) -> float:
         """Return when a call that has just arrived will have been handled."""
@@ -107,21 +109,21 @@ class SimulatedCoordination(Coordination):
         num_workers: int,
         epsilon: float | None,
         slowest_iterations: int = config.SLOWEST_ITERATIONS,
-        watching: Watching | None = None,
+        watching: OnlinePolicySettings | None = None,
     ) -> None:
         """See `Coordination.init`."""
         self._call(lambda now: self._server.init(num_workers, epsilon, slowest_iterations, watching))
 
-    def ask(self, iteration: int, capability: float) -> Handle[Decision]:
+    def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
         """See `Coordination.ask`; the handle is done."""
         rank, round, told = self._rank, self.round, self._round_trip
 
-        def answer(now: float) -> Decision:
+        def answer(now: float) -> ExchangeDecision:
             self._server.questions += 1
             coordinator = self._server.coordinator
             if self._leases:
                 return coordinator.query(rank, round, iteration, capability, now, told)
-            return Decision(coordinator.apply(rank, iteration, capability, now, round=round))
+            return ExchangeDecision(coordinator.apply(rank, iteration, capability, now, round=round))
 
         begun = self._engine.now
         decision = self._call(answer)
@@ -138,10 +140,10 @@ class SimulatedCoordination(Coordination):
         self._call(lambda now: self._server.coordinator.reset(self._rank, round, now, **more))
         self.round = round
 
-    def tell(self, since: int, steps: int, seconds: float) -> Handle[Directive]:
+    def tell(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
         """See `Coordination.tell`; the handle is done."""
 
-        def answer(now: float) -> Directive:
+        def answer(now: float) -> PolicyDirective:
             self._server.questions += 1
             watch = self._server.watch
             if watch is None:
@@ -196,16 +198,16 @@ class DelayedCoordination(Coordination):
         num_workers: int,
         epsilon: float | None,
         slowest_iterations: int = config.SLOWEST_ITERATIONS,
-        watching: Watching | None = None,
+        watching: OnlinePolicySettings | None = None,
     ) -> None:
         """See `Coordination`; waited for, because other workers rely on it."""
         self._start(lambda: self.client.init(num_workers, epsilon, slowest_iterations, watching)).wait()
 
-    def ask(self, iteration: int, capability: float) -> Handle[Decision]:
+    def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
         """See `Coordination`; the handle is done when the answer has arrived."""
         round = self.round
 
-        def ask() -> Decision:
+        def ask() -> ExchangeDecision:
             self.client.round = round
             return self.client.ask(iteration, capability).wait()
 
@@ -216,7 +218,7 @@ class DelayedCoordination(Coordination):
         self.round = round
         self._start(lambda: self.client.reset(round, rejoin, members))
 
-    def tell(self, since: int, steps: int, seconds: float) -> Handle[Directive]:
+    def tell(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
         """See `Coordination`; the handle is done when the answer has arrived."""
         return self._start(lambda: self.client.tell(since, steps, seconds).wait())
 

@@ -14,7 +14,7 @@ import numpy as np
 from .. import config
 from ..algorithms import Algorithm
 from ..arguments import choose_algorithm
-from ..exchange import WEIGHTS, Model, Payload, Specification
+from ..exchange import WEIGHTS, ModelSink, Payload, Specification
 from ..exchange.codecs.quantization import NONE
 from ..exchange.codecs.sparse import Sparse
 from ..exchange.protocol import wire
@@ -216,11 +216,11 @@ class InvariantCheck:
             self.uncounted = self.uncounted or "a switch during a crash"
         if not together:
             self._at_once.add(commit)
-        if not self.uncounted and not payload.aside:
+        if not self.uncounted and not payload.discard:
             amount = payload.learning_rate * ADDED[specification.rule](self._workers) * float(values[rank])
             if together:
-                ledger = self.simulation.side.nodes[0].ledger
-                amount /= self._workers - np.count_nonzero(ledger.apart)
+                round_state = self.simulation.side.nodes[0].round_state
+                amount /= self._workers - np.count_nonzero(round_state.excluded)
         self._contributed[commit].add(amount)
 
     def _watch(self, simulation: Simulation, trainer: TimedTrainer) -> None:
@@ -241,12 +241,12 @@ class InvariantCheck:
 
     def _check_staleness(self, trainer: TimedTrainer, staleness: float) -> None:
         """Whoever goes on is not too far ahead, by the books of every server."""
-        ledgers = [node.ledger for node in self.simulation.side.nodes]
-        if any(ledger.finished for ledger in ledgers):
+        round_states = [node.round_state for node in self.simulation.side.nodes]
+        if any(round_state.finished for round_state in round_states):
             return  # then all may go
-        for ledger in ledgers:
-            for rank in np.flatnonzero(ledger.member).tolist():
-                ahead = trainer.round - ledger.commits_of(rank)
+        for round_state in round_states:
+            for rank in np.flatnonzero(round_state.member).tolist():
+                ahead = trainer.round - round_state.commits_of(rank)
                 if ahead > staleness:
                     self._broken(f"worker {trainer.rank} is {ahead} exchanges ahead of worker {rank}")
 
@@ -259,7 +259,7 @@ class InvariantCheck:
             weights = node.copy(layout.key(bucket), shared=False)[wire.HEADER_ELEMENTS :]
             for rank, held in zip(range(bucket.start, bucket.stop), weights, strict=True):
                 self._check_counter(
-                    rank, float(held), int(node.ledger.acknowledged[rank]), bool(node.ledger.used[rank])
+                    rank, float(held), int(node.round_state.acknowledged[rank]), bool(node.round_state.used[rank])
                 )
 
     def _check_counter(self, rank: int, held: float, acknowledged: int, used: bool) -> None:
@@ -317,7 +317,7 @@ class WatchedExchange(ParameterServerExchange):
         super().__init__(specification, store)
         self._watch = watch
 
-    def start(self, payload: Payload, model: Model) -> PendingExchange:
+    def start(self, payload: Payload, model: ModelSink) -> PendingExchange:
         """See `Exchange.start`."""
         handle = super().start(payload, model)
         self._watch(self, payload)

@@ -14,7 +14,7 @@ from .. import config
 from ..exchange.protocol import wire
 from ..exchange.protocol.endpoint import Endpoint
 from ..exchange.protocol.layout import WEIGHTS, Layout
-from ..exchange.protocol.round_state import Ledger
+from ..exchange.protocol.round_state import RoundState
 from .engine import SimulationEngine
 
 #: One push: key, and the array as it goes over the wire.
@@ -62,9 +62,9 @@ class ServerNode:
         self._handling: float | None = None
 
     @property
-    def ledger(self) -> Ledger:
+    def round_state(self) -> RoundState:
         """Its books; there are some as soon as a worker has greeted."""
-        return self.endpoint.server.ledger
+        return self.endpoint.server.round_state
 
     @property
     def time(self) -> float:
@@ -102,9 +102,9 @@ class ServerNode:
         if not shared:
             return self._stored[key].copy()
         version, copy = self._copies.get(key, (-1, None))
-        if copy is None or version != self.ledger.version:
+        if copy is None or version != self.round_state.version:
             copy = self._stored[key].copy()
-            self._copies[key] = (self.ledger.version, copy)
+            self._copies[key] = (self.round_state.version, copy)
         return copy
 
 

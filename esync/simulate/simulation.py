@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from .. import config
 from ..arguments import choose_algorithm
-from ..exchange.protocol.round_state import Ledger
+from ..exchange.protocol.round_state import RoundState
 from ..runtime.errors import ExpectedError
 from ..runtime.progress import ProgressReporter
 from ..training.loop import DivergedError, train
@@ -188,11 +188,11 @@ class Simulation:
         return 0 if self._books is None else self._books.samples_together
 
     @property
-    def _books(self) -> Ledger | None:
+    def _books(self) -> RoundState | None:
         """Of server 0, or of all ranks of a collective; None where nobody exchanges."""
         if self.collective is not None:
-            return self.collective.ledger
-        return self.side.nodes[0].ledger if self.side.here else None
+            return self.collective.round_state
+        return self.side.nodes[0].round_state if self.side.here else None
 
     def run(self) -> None:
         """Run it to its end.

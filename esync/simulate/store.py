@@ -59,7 +59,7 @@ class VirtualStore(Store):
         self.polls = 0
         self.tasks: list[VirtualTask] = []
         self._engine, self._straggler = side.engine, straggler
-        self._rooms: dict[int, np.ndarray] = {}
+        self._buffers: dict[int, np.ndarray] = {}
         self._elements: dict[int, int] = {}  # key → values of its array
         self._known: set[int] = set()
         self._queued: list[list[Place]] = [[] for _ in side.nodes]
@@ -82,8 +82,8 @@ class VirtualStore(Store):
         """See `Store.sleep`."""
         self._engine.pass_time(seconds)
 
-    def hold(self) -> None:
-        """See `Store.hold`."""
+    def inject_delay(self) -> None:
+        """See `Store.inject_delay`."""
         if self._straggler is not None:
             self._engine.pass_time(self._straggler.delay(NETWORK, self._engine.now))
 
@@ -116,16 +116,16 @@ class VirtualStore(Store):
         for node in self.side.nodes:
             node.endpoint.command(command)
 
-    def room(self, key: int, elements: int) -> np.ndarray:
-        """See `Store.room`: a new array every time, for the one before may still be on its way."""
+    def buffer(self, key: int, elements: int) -> np.ndarray:
+        """See `Store.buffer`: a new array every time, for the one before may still be on its way."""
         if (bound := self._elements.setdefault(key, elements)) != elements:
             raise ValueError(f"key {key} is bound to {bound} values, not {elements}")
-        array = self._rooms[key] = np.empty(elements, np.float32)
+        array = self._buffers[key] = np.empty(elements, np.float32)
         array[: wire.HEADER_ELEMENTS] = 0
         return array
 
-    def share(self, places: Sequence[Sequence[Place]]) -> None:
-        """See `Store.share`; waiting for the others is all the time that it takes."""
+    def init_shared(self, places: Sequence[Sequence[Place]]) -> None:
+        """See `Store.init_shared`; waiting for the others is all the time that it takes."""
         side = self.side
         if self.rank == 0 and 0 not in side.here:  # also where the first holder of this slot has died before this
             self.open(places)
@@ -142,7 +142,7 @@ class VirtualStore(Store):
             return
         for node, part in zip(self.side.nodes, places, strict=True):
             for key, _ in part:
-                self._show(node, key, self._rooms.pop(key))
+                self._show(node, key, self._buffers.pop(key))
 
     def send(self, server: int, places: Iterable[Place], message: Mapping[str, Any] | None = None) -> None:
         """See `Store.send`; everything leaves with the message, as one transfer."""
@@ -156,7 +156,7 @@ class VirtualStore(Store):
         if self.carries_values:
             for key, elements in queue:
                 self._set_up(node, key, elements)
-                pushes.append((key, self._rooms.pop(key)))
+                pushes.append((key, self._buffers.pop(key)))
         if message["kind"] == wire.COMMIT:
             if self._awaited is None or self._awaited.sequence != message["sequence"]:
                 self._awaited = side.waiting[self.rank] = Awaited(self, message["sequence"], self._engine.now)
@@ -194,7 +194,7 @@ class VirtualStore(Store):
         return Fetch(self, node, places, size)
 
     def release(self, keys: Collection[int]) -> None:
-        """See `Store.release`; rooms are given away with what is sent."""
+        """See `Store.release`; buffers are given away with what is sent."""
 
     def flush(self) -> None:
         """See `Store.flush`."""
@@ -274,7 +274,7 @@ class VirtualStore(Store):
         node.take([(key, array), (key, array)])
 
     def _snapshots(self) -> list[Status]:
-        return [Status.of_ledger(node.ledger, self.rank, self.side.everyone) for node in self.side.nodes]
+        return [Status.of_ledger(node.round_state, self.rank, self.side.everyone) for node in self.side.nodes]
 
     def _looked_at(self, look: Callable[[Status], None]) -> list[Status]:
         statuses = self._snapshots()
@@ -319,7 +319,7 @@ class Awaited:
         """Whether all servers have dealt with it by `time`, or the run has failed; called when one of them has."""
         store = self._store
         for node in store.side.nodes:
-            if not node.ledger.failure and node.ledger.acknowledged[store.rank] < self.sequence:
+            if not node.round_state.failure and node.round_state.acknowledged[store.rank] < self.sequence:
                 return False
         self.polled = self.noticed = 0.0
         for node in store.side.nodes:
@@ -331,7 +331,7 @@ class Awaited:
         if self.wake is not None:
             engine = store.side.engine
             # In rounds, nothing of a worker's status changes until it commits again: there is no need to wait for that.
-            together = all(node.ledger.synchronous for node in store.side.nodes)
+            together = all(node.round_state.synchronous for node in store.side.nodes)
             engine.call_at(engine.time if together else self.polled, self.wake, None)
         return True
 

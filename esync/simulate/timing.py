@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ..algorithms import Algorithm, Hyper, Surroundings
+from ..algorithms import Algorithm, AlgorithmContext, Hyper
 from ..algorithms.model_view import Hook
-from ..algorithms.trainer_status import Standing
+from ..algorithms.trainer_status import TrainerStatus
 from ..exchange import STATISTICS, WEIGHTS
 from ..exchange.codecs.sparse import Sparse
 from ..exchange.protocol.round_state import Limits
@@ -59,14 +59,14 @@ class _Vector:
 
 
 class TimedReplica:
-    """A model with one weight; see `algorithms.base.ReplicaOfModel`."""
+    """A model with one weight; see `algorithms.context.ModelReplica`."""
 
     def __init__(self) -> None:
         self.weights, self.statistics = _Vector(STAND_IN), _Vector(0)
         self.further: dict[str, Any] = {}
         self.contributions: dict[str, Any] = {}
         self.size = STAND_IN
-        self.iterations = 0  # see `landing.Landing`
+        self.iterations = 0  # see `overlap_merge.OverlapMerge`
 
     def open(self) -> None:
         """Nothing to wait for."""
@@ -90,7 +90,7 @@ class TimedReplica:
         """See `replica.Replica`."""
         return self.weights, self.statistics
 
-    def expect_landings(self) -> None:
+    def enable_overlap(self) -> None:
         """Nothing is waited for."""
 
     def settle(self) -> None:
@@ -100,7 +100,7 @@ class TimedReplica:
         """Nothing is kept."""
         return self
 
-    def depart(self) -> "TimedReplica":
+    def begin_overlap(self) -> "TimedReplica":
         """Return this replica: the model is put here."""
         return self
 
@@ -132,7 +132,7 @@ class TimedReplica:
         """Nothing is kept."""
 
 
-class TimedTrainer(Standing):
+class TimedTrainer(TrainerStatus):
     """Has what `loop.train` and `round_callbacks.RoundCallbacks` use of a `Trainer`.
 
     Args:
@@ -154,7 +154,7 @@ class TimedTrainer(Standing):
     def start(self) -> None:
         """Find the other workers."""
         self.algorithm.start(
-            Surroundings(
+            AlgorithmContext(
                 replica=self.replica,
                 world=self.world,
                 hyper=lambda: Hyper(1.0, 0.0, 0.0, 1.0),

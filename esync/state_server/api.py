@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from .. import config
-from ..coordination.errors import InvalidError
-from ..coordination.straggler_policies import Watching
+from ..coordination.coordinator import InvalidError
+from ..coordination.straggler_policies import OnlinePolicySettings
 from . import responses, schema, snapshots
 from .jobs import Job
 from .request import JSON, Call
@@ -22,7 +22,7 @@ RUN = re.compile(r"[0-9a-f]{32}")
 def begin(service: Service, call: Call) -> Response:
     """Begin a job."""
     wanted = _body(schema.Begin, call)
-    watching = None if wanted.watching is None else Watching.of(wanted.watching.model_dump())
+    watching = None if wanted.watching is None else OnlinePolicySettings.of(wanted.watching.model_dump())
     terms = wanted.num_workers, wanted.epsilon, wanted.slowest_iterations
     job = service.jobs.begin(call.job, *terms, wanted.run, watching)
     return responses.model(schema.JobSummary(**snapshots.summary(snapshots.CoordinatorSnapshot(job))))
@@ -43,7 +43,7 @@ def steps(service: Service, call: Call) -> Response:
     told = _body(schema.Steps, call)
     job = service.jobs.get(call.job)
     directive = job.tell(told.rank, told.since, told.steps, told.seconds, job.clock.at(call.arrived))
-    return responses.data({"apart": directive.apart, "asynchronous": directive.asynchronous})
+    return responses.data({"apart": directive.excluded, "asynchronous": directive.asynchronous})
 
 
 def reset(service: Service, call: Call) -> Response:

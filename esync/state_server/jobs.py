@@ -12,10 +12,9 @@ from threading import RLock
 from typing import Any
 
 from .. import config
-from ..coordination.coordinator import Coordinator
-from ..coordination.decision import Decision
-from ..coordination.errors import ConflictError, InvalidError, RefusedError
-from ..coordination.straggler_policies import Directive, Watch
+from ..coordination.coordinator import ConflictError, Coordinator, InvalidError, RefusedError
+from ..coordination.decision import ExchangeDecision
+from ..coordination.straggler_policies import OnlinePolicy, PolicyDirective
 from . import journal, saved
 from .history import History
 from .history_entries import RunRecord
@@ -56,7 +55,7 @@ class Job:
         clock: PersistentClock | None = None,
         key: str = "",
         started: float | None = None,
-        watch: Watch | None = None,
+        watch: OnlinePolicy | None = None,
     ) -> None:
         self.name, self.coordinator, self.run, self.watch = name, coordinator, run, watch
         self.key = key or uuid.uuid4().hex
@@ -85,7 +84,7 @@ class Job:
 
     def query(
         self, rank: int, round: int, iteration: int, capability: float, now: float, round_trip: float | None = None
-    ) -> Decision:
+    ) -> ExchangeDecision:
         """Answer a question; see `Coordinator.query`."""
         with self._lock:
             decision = self.coordinator.query(rank, round, iteration, capability, now, round_trip)
@@ -114,8 +113,8 @@ class Job:
                 self._round = round
                 self._name_slowest()
 
-    def tell(self, rank: int, since: int, steps: int, seconds: float, now: float) -> Directive:
-        """Take how long a worker's steps have taken; see `Watch.tell`.
+    def tell(self, rank: int, since: int, steps: int, seconds: float, now: float) -> PolicyDirective:
+        """Take how long a worker's steps have taken; see `OnlinePolicy.tell`.
 
         Raises:
             InvalidError: unknown rank.
@@ -245,7 +244,7 @@ class Job:
         job.ended, job.reason = head["ended"], head["reason"]
         job.slowest, job._round = head["slowest"], head["round"]
         if head.get("watch") is not None:  # journals of earlier versions have none
-            job.watch = Watch.from_state(head["watch"])
+            job.watch = OnlinePolicy.from_state(head["watch"])
         if head.get("life") is not None:
             job._life = SignsOfLife.from_state(head["life"])
         job._replaying = True

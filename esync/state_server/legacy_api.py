@@ -8,7 +8,7 @@ with /apply/, `rejoin` and `members` with /reset/.
 import re
 
 from .. import config
-from ..coordination.errors import InvalidError
+from ..coordination.coordinator import InvalidError
 from . import responses
 from .request import Call, FormFields
 from .responses import Response

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from ..coordination.errors import RefusedError
+from ..coordination.coordinator import RefusedError
 from . import responses
 from .request import Call
 from .responses import Response

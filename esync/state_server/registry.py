@@ -7,9 +7,8 @@ from pathlib import Path
 from threading import RLock
 
 from .. import config
-from ..coordination.coordinator import Coordinator
-from ..coordination.errors import ConflictError, InvalidError
-from ..coordination.straggler_policies import Watch, Watching
+from ..coordination.coordinator import ConflictError, Coordinator, InvalidError
+from ..coordination.straggler_policies import OnlinePolicy, OnlinePolicySettings
 from ..runtime.output import printable
 from .history import History
 from .jobs import Job, must_exist
@@ -72,7 +71,7 @@ class JobRegistry:
         epsilon: float | None,
         slowest_iterations: int,
         run: str = "",
-        watching: Watching | None = None,
+        watching: OnlinePolicySettings | None = None,
     ) -> Job:
         """Begin a training under this name, unless another one is going on there; see `Coordinator` for the arguments.
 
@@ -100,7 +99,7 @@ class JobRegistry:
                     )
             else:
                 self._make_room()
-            watch = None if watching is None else Watch(num_workers, watching)
+            watch = None if watching is None else OnlinePolicy(num_workers, watching)
             job = Job(name, coordinator, run, history=self._history, watch=watch)
             path = self._folder / f"{name}{SUFFIX}" if self._folder else None
             try:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
-from ..coordination.errors import InvalidError
+from ..coordination.coordinator import InvalidError
 
 JSON = "application/json"
 

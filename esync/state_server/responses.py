@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from .. import config
-from ..coordination.errors import ConflictError, RefusedError
+from ..coordination.coordinator import ConflictError, RefusedError
 from ..runtime.output import RateLimit, printable
 
 #: With every JSON answer: it is data, nobody's page, and as old as it is.

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from .. import config
-from ..coordination.ranks import from_text
+from ..coordination.client import from_text
 
 
 def _whole(value: Any) -> Any:

@@ -12,7 +12,7 @@ from .csv_curves import CsvCurves
 from .round_log import RoundLog
 
 if TYPE_CHECKING:
-    from ..coordination.reports import Reports
+    from ..coordination.reports import RoundReporter
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class LogFiles(Callback):
 class StateServerReports(Callback):
     """Reports rounds to the state server, for its dashboard."""
 
-    def __init__(self, reports: "Reports") -> None:
+    def __init__(self, reports: "RoundReporter") -> None:
         self._reports = reports
 
     def round(self, ended: FinishedRound) -> None:

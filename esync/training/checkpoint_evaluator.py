@@ -15,7 +15,7 @@ from typing import Any
 from .. import config
 from ..arguments import count
 from ..arguments.flag_types import index, positive
-from ..checkpoints.store import Part, Store
+from ..checkpoints.store import CheckpointStore, Part
 from ..data import find_data_dir, load
 from ..models.networks import MODELS, build
 from ..runtime import program
@@ -147,7 +147,7 @@ def follow(
         evaluations: where the accuracies go.
         watchdog: says what is waited for.
     """
-    store, done, newest = Store(options.checkpoint_dir, 0), 0, evaluations.newest
+    store, done, newest = CheckpointStore(options.checkpoint_dir, 0), 0, evaluations.newest
     while True:
         until = time.monotonic() + options.patience
         with watchdog.waiting(f"a checkpoint after round {newest} in {options.checkpoint_dir}", 2 * options.patience):

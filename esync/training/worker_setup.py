@@ -24,7 +24,7 @@ from ..version import __version__
 if TYPE_CHECKING:
     from ..algorithms import Algorithm, World
     from ..checkpoints.checkpoints import Checkpoints
-    from ..coordination.reports import Reports
+    from ..coordination.reports import RoundReporter
     from ..exchange.protocol.round_state import Limits
     from ..runtime.progress import ProgressReporter
     from ..trainer import Trainer
@@ -69,7 +69,7 @@ def make_callbacks(
     rank: int,
     reporter: "ProgressReporter",
     logs: "RoundLog | None" = None,
-    reports: "Reports | None" = None,
+    reports: "RoundReporter | None" = None,
     started: float = 0.0,
     step: int = 0,
 ) -> "list[Callback]":
@@ -186,9 +186,9 @@ def _multiply_the_sum(options: argparse.Namespace) -> bool:
     return options.optimizer.lower() in PROPORTIONAL
 
 
-def make_reports(options: argparse.Namespace, trainer: "Trainer", device: str) -> "Reports | None":
+def make_reports(options: argparse.Namespace, trainer: "Trainer", device: str) -> "RoundReporter | None":
     """Make what reports to the state server's dashboard; None where no state server is known."""
-    from ..coordination.reports import Reports
+    from ..coordination.reports import RoundReporter
 
     given = given_state_server(options)
     if not given and not os.environ.get("ESYNC_STATE_SERVER"):
@@ -196,7 +196,7 @@ def make_reports(options: argparse.Namespace, trainer: "Trainer", device: str) -
     host, port = state_server_address(given)
     first = trainer.rank == 0
     begin = trainer.workers if first and not trainer.algorithm.asks_state_server and not trainer.replacement else None
-    return Reports(host, port, options.job, trainer.rank, device, begin, ends=first)
+    return RoundReporter(host, port, options.job, trainer.rank, device, begin, ends=first)
 
 
 def run_facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]:

@@ -13,20 +13,20 @@ from esync.algorithms import (
     DCASGD,
     SSGD,
     SSP,
+    AlgorithmContext,
     DiLoCo,
     DyLU,
     ESync,
     Hyper,
     Local,
     LocalSGD,
-    Surroundings,
     SyncSwitch,
     make,
 )
-from esync.algorithms.base import NoPast
+from esync.algorithms.context import NoCheckpoints
 from esync.algorithms.switch_schedule import Schedule
 from esync.exchange import STATISTICS, WEIGHTS, Result, Specification
-from esync.exchange.protocol.resume_negotiation import Books, Progress
+from esync.exchange.protocol.resume_negotiation import ResumeState, RunProgress
 from esync.exchange.protocol.round_state import Limits
 
 from ..support.scripted_world import ScriptedExchange, Sent, World
@@ -253,17 +253,17 @@ def test_checkpoints_of_sync_switch_hold_what_a_plan_is_made_of_and_no_more():
 @pytest.mark.parametrize(("told", "expected"), [(None, 24), (12, 12)])
 def test_sync_switch_goes_on_from_a_checkpoint_that_does_not_tell_what_was_synchronous(told, expected):
     """Checkpoints of earlier versions do not; then the schedule does: 24 samples of 96 in rounds."""
-    resumed: list[Progress] = []
-    books = Books(round=9, version=20, samples=60, elapsed=1.0, step=9, synchronous=False, samples_together=told)
+    resumed: list[ResumeState] = []
+    books = RunProgress(round=9, version=20, samples=60, elapsed=1.0, step=9, synchronous=False, samples_together=told)
 
-    class Past(NoPast):
-        def settle(self, rank: int, job: int, resume_at: int, replacement: bool) -> Progress:
-            return Progress(3, books)
+    class Past(NoCheckpoints):
+        def settle(self, rank: int, job: int, resume_at: int, replacement: bool) -> ResumeState:
+            return ResumeState(3, books)
 
     world = World(limits=Limits(samples=96), prepare=lambda exchange: setattr(exchange, "resume", resumed.append))
     algorithm = SyncSwitch(Schedule(bsp_share=0.25), batch_size=4)
     algorithm.start(
-        Surroundings(world.replica, world, world.hyper.pop, lambda: 0.0, world.limits, past=Past())  # type: ignore[arg-type]
+        AlgorithmContext(world.replica, world, world.hyper.pop, lambda: 0.0, world.limits, checkpoints=Past())  # type: ignore[arg-type]
     )
     assert resumed[0].books is not None
     assert resumed[0].books.samples_together == expected

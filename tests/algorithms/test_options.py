@@ -9,10 +9,9 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from esync import config
 from esync.algorithms import ALGORITHMS, ASGD, DCASGD, DGS, SSGD, SSP, DiLoCo, DyLU, ESync, LocalSGD, SyncSwitch, make
-from esync.algorithms.base import OwnStatisticsOptions
+from esync.algorithms.base import OwnStatisticsOptions, Style
 from esync.algorithms.options import Options, inherited, option
 from esync.algorithms.registry import options_of, register
-from esync.algorithms.style import Style
 from esync.arguments import choose_algorithm, effective, read
 
 

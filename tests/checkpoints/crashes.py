@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from esync.checkpoints import store as module
-from esync.checkpoints.store import Store
+from esync.checkpoints.store import CheckpointStore
 
 ROUNDS = 3
 
@@ -20,7 +20,7 @@ def content(round_: int, name: str) -> bytes:
     return f"{name} of round {round_} ".encode() * 5_000
 
 
-def write(store: Store, round_: int) -> None:
+def write(store: CheckpointStore, round_: int) -> None:
     names = ("model.params", "worker-0.npz")
     writers = {name: (lambda path, name=name: fill(path, content(round_, name))) for name in names}
     store.write(round_, writers, {"job": 1})
@@ -56,7 +56,7 @@ def count_steps() -> None:
 
 
 def survivors(directory: Path) -> tuple[list[int], bool]:
-    store = Store(directory, 0)
+    store = CheckpointStore(directory, 0)
     store.prepare()
     hidden = [path.name for path in directory.rglob(".*")]
     parts = store.parts()
@@ -74,7 +74,7 @@ def main(directory: Path) -> None:
         if child == 0:
             left = len(results)
             count_steps()
-            store = Store(directory, 0)
+            store = CheckpointStore(directory, 0)
             store.prepare()
             for round_ in range(1, ROUNDS + 1):
                 write(store, round_)

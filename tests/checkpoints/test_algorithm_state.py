@@ -8,7 +8,7 @@ import pytest
 
 import esync
 from esync.algorithms import Local, option
-from esync.checkpoints.errors import CheckpointError
+from esync.checkpoints.store import CheckpointError
 from esync.exchange import ExchangeError
 
 from ..support.small_net import BATCH, backward, make_net, values
@@ -23,8 +23,8 @@ class Remembering(Local):
 
     restored: dict | None = None
 
-    def start(self, surroundings):
-        super().start(surroundings)
+    def start(self, context):
+        super().start(context)
         self.mean = np.zeros(self.replica.weights.size, np.float32)
         self.steps, self.seen = 0, [(0, "begin")]
 

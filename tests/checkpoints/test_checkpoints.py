@@ -8,10 +8,9 @@ import pytest
 import esync
 from esync.arguments import read
 from esync.checkpoints.contents import save_model
-from esync.checkpoints.errors import CheckpointError
-from esync.checkpoints.store import Store, _sealed
+from esync.checkpoints.store import CheckpointError, CheckpointStore, _sealed
 from esync.exchange import ExchangeError, Specification
-from esync.exchange.protocol.resume_negotiation import Books
+from esync.exchange.protocol.resume_negotiation import RunProgress
 from esync.exchange.protocol.round_state import Limits
 from esync.runtime.mxnet_import import mx
 from esync.training.worker_setup import make_trainer
@@ -221,7 +220,7 @@ def test_only_rank_0_brings_the_books_back(tmp_path):
     assert [part.round for part in again.offers(0, 1).parts] == [3]
     progress = again.settle(0, 1, 3, replacement=False)
     assert progress.exchanges == 3
-    assert isinstance(progress.books, Books)
+    assert isinstance(progress.books, RunProgress)
     assert (progress.books.round, progress.books.version, progress.books.samples) == (3, 3, 6)
 
 
@@ -276,7 +275,7 @@ def test_a_former_versions_delay_compensation_goes_on_as_it_was_or_not_at_all(tm
                 "optimizer": checkpoints._optimizer.save({}),
             }
             del facts["agreement"]["--dcasgd-lambda-on"]
-            Store(tmp_path, 0).write(5, {}, {**facts, "job": 1, "ordinal": 1, "workers": 3, "exchanges": 5})
+            CheckpointStore(tmp_path, 0).write(5, {}, {**facts, "job": 1, "ordinal": 1, "workers": 3, "exchanges": 5})
         return checkpoints.offers(0, 3).problem
 
     offered()

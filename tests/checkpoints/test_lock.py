@@ -11,9 +11,8 @@ import pytest
 
 from esync import config
 from esync.checkpoints import lock
-from esync.checkpoints.errors import CheckpointError
 from esync.checkpoints.lock import RankLock
-from esync.checkpoints.store import Store
+from esync.checkpoints.store import CheckpointError, CheckpointStore
 from esync.exchange import ExchangeError
 
 from ..support import child
@@ -66,7 +65,7 @@ def test_a_second_run_is_refused_and_touches_nothing(tmp_path, options):
         with pytest.raises(ExchangeError, match=words):
             Run(tmp_path, **options)
         assert half_written.exists()
-        assert [part.round for part in Store(tmp_path, 0).parts()] == [3]  # whoever only reads may do so
+        assert [part.round for part in CheckpointStore(tmp_path, 0).parts()] == [3]  # whoever only reads may do so
         other.stdin.write("\n")
         other.stdin.flush()
         assert other.stdout.readline() == "closed\n"  # it lives on, but its run is over

@@ -3,23 +3,22 @@ from pathlib import Path
 
 import pytest
 
-from esync.checkpoints.errors import CheckpointError
-from esync.checkpoints.store import Store
+from esync.checkpoints.store import CheckpointError, CheckpointStore
 
 from ..support import child
 
 
-def made(directory: Path, rank: int) -> Store:
-    store = Store(directory, rank)
+def made(directory: Path, rank: int) -> CheckpointStore:
+    store = CheckpointStore(directory, rank)
     store.prepare()
     return store
 
 
-def write(store: Store, round_: int, **files: str) -> None:
+def write(store: CheckpointStore, round_: int, **files: str) -> None:
     store.write(round_, {name: lambda path, text=text: path.write_text(text) for name, text in files.items()}, {})
 
 
-def rounds(store: Store) -> list[int]:
+def rounds(store: CheckpointStore) -> list[int]:
     return [part.round for part in store.parts()]
 
 
@@ -30,7 +29,7 @@ def names(directory: Path) -> set[str]:
 def test_a_part_is_found_as_it_was_written(tmp_path):
     store = made(tmp_path / "new", 3)
     store.write(7, {"worker-3.npz": lambda path: path.write_text("arrays")}, {"job": 2**62, "state": [1.5, None]})
-    (part,) = Store(tmp_path / "new", 3).parts()
+    (part,) = CheckpointStore(tmp_path / "new", 3).parts()
     assert (part.round, part.facts["job"], part.facts["state"]) == (7, 2**62, [1.5, None])
     assert part.file("worker-3.npz").read_text() == "arrays"
     assert part.file("server.npz") is None
@@ -137,7 +136,7 @@ def test_what_cannot_be_written_leaves_the_last_one(tmp_path):
 
 def test_a_folder_that_cannot_be_made():
     with pytest.raises(CheckpointError, match="cannot write checkpoints to /proc/here: "):
-        Store(Path("/proc/here"), 0).prepare()
+        CheckpointStore(Path("/proc/here"), 0).prepare()
 
 
 def test_a_process_that_is_gone_at_any_step_leaves_a_whole_checkpoint(tmp_path):

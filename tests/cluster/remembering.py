@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from esync.algorithms import LocalSGD, ModelView, Surroundings, option
+from esync.algorithms import AlgorithmContext, LocalSGD, ModelView, option
 
 
 class Remembering(LocalSGD):
@@ -17,9 +17,9 @@ class Remembering(LocalSGD):
 
     options: Options
 
-    def start(self, surroundings: Surroundings) -> None:
+    def start(self, context: AlgorithmContext) -> None:
         """Begin with nothing, as an algorithm may that does not know of checkpoints."""
-        super().start(surroundings)
+        super().start(context)
         self.mean = np.zeros(self.replica.weights.size, np.float32)
         self.exchanges = 0
 

@@ -211,7 +211,7 @@ def test_a_worker_of_another_version_is_told_so(tmp_path: Path) -> None:
 #: Moment → the function that worker 0 is about to call then.
 MOMENTS = {
     "before the run has begun": "esync.exchange.keystores.mxnet_store:MXNetStore.greet",
-    "while a checkpoint is written": "esync.checkpoints.store:Store.write",
+    "while a checkpoint is written": "esync.checkpoints.store:CheckpointStore.write",
     "when the end is reached": "esync.models.export:save",
 }
 

@@ -9,7 +9,7 @@ import pytest
 
 from esync import config
 from esync.exchange import STATISTICS, WEIGHTS, Payload, Specification
-from esync.exchange.collectives.engine import Engine
+from esync.exchange.collectives.engine import CollectiveEngine
 from esync.exchange.collectives.memory import Hub
 from esync.exchange.collectives.worker_exchange import CollectiveExchange
 from esync.exchange.protocol.round_state import Limits
@@ -91,7 +91,7 @@ def test_so_is_ssgd_by_a_collective(monkeypatch: pytest.MonkeyPatch) -> None:
     def work(rank: int) -> None:
         rule = rule_of(mx.optimizer.Adam(**ADAM), (), "sync")
         specification = Specification(rule.name, synchronous=True, options=rule.options)
-        exchange = CollectiveExchange(specification, Engine("ring", hub.transports[rank]), Watchdog(), 60, 60)
+        exchange = CollectiveExchange(specification, CollectiveEngine("ring", hub.transports[rank]), Watchdog(), 60, 60)
         model = Flat(gradients[rank].initial.copy())
         exchange.join({WEIGHTS: model.values.size, STATISTICS: 0}, Limits(rounds=ITERATIONS), {})
         exchange.begin({WEIGHTS: model}, model)

@@ -3,8 +3,7 @@
 import pytest
 
 from esync import config
-from esync.coordination.coordinator import Coordinator
-from esync.coordination.errors import ConflictError, InvalidError
+from esync.coordination.coordinator import ConflictError, Coordinator, InvalidError
 
 NOT_READY, READY = False, True
 

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from virtual_cluster import VirtualCluster
 
-from esync.coordination.coordinator import Coordinator
-from esync.coordination.errors import RefusedError
+from esync.coordination.coordinator import Coordinator, RefusedError
 
 SPEEDS = st.lists(st.floats(0.02, 2.0), min_size=2, max_size=6)
 EPSILON = st.floats(0.0, 0.5)

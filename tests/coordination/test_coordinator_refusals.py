@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from esync.coordination.coordinator import Coordinator
-from esync.coordination.errors import ConflictError, InvalidError
+from esync.coordination.coordinator import ConflictError, Coordinator, InvalidError
 
 REFUSED: dict[str, tuple[type[Exception], Callable[[Coordinator], object]]] = {
     "rank too large": (InvalidError, lambda job: job.apply(3, 1, 0.1, 1.0)),

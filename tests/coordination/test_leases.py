@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from virtual_cluster import VirtualCluster
 
 from esync import config
-from esync.coordination.coordinator import Coordinator
-from esync.coordination.decision import Decision
-from esync.coordination.errors import ConflictError, InvalidError
+from esync.coordination.coordinator import ConflictError, Coordinator, InvalidError
+from esync.coordination.decision import ExchangeDecision
 
-NOT_READY, READY = Decision(False), Decision(True)
+NOT_READY, READY = ExchangeDecision(False), ExchangeDecision(True)
 ROUNDING = 1e-6
 SPEEDS = st.lists(st.floats(0.02, 2.0), min_size=2, max_size=6)
 
@@ -115,7 +114,7 @@ def test_the_mean_of_leased_iterations_weighs_as_much_as_they_would_one_by_one()
 
 def test_the_round_trip_is_part_of_the_time_until_the_next_question():
     job = measured([0.1, 1.0])
-    assert job.query(0, 2, 7, 0.1, now=0.75) == Decision(False, 0.0)
+    assert job.query(0, 2, 7, 0.1, now=0.75) == ExchangeDecision(False, 0.0)
     assert job.query(0, 2, 7, 0.1, now=0.76, round_trip=0.2).ready is False  # heard before: nothing new
     assert job.query(0, 2, 8, 0.1, now=0.77, round_trip=0.2) == READY
 

@@ -20,8 +20,8 @@ from esync.exchange.keystores.memory import KilledError, MemoryCluster, MemorySt
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.parameter_server import ParameterServer
-from esync.exchange.protocol.resume_negotiation import Progress
-from esync.exchange.protocol.round_state import Ledger, Limits
+from esync.exchange.protocol.resume_negotiation import ResumeState
+from esync.exchange.protocol.round_state import Limits, RoundState
 from esync.exchange.protocol.store import Place
 
 from .store_checks import BUCKET, ROUNDS, SERVERS, WORKERS
@@ -33,7 +33,7 @@ class Kept:
     """What a checkpoint keeps: rank 0's weights, how far each worker is, and what it has not sent."""
 
     weights: np.ndarray
-    progress: list[Progress]
+    progress: list[ResumeState]
     unsent: list[dict[str, Any]]
 
 
@@ -75,7 +75,7 @@ class MemoryExchanges:
 
     def checkpoint(self) -> Kept:
         """What the workers would write down now."""
-        first, progress = self.workers[0], [Progress(each.exchange.sequence) for each in self.workers]
+        first, progress = self.workers[0], [ResumeState(each.exchange.sequence) for each in self.workers]
 
         def fetch() -> None:
             progress[0].books = first.result.books
@@ -175,7 +175,7 @@ class Worker(Held):
 
         def send(server: int, places: Iterable[Place], message: Mapping[str, Any] | None = None) -> None:
             places = list(places)
-            look(server, [self.store.room(*place)[wire.HEADER_ELEMENTS :] for place in places], message)
+            look(server, [self.store.buffer(*place)[wire.HEADER_ELEMENTS :] for place in places], message)
             MemoryStore.send(self.store, server, places, message)
 
         self.store.send = send  # type: ignore[method-assign]
@@ -217,8 +217,8 @@ class MemoryRun:
             self.cluster.start(rank, self.train)
 
     @property
-    def ledgers(self) -> list[Ledger]:
-        return [node.endpoint.server.ledger for node in self.cluster.nodes]
+    def round_states(self) -> list[RoundState]:
+        return [node.endpoint.server.round_state for node in self.cluster.nodes]
 
     def payload(self, exchange: ParameterServerExchange, result: Result) -> Payload:
         """Return what a worker sends next.

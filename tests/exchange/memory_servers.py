@@ -14,7 +14,7 @@ from esync.exchange.protocol import wire
 from esync.exchange.protocol.layout import STATISTICS, WEIGHTS, Layout
 from esync.exchange.protocol.parameter_server import ParameterServer
 from esync.exchange.protocol.payload_staging import HostMemory
-from esync.exchange.protocol.round_state import Ledger, Limits
+from esync.exchange.protocol.round_state import Limits, RoundState
 from esync.exchange.protocol.specification import Specification
 from esync.rules import Rule, replace_by_mean, sgd
 
@@ -88,12 +88,12 @@ class MemoryServers:
         self.elements = wire.message_elements(workers, self.scalars)
         self.nodes = []
         for shard in range(servers):
-            ledger = Ledger(workers, synchronous, limits or Limits(), added=self.scalars)
+            round_state = RoundState(workers, synchronous, limits or Limits(), added=self.scalars)
             ends: tuple[Uplink, Downlink] = PlainUplink(), PlainDownlink(private)
             if packed is not None:
                 up, down = packings_of(packed, self.layout, workers)
                 ends = up.uplink(shard), down.downlink(shard)
-            server = ParameterServer(self.layout, ledger, *ends, rules, self.clock, HostMemory(), weighting)
+            server = ParameterServer(self.layout, round_state, *ends, rules, self.clock, HostMemory(), weighting)
             self.nodes.append(Node(server))
         for shard in range(servers):
             self.deliver(Push(shard, self.layout.status_key(shard), np.zeros(self.elements, np.float32)))

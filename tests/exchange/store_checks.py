@@ -89,9 +89,9 @@ class Worker:
     def fill(self, vectors: Mapping[str, np.ndarray], kind: int, channel: int = 0) -> None:
         for bucket in self.layout.buckets:
             key = self.layout.key(bucket, channel)
-            room = self.store.room(key, wire.HEADER_ELEMENTS + bucket.stop - bucket.start)
-            wire.stamp(room, kind, self.store.rank, self.store.nonce, self.sequence, bucket.index)
-            room[wire.HEADER_ELEMENTS :] = vectors[bucket.vector][bucket.start : bucket.stop]
+            buffer = self.store.buffer(key, wire.HEADER_ELEMENTS + bucket.stop - bucket.start)
+            wire.stamp(buffer, kind, self.store.rank, self.store.nonce, self.sequence, bucket.index)
+            buffer[wire.HEADER_ELEMENTS :] = vectors[bucket.vector][bucket.start : bucket.stop]
 
     def fetched(self, channel: int = 0) -> dict[str, np.ndarray]:
         held = Held()
@@ -152,7 +152,7 @@ def check_time(store: Store) -> None:
     before = store.now()
     store.sleep(0.002)
     assert store.now() >= before + 0.002
-    store.hold()
+    store.inject_delay()
     with store.waiting("nothing at") as wait:
         assert "nothing at" in wait.what
         wait.check()
@@ -161,7 +161,7 @@ def check_time(store: Store) -> None:
 def check_keys_that_all_share(worker: Worker) -> None:
     """Those of rank 0 are kept; the others', who set the same keys up, are not."""
     worker.fill(values(worker.store.rank), wire.NOTHING)
-    worker.store.share(worker.plan)
+    worker.store.init_shared(worker.plan)
     assert_same(worker.fetched(), values(0))
 
 
@@ -216,7 +216,7 @@ def check_waiting_beside(worker: Worker, expected: Mapping[str, np.ndarray]) -> 
 
 
 def check_own_keys(worker: Worker) -> None:
-    """Of a channel of its own a worker gets back what it has put there; once released, rooms can be had again."""
+    """Of a channel of its own a worker gets back what it has put there; once released, buffers can be had again."""
     store, own = worker.store, worker.store.rank + 1
     plan = worker.places(own)
     worker.fill(values(7, store.rank), wire.NOTHING, own)
@@ -233,9 +233,9 @@ def check_own_keys(worker: Worker) -> None:
 def check_a_key_and_its_size(worker: Worker) -> None:
     key, elements = worker.plan[0][0]
     store = worker.store
-    store.room(key, elements)
+    store.buffer(key, elements)
     with pytest.raises(ValueError, match=f"key {key} is bound to {elements} values, not {elements + 1}"):
-        store.room(key, elements + 1)
+        store.buffer(key, elements + 1)
 
 
 def check_commands(worker: Worker) -> None:

@@ -13,8 +13,8 @@ from esync.exchange.codecs.sparse import Differences, Sparse
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.layout import Layout
 from esync.exchange.protocol.parameter_server import ParameterServer
-from esync.exchange.protocol.round_state import Ledger
-from esync.rules import DelayCompensatedSGD, Rule, add_mean_update, replace_by_mean, sgd
+from esync.exchange.protocol.round_state import RoundState
+from esync.rules import DelayCompensatedSGDRule, Rule, add_mean_update, replace_by_mean, sgd
 
 TENSORS = [70, 1, 45]
 SIZE, WORKERS = sum(TENSORS), 3
@@ -43,7 +43,7 @@ class Cluster:
         self.servers = [
             ParameterServer(
                 self.layout,
-                Ledger(WORKERS, synchronous),
+                RoundState(WORKERS, synchronous),
                 self.packings[0].uplink(server),
                 self.packings[1].downlink(server),
                 rules,
@@ -104,31 +104,31 @@ class Worker:
         self.codec = WorkerCodec(up.encoder(rank), down.decoder(rank))
         buckets = [bucket for bucket in cluster.layout.buckets if bucket.vector == WEIGHTS]
         common = {bucket.index: self.weights[bucket.start : bucket.stop].copy() for bucket in buckets}
-        steps = {bucket.index: cluster.servers[bucket.shard].ledger.step for bucket in buckets}
+        steps = {bucket.index: cluster.servers[bucket.shard].round_state.step for bucket in buckets}
         self.codec.decoder.begin(common, steps)
 
     def send(self, update: np.ndarray | Sparse, statistics: float) -> None:
         """Push a payload and its commits."""
         self.sequence += 1
-        cluster, rooms = self.cluster, dict[int, np.ndarray]()
+        cluster, buffers = self.cluster, dict[int, np.ndarray]()
         pushed = [0, 0]
 
-        def room(key: int, elements: int) -> np.ndarray:
-            rooms[key] = np.zeros(wire.HEADER_ELEMENTS + elements, np.float32)
-            return rooms[key][wire.HEADER_ELEMENTS :]
+        def buffer(key: int, elements: int) -> np.ndarray:
+            buffers[key] = np.zeros(wire.HEADER_ELEMENTS + elements, np.float32)
+            return buffers[key][wire.HEADER_ELEMENTS :]
 
         def push(server: int, key: int, place: int) -> None:
-            cluster.open(server, key, rooms[key].size - wire.HEADER_ELEMENTS)
-            wire.stamp(rooms[key], wire.PAYLOAD, self.rank, 1000 + self.rank, self.sequence, place)
-            cluster.push(server, key, rooms[key])
+            cluster.open(server, key, buffers[key].size - wire.HEADER_ELEMENTS)
+            wire.stamp(buffers[key], wire.PAYLOAD, self.rank, 1000 + self.rank, self.sequence, place)
+            cluster.push(server, key, buffers[key])
             pushed[server] += 1
 
-        for packed in self.codec.encoder.write(update if isinstance(update, tuple) else Flat(update), room):
+        for packed in self.codec.encoder.write(update if isinstance(update, tuple) else Flat(update), buffer):
             push(*packed)
         for bucket in cluster.layout.buckets:
             if bucket.vector == STATISTICS:
                 key = cluster.layout.key(bucket)
-                room(key, bucket.stop - bucket.start).fill(statistics)
+                buffer(key, bucket.stop - bucket.start).fill(statistics)
                 push(bucket.shard, key, bucket.index)
         for server in range(2):
             terms = {"sequence": self.sequence, "samples": 1, "buckets": pushed[server], "learning_rate": 1.0}
@@ -198,7 +198,7 @@ def test_rounds_lose_nothing_and_all_workers_hold_the_same_bits(up: str, down: s
 @pytest.mark.parametrize("private", [False, True])
 @pytest.mark.parametrize("up", VECTORS)
 def test_every_vector_is_used_at_once_where_weights_come_back_as_they_are(up: str, private: bool) -> None:
-    rule = DelayCompensatedSGD(0.0) if private else sgd
+    rule = DelayCompensatedSGDRule(0.0) if private else sgd
     cluster = Cluster(up, "none", synchronous=False, private=private, rule=rule)
     expected = cluster.pulled()
     for seed, worker in enumerate(cluster.workers * 2):
@@ -285,14 +285,14 @@ def test_sizes_are_told_without_values(name: str) -> None:
     encoder, decoder = packing.encoder(0), packing.decoder(0)
     sizes = {server: sorted(encoder.sizes(server)) for server in range(2)}
     written: dict[int, list[int]] = {0: [], 1: []}
-    rooms: dict[int, int] = {}
+    buffers: dict[int, int] = {}
 
-    def room(key: int, elements: int) -> np.ndarray:
-        rooms[key] = elements
+    def buffer(key: int, elements: int) -> np.ndarray:
+        buffers[key] = elements
         return np.empty(elements, np.float32)
 
-    for packed in encoder.write(Flat(np.random.default_rng(1).standard_normal(5000).astype(np.float32)), room):
-        written[packed.shard].append(rooms[packed.key])
+    for packed in encoder.write(Flat(np.random.default_rng(1).standard_normal(5000).astype(np.float32)), buffer):
+        written[packed.shard].append(buffers[packed.key])
     for server in range(2):
         if name == "topk":
             assert 0 < sum(written[server]) <= sum(sizes[server]) < 2500

@@ -10,11 +10,11 @@ import pytest
 
 from esync import config
 from esync.exchange import STATISTICS, WEIGHTS, ExchangeError, JobAbortedError, Payload, Specification
-from esync.exchange.collectives.auto import AutoEngine
-from esync.exchange.collectives.engine import Engine
+from esync.exchange.collectives.autotuner import AutoEngine
+from esync.exchange.collectives.engine import CollectiveEngine
 from esync.exchange.collectives.memory import Hub
 from esync.exchange.collectives.worker_exchange import CollectiveExchange
-from esync.exchange.protocol.resume_negotiation import Books, Offer, Offers, Progress
+from esync.exchange.protocol.resume_negotiation import Offer, Offers, ResumeState, RunProgress
 from esync.exchange.protocol.round_state import Limits
 from esync.rules import Step, momentum_sgd, sgd
 from esync.runtime.watchdog import WaitTimeoutError, Watchdog
@@ -54,7 +54,7 @@ def run(workers: int, body: Callable[[CollectiveExchange], Any], name: str = "ri
         terms = {"rule": "sgd", "synchronous": True, **specification}
         try:
             transport = hub.transports[rank]
-            engine = AutoEngine(transport, own=False) if name == "auto" else Engine(name, transport)
+            engine = AutoEngine(transport, own=False) if name == "auto" else CollectiveEngine(name, transport)
             results[rank] = body(CollectiveExchange(Specification(**terms), engine, Watchdog(), 20, 20))
         except Exception as error:
             results[rank] = error
@@ -74,9 +74,9 @@ def met(
     """A worker that has joined and has the common model."""
     exchange.join(SIZES, limits or Limits(), agreed, *([offers] if offers else []))
     if exchange.resume_at >= 0:
-        books = Books(7, 21, 100, 5.0, 7) if exchange.rank == 0 else None
+        books = RunProgress(7, 21, 100, 5.0, 7) if exchange.rank == 0 else None
         state = [noise(99)] if exchange.rank == 0 else []
-        exchange.resume(Progress(7 if exchange.rank == 0 else 0, books, state))
+        exchange.resume(ResumeState(7 if exchange.rank == 0 else 0, books, state))
     model = Vector(noise(exchange.rank), noise(exchange.rank, 1, size=SIZES[STATISTICS]))
     exchange.begin({WEIGHTS: Vector(model.values), STATISTICS: Vector(model.statistics)}, model)
     return model
@@ -145,7 +145,7 @@ def test_auto_may_change_in_every_exchange_and_all_ranks_change_together() -> No
     def body(exchange: CollectiveExchange) -> Any:
         model = met(exchange, Limits(rounds=12))
         used = []
-        while not used or not exchange.ledger.finished:
+        while not used or not exchange.round_state.finished:
             exchange.start(payload(exchange.rank, len(used)), model).wait()
             used.append(exchange.engine.current)
         exchange.close()

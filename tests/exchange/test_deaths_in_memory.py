@@ -46,9 +46,9 @@ class Run(MemoryRun):
             assert len({model.weights.tobytes() for model in self.models.values()}) == 1
         for bucket in self.layout.of(WEIGHTS) if self.kind in EXACT else ():
             node, part = self.cluster.nodes[bucket.shard], slice(bucket.start, bucket.stop)
-            ledger, expected = node.endpoint.server.ledger, values(0)[WEIGHTS][part].astype(np.float64)
+            round_state, expected = node.endpoint.server.round_state, values(0)[WEIGHTS][part].astype(np.float64)
             for rank in range(WORKERS):
-                used = int(ledger.acknowledged[rank]) - (not ledger.used[rank])
+                used = int(round_state.acknowledged[rank]) - (not round_state.used[rank])
                 for sequence in range(1, used + 1):
                     expected -= EXACT[self.kind] * gradient(rank, sequence, WORKERS)[part]
             held = node.stored[self.layout.key(bucket)][wire.HEADER_ELEMENTS :]
@@ -73,8 +73,8 @@ def test_nobody_goes_on_before_the_servers_have_been_shown_the_shared_model() ->
             worker = Worker(store)
             store.greet(worker.greeting)
             worker.fill(values(store.rank), wire.NOTHING)
-            store.share(worker.plan)
-            shown = {index for node in cluster.nodes for index in node.endpoint.server._shelves}
+            store.init_shared(worker.plan)
+            shown = {index for node in cluster.nodes for index in node.endpoint.server._bucket_states}
             assert shown == {bucket.index for bucket in worker.layout.buckets}
 
         for rank in range(WORKERS):

@@ -56,12 +56,12 @@ class Run(MemoryRun):
 
     def drop(self, rank: int, server: int) -> None:
         """Have a server drop a worker, unless its replacement is there, or was there and is done."""
-        if self.ledgers[server].nonce[rank] <= WORKERS:
+        if self.round_states[server].nonce[rank] <= WORKERS:
             self.cluster.nodes[server].endpoint.server.drop(rank)
 
     def check(self) -> None:
         assert len({model.weights.tobytes() for model in self.models.values()}) == 1
-        assert [ledger.round for ledger in self.ledgers] == [ROUNDS] * SERVERS
+        assert [round_state.round for round_state in self.round_states] == [ROUNDS] * SERVERS
 
 
 @pytest.mark.parametrize("kind", [kind for kind, asked in SPECIFICATIONS.items() if asked.synchronous])
@@ -92,7 +92,7 @@ def test_who_has_lost_its_slot_does_not_end_the_run_with_its_goodbye() -> None:
         side.round([slow], [np.ones(8)])
     slow.spawn(slow.exchange.close)
     side.cluster.run()
-    assert not any(server.ledger.deserted for server in side.servers)
+    assert not any(server.round_state.deserted for server in side.servers)
 
 
 def test_newcomers_end_a_round_that_all_others_have_died_in() -> None:
@@ -102,12 +102,12 @@ def test_newcomers_end_a_round_that_all_others_have_died_in() -> None:
         worker.die(np.ones(8), before=1)
     side.drop(0)
     side.drop(1)
-    assert [server.ledger.round for server in side.servers] == [1, 0]
+    assert [server.round_state.round for server in side.servers] == [1, 0]
     newcomers = [side.replace(rank) for rank in (0, 1)]
     for _ in range(2):
         side.round(newcomers, [np.ones(8), np.ones(8)])
         assert newcomers[0].weights.tobytes() == newcomers[1].weights.tobytes() == side.weights().tobytes()
-    assert [server.ledger.round for server in side.servers] == [2, 2]
+    assert [server.round_state.round for server in side.servers] == [2, 2]
     assert (side.weights() == -2).all()
 
 
@@ -118,15 +118,15 @@ def test_a_newcomer_between_two_servers_of_which_one_has_gone_on_without_its_slo
     side.cluster.kill(dead.rank)
     other.send(np.ones(8))
     side.servers[0].drop(1)
-    assert [server.ledger.round for server in side.servers] == [1, 0]
+    assert [server.round_state.round for server in side.servers] == [1, 0]
     newcomer = side.replace(1)
     newcomer.send(np.ones(8))
     for worker in (other, newcomer):
         worker.fetch()
-    assert [server.ledger.round for server in side.servers] == [1, 1]
+    assert [server.round_state.round for server in side.servers] == [1, 1]
     side.round([other, newcomer], [np.ones(8), np.ones(8)])
     assert other.weights.tobytes() == newcomer.weights.tobytes() == side.weights().tobytes()
-    assert [server.ledger.round for server in side.servers] == [2, 2]
+    assert [server.round_state.round for server in side.servers] == [2, 2]
 
 
 def test_all_servers_are_trained_to_the_end_that_the_first_one_says() -> None:
@@ -145,6 +145,6 @@ def test_all_servers_are_trained_to_the_end_that_the_first_one_says() -> None:
     side.servers[1].drop(1)
     for _ in range(2):
         side.round([one], [np.ones(8)])
-    assert [server.ledger.samples for server in side.servers] == [3, 4]
-    assert side.servers[0].ledger.finished
+    assert [server.round_state.samples for server in side.servers] == [3, 4]
+    assert side.servers[0].round_state.finished
     assert (side.weights() == -3).all()

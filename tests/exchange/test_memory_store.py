@@ -70,7 +70,7 @@ def test_arrays_of_one_key_stay_in_order_and_others_overtake_them(chance: random
         greeted(store)
         for number in range(3):
             for key in (100, 101):
-                store.room(key, 9)[8] = number
+                store.buffer(key, 9)[8] = number
                 store.send(0, [(key, 9)])
         store.flush()
 
@@ -96,7 +96,7 @@ def test_every_order_of_two_keys_is_possible() -> None:
         def work(store: MemoryStore) -> None:
             greeted(store)
             for key in (100, 101):
-                store.room(key, 9)
+                store.buffer(key, 9)
                 store.send(0, [(key, 9)])
             store.send(0, (), {"kind": wire.NOTHING})
 
@@ -118,7 +118,7 @@ def test_the_first_array_of_a_key_is_kept_a_second_init_is_ignored_and_its_size_
         assert_same(worker.fetched(), values(1))
         key, elements = worker.plan[0][0]
         store.release([key])
-        store.room(key, elements + 1)
+        store.buffer(key, elements + 1)
         store.send(0, [(key, elements + 1)])
         store.flush()
 
@@ -184,17 +184,17 @@ def test_of_what_a_killed_worker_has_sent_some_arrives_in_order() -> None:
         def work(store: MemoryStore) -> None:
             greeted(store)
             for key in (100, 101):
-                store.room(key, 9)
+                store.buffer(key, 9)
                 store.open([[(key, 9)]])
             for number in (1, 2):
                 for key in (100, 101):
-                    store.room(key, 9)[8] = number
+                    store.buffer(key, 9)[8] = number
                     store.send(0, [(key, 9)])
             cluster.at(len(cluster.history), lambda: cluster.kill(0))
             try:
                 store.flush()
             finally:
-                store.room(100, 9)[8] = 3
+                store.buffer(100, 9)[8] = 3
                 store.send(0, [(100, 9)])  # a dead process sends nothing
 
         arrived = {100: 0.0, 101: 0.0}

@@ -9,7 +9,7 @@ import pytest
 
 from esync.exchange import STATISTICS, WEIGHTS, Payload, Specification
 from esync.exchange.codecs.none import PlainDownlink, PlainUplink
-from esync.exchange.collectives.engine import Engine
+from esync.exchange.collectives.engine import CollectiveEngine
 from esync.exchange.collectives.memory import Hub
 from esync.exchange.collectives.worker_exchange import CollectiveExchange
 from esync.exchange.protocol import wire
@@ -18,7 +18,7 @@ from esync.exchange.protocol.endpoint import serve
 from esync.exchange.protocol.handshake import Greeting
 from esync.exchange.protocol.layout import Layout
 from esync.exchange.protocol.parameter_server import ParameterServer
-from esync.exchange.protocol.round_state import Ledger, Limits
+from esync.exchange.protocol.round_state import Limits, RoundState
 from esync.rules import add_mean_update, outer_nesterov, sgd
 from esync.runtime.straggler_injection import Straggler
 from esync.runtime.watchdog import Watchdog
@@ -213,7 +213,7 @@ def test_compression_is_for_the_weights_only(compression: str) -> None:
     others = {name: each for name, each in sent.items() if name != WEIGHTS}
     buckets = push_buckets(others, wire.PAYLOAD, 1)
     say(wire.COMMIT, 1, buckets=buckets, samples=1, learning_rate=1.0)
-    assert server.ledger.round == 1
+    assert server.round_state.round == 1
     for name, expected in ((CONTROL, begun[CONTROL] + sent[CONTROL]), (STATISTICS, sent[STATISTICS])):
         held = [
             stored[layout.key(bucket)][wire.HEADER_ELEMENTS :] for bucket in layout.buckets if bucket.vector == name
@@ -224,7 +224,7 @@ def test_compression_is_for_the_weights_only(compression: str) -> None:
 def test_a_vector_without_a_rule_is_a_mistake() -> None:
     layout = Layout({WEIGHTS: 1, CONTROL: 1}, 1)
     with pytest.raises(ValueError, match="control"):
-        ParameterServer(layout, Ledger(1, True), PlainUplink(), PlainDownlink(False), {WEIGHTS: sgd}, lambda: 0.0)
+        ParameterServer(layout, RoundState(1, True), PlainUplink(), PlainDownlink(False), {WEIGHTS: sgd}, lambda: 0.0)
 
 
 # --- end to end -------------------------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ def test_a_collective_runs_the_rule_of_each_vector() -> None:
     hub, models = Hub(3), [Model({})] * 3
 
     def work(rank: int) -> None:
-        exchange = CollectiveExchange(WITH_CONTROL, Engine("ring", hub.transports[rank]), Watchdog(), 20, 20)
+        exchange = CollectiveExchange(WITH_CONTROL, CollectiveEngine("ring", hub.transports[rank]), Watchdog(), 20, 20)
         models[rank] = take_part(exchange, 2)
 
     threads = [threading.Thread(target=work, args=[rank], daemon=True) for rank in range(3)]

@@ -9,7 +9,7 @@ import pytest
 from esync.exchange import WEIGHTS
 from esync.exchange.collectives.worker_exchange import CollectiveExchange
 from esync.exchange.protocol.round_state import Limits
-from esync.rules import NAG, SGD, AdaGrad, Adam, AdamW, CenteredRMSProp, RMSProp, Rule, Step
+from esync.rules import AdaGradRule, AdamRule, AdamWRule, CenteredRMSPropRule, NAGRule, RMSPropRule, Rule, SGDRule, Step
 
 from .memory_servers import MemoryServers, mean_in_rank_order
 from .test_collective_exchange import met, noise, payload, run
@@ -17,14 +17,14 @@ from .test_collective_exchange import met, noise, payload, run
 SIZE, WORKERS, ROUNDS = 23, 3, 5
 TERMS = {"learning_rate": 0.05, "momentum": 0.9, "weight_decay": 0.1}
 OPTIMIZERS = [
-    SGD(clip_gradient=0.5),
-    NAG(),
-    Adam(),
-    Adam(clip_gradient=0.5),
-    AdamW(),
-    RMSProp(),
-    CenteredRMSProp(),
-    AdaGrad(),
+    SGDRule(clip_gradient=0.5),
+    NAGRule(),
+    AdamRule(),
+    AdamRule(clip_gradient=0.5),
+    AdamWRule(),
+    RMSPropRule(),
+    CenteredRMSPropRule(),
+    AdaGradRule(),
 ]
 
 
@@ -64,7 +64,7 @@ def test_with_commits_that_are_used_at_once_each_is_a_step(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize("replaced", [True, False])
-@pytest.mark.parametrize("rule", [Adam(), CenteredRMSProp()], ids=str)
+@pytest.mark.parametrize("rule", [AdamRule(), CenteredRMSPropRule()], ids=str)
 def test_the_steps_go_on_when_a_worker_dies(rule: Rule, replaced: bool) -> None:
     """The state is the servers' own, and what it has seen does not depend on who has sent it."""
     cluster = MemoryServers(WORKERS, noise(7), servers=2, bucket_elements=4, rule=rule)
@@ -86,13 +86,13 @@ def test_the_steps_go_on_when_a_worker_dies(rule: Rule, replaced: bool) -> None:
 
 
 COLLECTIVE = [
-    ("sgd", {"clip_gradient": 0.5}, SGD(clip_gradient=0.5)),
-    ("nag", {}, NAG()),
-    ("adam", {"beta1": 0.5, "beta2": 0.9}, Adam(0.5, 0.9)),
-    ("adamw", {}, AdamW()),
-    ("rmsprop", {"gamma1": 0.5}, RMSProp(0.5)),
-    ("centered_rmsprop", {}, CenteredRMSProp()),
-    ("adagrad", {}, AdaGrad()),
+    ("sgd", {"clip_gradient": 0.5}, SGDRule(clip_gradient=0.5)),
+    ("nag", {}, NAGRule()),
+    ("adam", {"beta1": 0.5, "beta2": 0.9}, AdamRule(0.5, 0.9)),
+    ("adamw", {}, AdamWRule()),
+    ("rmsprop", {"gamma1": 0.5}, RMSPropRule(0.5)),
+    ("centered_rmsprop", {}, CenteredRMSPropRule()),
+    ("adagrad", {}, AdaGradRule()),
 ]
 
 

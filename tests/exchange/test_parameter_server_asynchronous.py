@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from esync.exchange import WEIGHTS
 from esync.exchange.protocol import wire
-from esync.rules import DelayCompensatedSGD
+from esync.rules import DelayCompensatedSGDRule
 
 from .memory_servers import MemoryServers, floats
 
@@ -87,7 +87,7 @@ def test_dcasgd_compensates_against_what_each_worker_was_sent_last(adaptive, dra
     servers, order, seed = drawn
     rng = np.random.default_rng(seed)
     start = rng.standard_normal(7).astype(np.float32)
-    rule = DelayCompensatedSGD(strength=2.0, adaptive=adaptive)
+    rule = DelayCompensatedSGDRule(strength=2.0, adaptive=adaptive)
     cluster = MemoryServers(3, start, servers=servers, bucket_elements=2, rule=rule, synchronous=False, private=True)
     reference = ReferenceDCASGD(start, 3, strength=2.0, adaptive=adaptive)
     last = [start.copy() for _ in range(3)]
@@ -102,7 +102,7 @@ def test_dcasgd_compensates_against_what_each_worker_was_sent_last(adaptive, dra
 
 def test_dcasgd_by_hand():
     """One weight of 1, λ = 0.5, learning rate 0.1; worker 1 sends 2, then worker 0 sends 3, then worker 1 sends 1."""
-    rule = DelayCompensatedSGD(strength=0.5, adaptive=False)
+    rule = DelayCompensatedSGDRule(strength=0.5, adaptive=False)
     cluster = MemoryServers(2, [1.0], rule=rule, synchronous=False, private=True)
     cluster.send(1, 1, np.float32([2]), learning_rate=0.1)  # no delay: 1 − 0.1·2
     assert cluster.weights()[0] == pytest.approx(0.8)
@@ -116,7 +116,7 @@ def test_dcasgd_by_hand():
 
 def test_a_replacement_begins_with_what_it_was_sent():
     """It pulls the common model and shows it in its own channel; delay counts from there."""
-    rule = DelayCompensatedSGD(strength=0.5, adaptive=False)
+    rule = DelayCompensatedSGDRule(strength=0.5, adaptive=False)
     cluster = MemoryServers(2, [1.0], rule=rule, synchronous=False, private=True)
     cluster.send(1, 1, np.float32([2]), learning_rate=0.1)
     cluster.join(0, nonce=7)

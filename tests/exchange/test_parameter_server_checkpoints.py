@@ -8,9 +8,9 @@ import pytest
 
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.layout import WEIGHTS
-from esync.exchange.protocol.resume_negotiation import Books, Offer, Offers
+from esync.exchange.protocol.resume_negotiation import Offer, Offers, RunProgress
 from esync.exchange.protocol.round_state import Limits
-from esync.rules import Adam, CenteredRMSProp, DelayCompensatedSGD, delayed_nesterov, outer_nesterov, sgd
+from esync.rules import AdamRule, CenteredRMSPropRule, DelayCompensatedSGDRule, delayed_nesterov, outer_nesterov, sgd
 
 from .memory_servers import MemoryServers, Push, floats
 
@@ -57,9 +57,9 @@ RULES = {
     "sgd": (sgd, False, 1),
     "outer momentum": (outer_nesterov, False, 1),
     "delayed momentum": (delayed_nesterov, False, 2),
-    "delay compensated": (DelayCompensatedSGD(2.0, adaptive=True), True, 2),
-    "adam": (Adam(), False, 2),
-    "rmsprop": (CenteredRMSProp(), False, 3),
+    "delay compensated": (DelayCompensatedSGDRule(2.0, adaptive=True), True, 2),
+    "adam": (AdamRule(), False, 2),
+    "rmsprop": (CenteredRMSPropRule(), False, 3),
 }
 
 
@@ -81,7 +81,7 @@ def test_servers_go_on_with_the_state_of_others_bit_for_bit(rule: str, servers: 
     )
     second.join(0)
     put_state(second, state)
-    books = Books(round=2, version=2, samples=2, elapsed=7.0, step=2)
+    books = RunProgress(round=2, version=2, samples=2, elapsed=7.0, step=2)
     for node in second.nodes:
         node.server.resume(0, 1000, 2, books)
     for cluster in (first, second):
@@ -96,7 +96,7 @@ def test_servers_go_on_with_the_state_of_others_bit_for_bit(rule: str, servers: 
 def test_state_of_a_worker_that_has_been_replaced_is_not_taken() -> None:
     cluster = MemoryServers(1, [1.0, 2.0, 3.0])
     put_state(cluster, [np.ones(3, np.float32)], nonce=999)
-    cluster.nodes[0].server.resume(0, 999, 5, Books(5, 5, 5, 5.0))
+    cluster.nodes[0].server.resume(0, 999, 5, RunProgress(5, 5, 5, 5.0))
     assert rule_state(cluster, 0) is None
     assert cluster.status()["acknowledged"][0] == 0
 
@@ -104,33 +104,33 @@ def test_state_of_a_worker_that_has_been_replaced_is_not_taken() -> None:
 def test_limits_count_from_the_beginning_of_the_run() -> None:
     cluster = MemoryServers(1, [1.0], limits=Limits(rounds=10, samples=50, seconds=60.0))
     server = cluster.nodes[0].server
-    server.resume(0, 1000, 4, Books(4, 4, 40, 30.0))
-    assert not server.ledger.finished
+    server.resume(0, 1000, 4, RunProgress(4, 4, 40, 30.0))
+    assert not server.round_state.finished
     cluster.clock.now += 29.0
     cluster.send(0, 5, np.ones(1, np.float32), samples=1)
-    assert not server.ledger.finished
+    assert not server.round_state.finished
     cluster.clock.now += 1.0
     cluster.send(0, 6, np.ones(1, np.float32), samples=1)
-    assert server.ledger.finished
-    assert server.ledger.elapsed == 60.0
+    assert server.round_state.finished
+    assert server.round_state.elapsed == 60.0
 
 
-@pytest.mark.parametrize("books", [Books(10, 10, 0, 0.0), Books(4, 4, 50, 0.0), Books(4, 4, 0, 60.0)])
-def test_a_run_that_was_over_is_over(books: Books) -> None:
+@pytest.mark.parametrize("books", [RunProgress(10, 10, 0, 0.0), RunProgress(4, 4, 50, 0.0), RunProgress(4, 4, 0, 60.0)])
+def test_a_run_that_was_over_is_over(books: RunProgress) -> None:
     cluster = MemoryServers(1, [1.0], limits=Limits(rounds=10, samples=50, seconds=60.0))
     cluster.nodes[0].server.resume(0, 1000, 4, books)
-    assert cluster.nodes[0].server.ledger.finished
+    assert cluster.nodes[0].server.round_state.finished
 
 
 def test_all_workers_offers_settle_where_the_run_goes_on() -> None:
     cluster = MemoryServers(2, [1.0], joined=False)
-    server, ledger = cluster.nodes[0].server, cluster.nodes[0].server.ledger
+    server, round_state = cluster.nodes[0].server, cluster.nodes[0].server.round_state
     server.join(0, 1000, Offers(True, (Offer(6, 5, 2, (0, 1)),)))
-    assert (ledger.resume_at, ledger.job) == (-1, 1000)
+    assert (round_state.resume_at, round_state.job) == (-1, 1000)
     server.join(1, 1001, Offers(True, (Offer(6, 5, 2),)))
-    assert ledger.resume_at == 6
+    assert round_state.resume_at == 6
     server.join(0, 2000, Offers())  # a replacement
-    assert (ledger.resume_at, ledger.job, ledger.failure) == (6, 1000, "")
+    assert (round_state.resume_at, round_state.job, round_state.failure) == (6, 1000, "")
     cluster.say(wire.NOTHING, 1)
     assert (cluster.status()["resume_at"], cluster.status()["job"]) == (6, 1000)
 
@@ -139,4 +139,4 @@ def test_a_checkpoint_that_does_not_fit_ends_the_job_for_all() -> None:
     cluster = MemoryServers(2, [1.0], joined=False)
     cluster.nodes[0].server.join(0, 1000, Offers(True))
     cluster.nodes[0].server.join(1, 1001, Offers(True, problem="seed 1 instead of 2"))
-    assert cluster.nodes[0].server.ledger.failure == "worker 1: seed 1 instead of 2"
+    assert cluster.nodes[0].server.round_state.failure == "worker 1: seed 1 instead of 2"

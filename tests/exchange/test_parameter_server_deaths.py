@@ -119,11 +119,11 @@ def test_who_leaves_in_the_middle_of_a_push_has_sent_nothing():
 
 def test_deserted_when_the_last_worker_has_left():
     cluster = MemoryServers(2, [0.0])
-    ledger = cluster.nodes[0].server.ledger
+    round_state = cluster.nodes[0].server.round_state
     cluster.say(wire.LEAVE, 0)
-    assert not ledger.deserted
+    assert not round_state.deserted
     cluster.say(wire.LEAVE, 1)
-    assert ledger.deserted
+    assert round_state.deserted
 
 
 @pytest.mark.parametrize("synchronous", [True, False])

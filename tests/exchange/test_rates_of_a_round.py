@@ -4,20 +4,20 @@ import numpy as np
 import pytest
 
 from esync.exchange.protocol import wire
-from esync.exchange.protocol.round_state import Ledger
+from esync.exchange.protocol.round_state import RoundState
 
-from .ledgers import make
 from .memory_servers import MemoryServers
+from .round_states import make
 
 RATES = {"learning_rate": 0.001, "momentum": 0.0, "weight_decay": 0.0}
 
 
-def commit(ledger: Ledger, rank: int, sequence: int, **fields: object) -> list[int]:
+def commit(round_state: RoundState, rank: int, sequence: int, **fields: object) -> list[int]:
     """A commit, applied where it is due."""
     message = wire.message(wire.COMMIT, rank=rank, sequence=sequence, samples=1, **{**RATES, **fields})
-    due = ledger.commit(message, now=float(sequence))
+    due = round_state.commit(message, now=float(sequence))
     if due:
-        ledger.applied(due, now=float(sequence))
+        round_state.applied(due, now=float(sequence))
     return due
 
 
@@ -45,54 +45,54 @@ def test_servers_end_the_run_and_leave_the_weights_alone(servers, theirs, said):
 
 
 def test_all_that_differs_is_named_in_one_message_that_fits():
-    ledger = make(2)
-    commit(ledger, 1, 1)
-    commit(ledger, 0, 1, learning_rate=0.1 + 0.2, momentum=0.123456789012345, weight_decay=1e-17 / 3 + 0.1)
-    assert "learning rate 0.30000000000000004, but worker 1 0.001; momentum" in ledger.failure
-    assert "weight decay" in ledger.failure
-    assert len(ledger.failure.encode()) <= wire.TEXT_BYTES
+    round_state = make(2)
+    commit(round_state, 1, 1)
+    commit(round_state, 0, 1, learning_rate=0.1 + 0.2, momentum=0.123456789012345, weight_decay=1e-17 / 3 + 0.1)
+    assert "learning rate 0.30000000000000004, but worker 1 0.001; momentum" in round_state.failure
+    assert "weight decay" in round_state.failure
+    assert len(round_state.failure.encode()) <= wire.TEXT_BYTES
 
 
 def test_the_last_bits_of_a_schedule_may_differ_between_machines():
-    ledger = make(2)
-    commit(ledger, 0, 1, learning_rate=0.1)
-    assert commit(ledger, 1, 1, learning_rate=0.1 * (1 + 1e-15)) == [0, 1]
-    commit(ledger, 0, 2, learning_rate=1e-18)  # the end of a cosine
-    assert commit(ledger, 1, 2, learning_rate=0.0) == [0, 1]
+    round_state = make(2)
+    commit(round_state, 0, 1, learning_rate=0.1)
+    assert commit(round_state, 1, 1, learning_rate=0.1 * (1 + 1e-15)) == [0, 1]
+    commit(round_state, 0, 2, learning_rate=1e-18)  # the end of a cosine
+    assert commit(round_state, 1, 2, learning_rate=0.0) == [0, 1]
 
 
 def test_a_rate_may_change_from_round_to_round():
-    ledger = make(2)
+    round_state = make(2)
     for sequence, rate in enumerate((0.1, 0.01, 0.1), start=1):
-        commit(ledger, 0, sequence, learning_rate=rate)
-        assert commit(ledger, 1, sequence, learning_rate=rate) == [0, 1]
+        commit(round_state, 0, sequence, learning_rate=rate)
+        assert commit(round_state, 1, sequence, learning_rate=rate) == [0, 1]
 
 
 def test_without_rounds_every_commit_has_its_own():
-    ledger = make(2, synchronous=False)
-    assert commit(ledger, 0, 1) == [0]
-    assert commit(ledger, 1, 1, learning_rate=0.5, momentum=0.9) == [1]
-    assert not ledger.failure
+    round_state = make(2, synchronous=False)
+    assert commit(round_state, 0, 1) == [0]
+    assert commit(round_state, 1, 1, learning_rate=0.5, momentum=0.9) == [1]
+    assert not round_state.failure
 
 
 def test_workers_that_are_apart_may_have_their_own():
-    ledger = make(3)
-    commit(ledger, 0, 1)
-    commit(ledger, 1, 1, learning_rate=0.5, use=wire.ASIDE)
-    assert not ledger.failure
-    assert ledger.acknowledged.tolist() == [0, 1, 0]
+    round_state = make(3)
+    commit(round_state, 0, 1)
+    commit(round_state, 1, 1, learning_rate=0.5, use=wire.ASIDE)
+    assert not round_state.failure
+    assert round_state.acknowledged.tolist() == [0, 1, 0]
 
 
 def test_the_first_round_after_a_switch_is_not_compared_but_the_second_is():
     """Asynchronous workers hear of the switch at different numbers of samples, between which a schedule may step."""
-    ledger = make(2, synchronous=False)
-    commit(ledger, 0, 1, use=wire.AT_ONCE, switch=wire.TOGETHER)
-    commit(ledger, 1, 1, use=wire.AT_ONCE)
-    commit(ledger, 0, 2, use=wire.TOGETHER, learning_rate=0.1)
-    assert commit(ledger, 1, 2, use=wire.TOGETHER, learning_rate=0.01) == [0, 1]
-    commit(ledger, 0, 3, use=wire.TOGETHER, learning_rate=0.01)
-    assert commit(ledger, 1, 3, use=wire.TOGETHER, learning_rate=0.1) == []
-    assert "to round 3" in ledger.failure
+    round_state = make(2, synchronous=False)
+    commit(round_state, 0, 1, use=wire.AT_ONCE, switch=wire.TOGETHER)
+    commit(round_state, 1, 1, use=wire.AT_ONCE)
+    commit(round_state, 0, 2, use=wire.TOGETHER, learning_rate=0.1)
+    assert commit(round_state, 1, 2, use=wire.TOGETHER, learning_rate=0.01) == [0, 1]
+    commit(round_state, 0, 3, use=wire.TOGETHER, learning_rate=0.01)
+    assert commit(round_state, 1, 3, use=wire.TOGETHER, learning_rate=0.1) == []
+    assert "to round 3" in round_state.failure
 
 
 def test_what_a_worker_sends_that_the_rounds_go_on_without_is_not_used():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from esync.exchange import STATISTICS, WEIGHTS, Flat, Payload, Result, Specification
-from esync.exchange.collectives.engine import Engine
+from esync.exchange.collectives.engine import CollectiveEngine
 from esync.exchange.collectives.memory import Hub
 from esync.exchange.collectives.worker_exchange import CollectiveExchange
 from esync.exchange.protocol import wire
@@ -145,7 +145,9 @@ def test_a_collective_combines_them() -> None:
     hub, outcomes = Hub(3), [[]] * 3  # type: ignore[var-annotated]
 
     def work(rank: int) -> None:
-        outcomes[rank] = take_part(CollectiveExchange(ASKED, Engine("ring", hub.transports[rank]), Watchdog(), 20, 20))
+        outcomes[rank] = take_part(
+            CollectiveExchange(ASKED, CollectiveEngine("ring", hub.transports[rank]), Watchdog(), 20, 20)
+        )
 
     threads = [threading.Thread(target=work, args=[rank], daemon=True) for rank in range(3)]
     for thread in threads:

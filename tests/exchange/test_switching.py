@@ -5,8 +5,8 @@ import pytest
 
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.layout import WEIGHTS
-from esync.exchange.protocol.resume_negotiation import Books
-from esync.exchange.protocol.round_state import Ledger, Limits
+from esync.exchange.protocol.resume_negotiation import RunProgress
+from esync.exchange.protocol.round_state import Limits, RoundState
 from esync.rules import Step, momentum_sgd
 
 from .memory_servers import MemoryServers, Push
@@ -93,11 +93,11 @@ def test_weights_and_momentum_stay_as_they_are_when_the_way_changes():
         cluster.send(rank, 1, gradient, learning_rate=0.2, momentum=0.9, use=wire.TOGETHER, switch=switch)
     assert not cluster.status()["synchronous"]
     assert cluster.weights().tobytes() == weights.tobytes()
-    assert cluster.nodes[0].server._shelves[0].state.tobytes() == gathered.tobytes()
+    assert cluster.nodes[0].server._bucket_states[0].state.tobytes() == gathered.tobytes()
     weights, gathered = momentum_sgd(weights, gradient, gathered, Step(0.1, momentum=0.9))
     cluster.send(1, 2, gradient, learning_rate=0.1, momentum=0.9, use=wire.AT_ONCE)
     assert cluster.weights().tobytes() == weights.tobytes()
-    assert cluster.nodes[0].server._shelves[0].state.tobytes() == gathered.tobytes()
+    assert cluster.nodes[0].server._bucket_states[0].state.tobytes() == gathered.tobytes()
 
 
 def test_the_wish_holds_from_the_end_of_the_round_on():
@@ -129,25 +129,25 @@ def test_rounds_and_steps_of_both_kinds():
 
 
 def test_a_run_that_goes_on_knows_how_commits_are_used():
-    ledger = Ledger(2, True)
-    ledger.resume(Books(round=5, version=11, samples=100, elapsed=1.0, step=9, synchronous=False), 10.0)
-    assert (ledger.round, ledger.step, ledger.synchronous) == (5, 9, False)
-    ledger.join(1, 7, 10.0)
-    assert ledger.commit(wire.message(wire.COMMIT, rank=1, sequence=1), 11.0) == [1]
-    ledger.applied([1], 11.0)
-    assert (ledger.round, ledger.step, ledger.version) == (6, 10, 12)
+    round_state = RoundState(2, True)
+    round_state.resume(RunProgress(round=5, version=11, samples=100, elapsed=1.0, step=9, synchronous=False), 10.0)
+    assert (round_state.round, round_state.step, round_state.synchronous) == (5, 9, False)
+    round_state.join(1, 7, 10.0)
+    assert round_state.commit(wire.message(wire.COMMIT, rank=1, sequence=1), 11.0) == [1]
+    round_state.applied([1], 11.0)
+    assert (round_state.round, round_state.step, round_state.version) == (6, 10, 12)
 
 
 def test_rounds_go_on_without_a_worker_from_the_end_of_the_leaders_round_on():
     cluster = MemoryServers(3, np.zeros(4), servers=2)
     for rank in (1, 2, 0):
-        apart = wire.encode_ranks([1]) if rank == 0 else b""
-        assert not cluster.status()["apart"].any()
-        cluster.send(rank, 1, np.ones(4), use=wire.TOGETHER, text=apart)
+        excluded = wire.encode_ranks([1]) if rank == 0 else b""
+        assert not cluster.status()["excluded"].any()
+        cluster.send(rank, 1, np.ones(4), use=wire.TOGETHER, text=excluded)
     for shard in range(2):
-        assert cluster.status(shard)["apart"].tolist() == [0, 1, 0]
+        assert cluster.status(shard)["excluded"].tolist() == [0, 1, 0]
         assert cluster.status(shard)["member"].tolist() == [1, 1, 1]
-    cluster.send(1, 2, np.full(4, 100.0), use=wire.ASIDE)  # acknowledged at once, and not used
+    cluster.send(1, 2, np.full(4, 100.0), use=wire.DISCARD)  # acknowledged at once, and not used
     status = cluster.status(1)
     assert (status["acknowledged"][1], status["used"][1], status["version"]) == (2, 0, 3)
     for rank in (2, 0):
@@ -162,7 +162,7 @@ def test_a_worker_that_was_apart_is_waited_for_again():
     for rank, text in ((0, b"1"), (1, b"")):
         cluster.send(rank, 1, np.ones(2), use=wire.TOGETHER, text=text)
     cluster.send(0, 2, np.ones(2), use=wire.TOGETHER, text=wire.encode_ranks(()))
-    assert not cluster.status()["apart"].any()
+    assert not cluster.status()["excluded"].any()
     cluster.send(0, 3, np.ones(2), use=wire.TOGETHER)
     assert cluster.status()["round"] == 2
     cluster.send(1, 2, np.ones(2), use=wire.TOGETHER)
@@ -173,32 +173,32 @@ def test_whoever_leads_may_switch_and_then_nobody_is_apart():
     cluster = MemoryServers(3, np.zeros(2))
     for rank in range(3):
         cluster.send(rank, 1, np.ones(2), use=wire.TOGETHER, text=b"0" * (rank == 0))
-    assert cluster.status()["apart"].tolist() == [1, 0, 0]
-    cluster.send(0, 2, np.ones(2), use=wire.ASIDE, switch=wire.AT_ONCE, text=b"1,2")  # it does not lead any more
+    assert cluster.status()["excluded"].tolist() == [1, 0, 0]
+    cluster.send(0, 2, np.ones(2), use=wire.DISCARD, switch=wire.AT_ONCE, text=b"1,2")  # it does not lead any more
     for rank in (2, 1):
         cluster.send(rank, 2, np.ones(2), use=wire.TOGETHER, switch=wire.AT_ONCE * (rank == 1))
     assert not cluster.status()["synchronous"]
-    assert not cluster.status()["apart"].any()
+    assert not cluster.status()["excluded"].any()
     cluster.send(0, 3, np.ones(2), use=wire.AT_ONCE)
     assert cluster.status()["used"][0]
 
 
 def test_a_round_of_commits_that_say_so_waits_for_who_is_missing_whatever_a_server_thinks():
     """So a worker that hangs is noticed on every server, also where the commit with the switch has not come."""
-    ledger = Ledger(2, False)
+    round_state = RoundState(2, False)
     for rank in range(2):
-        ledger.join(rank, 7 + rank, 0.0)
-    assert not ledger.waits_for(1)
-    ledger.commit(wire.message(wire.COMMIT, rank=0, sequence=1, use=wire.TOGETHER), 1.0)
-    assert ledger.waits_for(1)
-    assert not ledger.waits_for(0)
+        round_state.join(rank, 7 + rank, 0.0)
+    assert not round_state.waits_for(1)
+    round_state.commit(wire.message(wire.COMMIT, rank=0, sequence=1, use=wire.TOGETHER), 1.0)
+    assert round_state.waits_for(1)
+    assert not round_state.waits_for(0)
 
 
 def test_somebody_always_leads():
     cluster = MemoryServers(2, np.zeros(2))
     for rank in (0, 1):
         cluster.send(rank, 1, np.ones(2), use=wire.TOGETHER, text=b"0,1")
-    assert not cluster.status()["apart"].any()
+    assert not cluster.status()["excluded"].any()
 
 
 @pytest.mark.parametrize("ranks", [None, (), (3,), (0, 17, 4), range(1000)])
@@ -216,6 +216,6 @@ def test_the_books_tell_how_many_samples_were_used_together_and_keep_it_over_a_c
         cluster.send(rank, 1, np.ones(2), samples=3, use=wire.TOGETHER, switch=wire.AT_ONCE * (rank == 0))
     cluster.send(1, 2, np.ones(2), samples=3, use=wire.AT_ONCE)
     assert (cluster.status()["samples"], cluster.status()["samples_together"]) == (9, 6)
-    ledger = Ledger(2, True)
-    ledger.resume(Books(2, 3, 9, 1.0, 2, synchronous=False, samples_together=6), 10.0)
-    assert (ledger.samples, ledger.samples_together) == (9, 6)
+    round_state = RoundState(2, True)
+    round_state.resume(RunProgress(2, 3, 9, 1.0, 2, synchronous=False, samples_together=6), 10.0)
+    assert (round_state.samples, round_state.samples_together) == (9, 6)

@@ -26,7 +26,7 @@ def goes_back_and_forth(result: Result, chance: random.Random) -> dict[str, obje
 
 
 def leaves_somebody_out(result: Result, chance: random.Random) -> dict[str, object]:
-    return {"apart": () if result.apart else (2,)} if chance.random() < 0.4 else {}
+    return {"excluded": () if result.excluded else (2,)} if chance.random() < 0.4 else {}
 
 
 class Run(MemoryRun):
@@ -40,15 +40,15 @@ class Run(MemoryRun):
         return self._wish.__name__
 
     def payload(self, exchange: ParameterServerExchange, result: Result) -> Payload:
-        aside = bool(result.synchronous) and exchange.rank in result.apart
-        if aside:
+        discard = bool(result.synchronous) and exchange.rank in result.excluded
+        if discard:
             exchange.store.sleep(0.001)  # else time never passes, because there is always something that it can do
         asked: dict[str, Any] = self._wish(result, self.chance) if exchange.rank == 0 else {}
         sent = {WEIGHTS: np.ones(SIZES[WEIGHTS], np.float32)}
-        return Payload(sources(sent), 1, 0.25, together=result.synchronous, aside=aside, **asked)
+        return Payload(sources(sent), 1, 0.25, together=result.synchronous, discard=discard, **asked)
 
     def check(self) -> None:
-        assert len({ledger.rounds_together for ledger in self.ledgers}) == 1
+        assert len({round_state.rounds_together for round_state in self.round_states}) == 1
 
 
 @pytest.mark.parametrize("wish", [goes_back_and_forth, leaves_somebody_out])
@@ -66,14 +66,14 @@ def test_servers_agree_on_rounds_again_that_a_dead_worker_had_asked_one_of_them_
     leader, other = side.workers
     side.round([other], [np.ones(8)], together=False)
     leader.die(np.ones(8), before=1, together=False, switch=True)
-    assert [server.ledger.synchronous for server in side.servers] == [True, False]
+    assert [server.round_state.synchronous for server in side.servers] == [True, False]
     newcomer = side.replace(0)
     side.round([newcomer], [np.ones(8)], together=False)  # makes up for the commit that the second server has missed
     assert newcomer.result.synchronous
-    assert [server.ledger.synchronous for server in side.servers] == [True, False]
+    assert [server.round_state.synchronous for server in side.servers] == [True, False]
     side.round([newcomer, other], [np.ones(8), np.ones(8)], together=True)
-    assert [server.ledger.synchronous for server in side.servers] == [True, True]
-    assert [server.ledger.rounds_together for server in side.servers] == [1, 1]
+    assert [server.round_state.synchronous for server in side.servers] == [True, True]
+    assert [server.round_state.rounds_together for server in side.servers] == [1, 1]
     assert newcomer.weights.tobytes() == other.weights.tobytes() == side.weights().tobytes()
 
 
@@ -83,30 +83,30 @@ def test_servers_agree_on_whom_rounds_do_not_wait_for() -> None:
     leader, other, slow = side.workers
     for worker in (other, slow):
         worker.send(np.ones(8), together=True)
-    leader.die(np.ones(8), before=1, together=True, apart=(2,))
+    leader.die(np.ones(8), before=1, together=True, excluded=(2,))
     newcomer = side.replace(0)
     newcomer.send(np.ones(8), together=True)
     for worker in (other, slow, newcomer):
         worker.fetch()
-    assert [server.ledger.apart.any() for server in side.servers] == [True, False]
-    side.round([slow], [np.ones(8)], together=True, aside=True)
+    assert [server.round_state.excluded.any() for server in side.servers] == [True, False]
+    side.round([slow], [np.ones(8)], together=True, discard=True)
     side.round([newcomer, other], [np.ones(8), np.ones(8)], together=True)
-    assert [server.ledger.rounds_together for server in side.servers] == [2, 2]
-    assert [server.ledger.apart.tolist() for server in side.servers] == [[False, False, True]] * 2
+    assert [server.round_state.rounds_together for server in side.servers] == [2, 2]
+    assert [server.round_state.excluded.tolist() for server in side.servers] == [[False, False, True]] * 2
 
 
 def test_a_replacement_takes_part_in_the_round_before_the_one_that_does_not_wait_for_it() -> None:
-    """Its slot's commit had ended the round on the first server, where the leader has set it apart since."""
+    """Its slot's commit had ended the round on the first server, where the leader has excluded it since."""
     side = MemoryExchanges(Specification("momentum_sgd", True), 3, np.zeros(8, np.float32), 2, 4)
     leader, other, slow = side.workers
-    leader.send(np.ones(8), together=True, apart=(2,))
+    leader.send(np.ones(8), together=True, excluded=(2,))
     other.send(np.ones(8), together=True)
     slow.die(np.ones(8), before=1, together=True)
-    assert [server.ledger.rounds_together for server in side.servers] == [1, 0]
+    assert [server.round_state.rounds_together for server in side.servers] == [1, 0]
     newcomer = side.replace(2)
-    newcomer.send(np.ones(8), together=True, aside=2 in newcomer.result.apart)
+    newcomer.send(np.ones(8), together=True, discard=2 in newcomer.result.excluded)
     for worker in (leader, other, newcomer):
         worker.fetch()
-    assert newcomer.result.apart == (2,)
-    assert [server.ledger.rounds_together for server in side.servers] == [1, 1]
-    assert [server.ledger.apart.tolist() for server in side.servers] == [[False, False, True]] * 2
+    assert newcomer.result.excluded == (2,)
+    assert [server.round_state.rounds_together for server in side.servers] == [1, 1]
+    assert [server.round_state.excluded.tolist() for server in side.servers] == [[False, False, True]] * 2

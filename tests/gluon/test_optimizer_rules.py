@@ -9,8 +9,8 @@ import esync
 from esync.algorithms import ASGD
 from esync.exchange import Specification
 from esync.exchange.protocol.round_state import Limits
-from esync.gluon.adamw import AdamW
 from esync.gluon.optimizer_rules import KNOWN, rule_of
+from esync.gluon.optimizers import AdamW
 from esync.rules import make_rule
 from esync.runtime.mxnet_import import mx
 

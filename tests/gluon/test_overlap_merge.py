@@ -20,7 +20,7 @@ def make_replica(dtype="float32"):
     net.cast(dtype)
     replica = Replica(list(net.collect_params().values()), lambda batch_size: None)
     replica.keep_anchor()
-    replica.expect_landings()
+    replica.enable_overlap()
     replica.open()
     put(replica.weights, [1, 2, 3])
     put(replica.statistics, [*FIXED, 0, 0, 5, 5])
@@ -41,11 +41,11 @@ def get(source):
 def test_progress_since_the_push_is_kept_and_sent_once():
     replica = make_replica()
     assert get(Sized(replica.update(), 3)) == [0, 0, 1]  # what is pushed
-    landing = replica.depart()
+    merge = replica.begin_overlap()
     put(replica.weights, [1.5, 2, 7])  # local iterations: +0.5, 0, +4
-    landing.iterations = 2
-    landing.write(WEIGHTS, 0, np.float32([10, 20]))
-    landing.write(WEIGHTS, 2, np.float32([30]))
+    merge.iterations = 2
+    merge.write(WEIGHTS, 0, np.float32([10, 20]))
+    merge.write(WEIGHTS, 2, np.float32([30]))
     assert get(replica.weights) == [10.5, 20, 34]
     assert get(Sized(replica.update(), 3)) == [0.5, 0, 4]  # the next update has it, on top of what follows
     assert get(replica.common[0]) == [10, 20, 30]
@@ -61,10 +61,10 @@ class Sized:
 @pytest.mark.parametrize("iterations", [1, 3, 100])
 def test_statistics_forget_the_mean_as_batch_norm_forgets(iterations):
     replica = make_replica()
-    landing = replica.depart()
+    merge = replica.begin_overlap()
     put(replica.statistics, [*FIXED, 1, 1, 0.5, 0.5])  # a variance has fallen from 5
-    landing.iterations = iterations
-    landing.write(STATISTICS, 0, np.float32([*FIXED, 2, 1, 4, 0.5]))
+    merge.iterations = iterations
+    merge.write(STATISTICS, 0, np.float32([*FIXED, 2, 1, 4, 0.5]))
     share = KEPT**iterations
     assert get(replica.statistics) == pytest.approx([*FIXED, 1 + share, 1, 0.5 + 3.5 * share, 0.5], rel=1e-6)
     assert min(get(replica.statistics)[6:]) > 0
@@ -73,12 +73,12 @@ def test_statistics_forget_the_mean_as_batch_norm_forgets(iterations):
 
 def test_at_the_end_all_workers_hold_the_common_model():
     replica = make_replica()
-    landing = replica.depart()
+    merge = replica.begin_overlap()
     put(replica.weights, [9, 9, 9])
-    landing.iterations = 5
-    landing.write(WEIGHTS, 0, np.float32([10, 20, 30]))
-    landing.write(STATISTICS, 0, np.float32([*FIXED, 2, 1, 4, 0.5]))
-    landing.discard()
+    merge.iterations = 5
+    merge.write(WEIGHTS, 0, np.float32([10, 20, 30]))
+    merge.write(STATISTICS, 0, np.float32([*FIXED, 2, 1, 4, 0.5]))
+    merge.discard()
     assert get(replica.weights) == [10, 20, 30]
     assert get(replica.statistics) == [*FIXED, 2, 1, 4, 0.5]
 
@@ -86,18 +86,18 @@ def test_at_the_end_all_workers_hold_the_common_model():
 def test_a_second_landing_counts_from_the_second_push():
     replica = make_replica()
     for _ in range(2):
-        landing = replica.depart()
+        merge = replica.begin_overlap()
         put(replica.weights, np.float32(get(replica.weights)) + 1)
-        landing.iterations = 1
-        landing.write(WEIGHTS, 0, np.float32([10, 20, 30]))
+        merge.iterations = 1
+        merge.write(WEIGHTS, 0, np.float32([10, 20, 30]))
         assert get(replica.weights) == [11, 21, 31]
 
 
 def test_weights_of_another_number_format():
     replica = make_replica("float16")
-    landing = replica.depart()
+    merge = replica.begin_overlap()
     put(replica.weights, [1.5, 2, 7])
-    landing.write(WEIGHTS, 0, np.float32([10, 20, 30]))
+    merge.write(WEIGHTS, 0, np.float32([10, 20, 30]))
     replica.close()
     replica.open()
     assert get(replica.weights) == [10.5, 20, 34]
@@ -107,8 +107,8 @@ def test_what_float16_cannot_hold_is_not_taken_for_training():
     """Without a local iteration the next update is nothing, however the common model is rounded."""
     replica = make_replica("float16")
     for common in (1.0001, 1.0002, 1.0003):
-        landing = replica.depart()
-        landing.write(WEIGHTS, 0, np.full(3, common, np.float32))
+        merge = replica.begin_overlap()
+        merge.write(WEIGHTS, 0, np.full(3, common, np.float32))
         replica.close()
         replica.open()
         assert get(Sized(replica.update(), 3)) == [0, 0, 0]

@@ -5,16 +5,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from esync.algorithms import SSGD, Surroundings
+from esync.algorithms import SSGD, AlgorithmContext
 
 
 class Dying(SSGD):
     """As it is, but for the death."""
 
-    def start(self, surroundings: Surroundings) -> None:
+    def start(self, context: AlgorithmContext) -> None:
         """Have something die."""
         prepare(os.environ["ESYNC_TEST_MOMENT"])
-        super().start(surroundings)
+        super().start(context)
 
 
 def prepare(moment: str) -> None:

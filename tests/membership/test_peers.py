@@ -13,7 +13,7 @@ import pytest
 from esync import config
 from esync.membership import names
 from esync.membership.monitor import monitor_servers
-from esync.membership.peers import Outgoing, Peers
+from esync.membership.peers import OutgoingConnections, Peers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
 
@@ -153,7 +153,7 @@ def test_the_end_of_the_watch():
 def test_connections_that_were_opened_here_are_kept_alive_also_those_that_come_later():
     """A server's monitor looks at these: a machine that has lost its power ends none of them."""
     with ExitStack() as stack:
-        outgoing, kept = Outgoing(), []
+        outgoing, kept = OutgoingConnections(), []
         for _ in range(2):
             listener = Listener(stack)
             assert not listener.connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)

@@ -15,8 +15,8 @@ from matplotlib.colors import same_color, to_rgb
 from matplotlib.lines import Line2D
 
 from esync.algorithms import ASGD, Algorithm
+from esync.algorithms.base import SPARE_STYLES
 from esync.algorithms.registry import ALGORITHMS, is_stem, register
-from esync.algorithms.style import SPARE_STYLES
 from esync.launch.report import read_figures
 from esync.launch.spec import LaunchPlan
 from esync.reports import figures, summarize

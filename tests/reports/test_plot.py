@@ -10,7 +10,7 @@ from log_trees import MODEL_BYTES, write_run
 from matplotlib.colors import same_color, to_hex
 from matplotlib.image import imread
 
-from esync.algorithms.style import SPARE_STYLES
+from esync.algorithms.base import SPARE_STYLES
 from esync.reports import figures, style
 from esync.reports.metrics_table import RunFigures, run_figures, speedup
 from esync.reports.modes import FOLDERS, mode_of

@@ -93,9 +93,9 @@ def _edited(edit: Edit) -> Iterator[None]:
 _SERVER = "esync.exchange.protocol.parameter_server:ParameterServer"
 _KEYED = "esync.exchange.keystores.keyed:KeyedStore"
 _CLIENT = "esync.exchange.protocol.client"
-_LEDGER = "esync.exchange.protocol.round_state:Ledger"
+_ROUND_STATE = "esync.exchange.protocol.round_state:RoundState"
 _CHECKPOINTS = "esync.checkpoints.checkpoints:Checkpoints"
-_ROSTER = "esync.membership.rendezvous.node_registry:Roster"
+_REGISTRY = "esync.membership.rendezvous.node_registry:NodeRegistry"
 
 #: What was wrong → how it is put back.
 FAULTS: dict[str, Fault] = {
@@ -125,7 +125,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "newcomers do not hear that the run is finished": Fault(
         "sync-elastic",
-        (Edit(f"{_ROSTER}._note", "self.over = self.over or", "_ ="),),
+        (Edit(f"{_REGISTRY}._note", "self.over = self.over or", "_ ="),),
         bug=4,
     ),
     "a newcomer steps aside until all servers have ended the same round": Fault(
@@ -133,17 +133,17 @@ FAULTS: dict[str, Fault] = {
         (
             Edit(
                 f"{_CLIENT}:ParameterServerExchange.join",
-                "    statuses = self._fall_in(statuses)",
-                "    statuses = self._fall_in(statuses)\n"
+                "    statuses = self._rejoin(statuses)",
+                "    statuses = self._rejoin(statuses)\n"
                 "        while store.lease < math.inf and len({each.rounds_together for each in statuses}) > 1:\n"
                 "            store.command(Resumed(self.rank, store.nonce, -1, None))\n"
                 "            store.sleep(LONGEST_PAUSE)\n"
-                "            statuses = self._fall_in(self._greet(greeting))",
+                "            statuses = self._rejoin(self._greet(greeting))",
             ),
             Edit(
                 f"{_SERVER}.resume",
-                "self.ledger.go_back(rank, exchanges)",
-                "self.ledger.go_back(rank, exchanges) if exchanges >= 0 else self.drop(rank)",
+                "self.round_state.go_back(rank, exchanges)",
+                "self.round_state.go_back(rank, exchanges) if exchanges >= 0 else self.drop(rank)",
             ),
         ),
         bug=5,
@@ -151,8 +151,8 @@ FAULTS: dict[str, Fault] = {
     "the goodbye of a worker that was dropped ends the run": Fault(
         "sync-elastic",
         (
-            Edit(f"{_LEDGER}.leave", "if self.member[rank]:", "if True:"),
-            Edit(f"{_LEDGER}.deserted", " and not self.awaited", ""),
+            Edit(f"{_ROUND_STATE}.leave", "if self.member[rank]:", "if True:"),
+            Edit(f"{_ROUND_STATE}.deserted", " and not self.awaited", ""),
             Edit(f"{_CLIENT}:ParameterServerExchange.close", "None if self._lost else ", ""),
         ),
         bug=6,
@@ -171,29 +171,29 @@ FAULTS: dict[str, Fault] = {
     "who is ahead is reckoned from the beginning of the run": Fault(
         "ssp",
         (
-            Edit(f"{_LEDGER}.go_back", "self._before[rank] = ", ""),
-            Edit(f"{_CHECKPOINTS}.settle", "return Progress(resume_at)", "return Progress(0)"),
+            Edit(f"{_ROUND_STATE}.go_back", "self._before[rank] = ", ""),
+            Edit(f"{_CHECKPOINTS}.settle", "return ResumeState(resume_at)", "return ResumeState(0)"),
         ),
         bug=9,
     ),
     "a surplus worker stays surplus when one that was accepted dies": Fault(
         "sync",
-        (Edit(f"{_ROSTER}.admit", "self._waiting = self._waiting, []", "self._waiting = [], self._waiting"),),
+        (Edit(f"{_REGISTRY}.admit", "self._waiting = self._waiting, []", "self._waiting = [], self._waiting"),),
         bug=11,
     ),
     "one that dies between its id and the start barrier is waited for": Fault(
         "sync",
-        (Edit(f"{_ROSTER}.give_up", "if self.begun or self.over or self.lost:", "if True:"),),
+        (Edit(f"{_REGISTRY}.give_up", "if self.begun or self.over or self.lost:", "if True:"),),
         bug=11,
     ),
     "a newcomer takes a place before worker 0 has set the model up": Fault(
-        "sync", (Edit(f"{_ROSTER}._replaceable", "self.begun", "(self.begun or node.id != 9)"),), missed=True
+        "sync", (Edit(f"{_REGISTRY}._replaceable", "self.begun", "(self.begun or node.id != 9)"),), missed=True
     ),
     "the array that sets a key up is the only one of its payload": Fault(
         "sparse", (Edit(f"{_KEYED}.send", "self._push(key)  # kept", "pass  # kept"),)
     ),
     "a worker goes on before the servers know the shared model": Fault(
-        "private", (Edit(f"{_KEYED}.share", "self._meet()", "pass"),)
+        "private", (Edit(f"{_KEYED}.init_shared", "self._meet()", "pass"),)
     ),
     "an answer of a later round is read with the length of an older one": Fault(
         "topk-elastic",
@@ -206,10 +206,10 @@ FAULTS: dict[str, Fault] = {
         ),
     ),
     "a commit that a server has used counts once more": Fault(
-        "async", (Edit(f"{_SERVER}._on_commit", "if sequence <= self.ledger.acknowledged[rank]:", "if False:"),)
+        "async", (Edit(f"{_SERVER}._on_commit", "if sequence <= self.round_state.acknowledged[rank]:", "if False:"),)
     ),
     "a commit that waits is added once more for the newcomer": Fault(
-        "sync", (Edit(f"{_SERVER}._on_commit", "if rank in self.ledger.pending:", "if False:"),)
+        "sync", (Edit(f"{_SERVER}._on_commit", "if rank in self.round_state.pending:", "if False:"),)
     ),
     "a newcomer skips an exchange that some servers have not used": Fault(
         "async", (Edit(f"{_CLIENT}:dealt_with", "return min(acknowledged)", "return max(acknowledged)"),)
@@ -218,13 +218,18 @@ FAULTS: dict[str, Fault] = {
         "sync", (Edit(f"{_CLIENT}:round_has_commit", "return all(", "return False and all("),), missed=True
     ),
     "half a payload of a dead worker is completed by its replacement": Fault(
-        "sync", (Edit("esync.exchange.protocol.payload_staging:Inbox.put", "staged[:2] != (nonce, sequence)", "False"),)
+        "sync",
+        (
+            Edit(
+                "esync.exchange.protocol.payload_staging:PayloadStaging.put", "staged[:2] != (nonce, sequence)", "False"
+            ),
+        ),
     ),
     "a server waits for a dead worker's commit to a round that it has ended": Fault(
         "sync-elastic",
         (
             Edit(
-                f"{_LEDGER}.commit",
+                f"{_ROUND_STATE}.commit",
                 'or 0 < int(message["round"]) <= self.rounds_together',
                 "",
             ),
@@ -245,16 +250,16 @@ FAULTS: dict[str, Fault] = {
         "switch", (Edit(f"{_CLIENT}:starting_status", " and not (missing and at_once)", ""),)
     ),
     "a server that has missed the leader's commit stays asynchronous": Fault(
-        "switch", (Edit(f"{_LEDGER}.applied", "self.synchronous = True", "pass"),), bug=10
+        "switch", (Edit(f"{_ROUND_STATE}.applied", "self.synchronous = True", "pass"),), bug=10
     ),
-    "a server that has missed the leader's commit waits for those who are apart": Fault(
+    "a server that has missed the leader's commit waits for those who are excluded": Fault(
         "switch", (Edit(f"{_CLIENT}:ParameterServerExchange.start", "in self._uninformed", "in ()"),), bug=10
     ),
     "servers that do not decide when a run without rounds ends leave out what comes after their own limit": Fault(
-        "private-elastic", (Edit(f"{_LEDGER}.commit", " and (self.decides or together)", ""),), missed=True
+        "private-elastic", (Edit(f"{_ROUND_STATE}.commit", " and (self.decides or together)", ""),), missed=True
     ),
     "the folder of a checkpoint is deleted before anything is in it": Fault(
-        "sync", (Edit("esync.checkpoints.store:Store._claimed", "marker.touch()", "pass"),), missed=True
+        "sync", (Edit("esync.checkpoints.store:CheckpointStore._claimed", "marker.touch()", "pass"),), missed=True
     ),
     "the names of a checkpoint's files are not flushed": Fault(
         "sync", (Edit("esync.checkpoints.store:flush_folder", "os.fsync(handle)", "pass"),)

@@ -11,12 +11,12 @@ from unittest import mock
 import numpy as np
 
 from esync.checkpoints.checkpoints import _offer
-from esync.checkpoints.store import Store
+from esync.checkpoints.store import CheckpointStore
 from esync.exchange import WEIGHTS
 from esync.exchange.base import Result
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.resume_negotiation import Offer, Offers, choose
-from esync.exchange.protocol.round_state import Ledger
+from esync.exchange.protocol.round_state import RoundState
 
 from ..exchange.vectors import Held, gradient
 from .processes import ENDLESS, Cluster, Process
@@ -144,21 +144,26 @@ class Invariants:
     def check_end(self) -> None:
         """Check the servers' books when all processes have ended by themselves."""
         schedule, settings = self._schedule, self._schedule.settings
-        ledgers = [node.endpoint.server.ledger for node in self._cluster.nodes]
-        if not ledgers[0].finished:
-            raise InvariantError(f"all workers have ended, and the run is not over after round {ledgers[0].round}")
+        round_states = [node.endpoint.server.round_state for node in self._cluster.nodes]
+        if not round_states[0].finished:
+            raise InvariantError(f"all workers have ended, and the run is not over after round {round_states[0].round}")
         if settings.rounds and not self._elastic and not self.written:
             raise InvariantError("the run is finished, and nobody has written the final model")
-        self._check_agreement(ledgers)
-        used = [Counter(each[:2] for use in log_of(ledger) for each in use.commits) for ledger in ledgers]
+        self._check_agreement(round_states)
+        used = [
+            Counter(each[:2] for use in log_of(round_state) for each in use.commits) for round_state in round_states
+        ]
         # The first server decides when the run is over: of commits that are used at once, the last ones may be under
         # way then, and others may use them all the same.
-        last = [use for ledger in ledgers for use in log_of(ledger)[-1:]]
+        last = [use for round_state in round_states for use in log_of(round_state)[-1:]]
         late = {commit for use in last if not use.together for commit in _newest(used)}
         if self._elastic:
             # Servers go on without a worker that dies between two of them, each when it notices, and its replacement
             # takes part from the earliest round on that one of them has under way.
-            logs = sorted({each for ledger in ledgers for use in log_of(ledger) for each in use.commits}, reverse=True)
+            logs = sorted(
+                {each for round_state in round_states for use in log_of(round_state) for each in use.commits},
+                reverse=True,
+            )
             whole = {process.nonce for process in self._processes if process.code == 0}
             newcomers = {process.nonce for process in self._processes[schedule.workers :]}
             first = {each.nonce: each[:2] for each in logs if each.nonce in newcomers}
@@ -168,23 +173,26 @@ class Invariants:
                 raise InvariantError(f"server {shard} has used commits (rank, sequence) twice: {twice}")
             if only := {*(counts - used[0]), *(used[0] - counts)} - late:
                 raise InvariantError(f"only one of servers 0 and {shard} has used commits {sorted(only)}")
-        books = {(ledger.round, ledger.version, ledger.step, ledger.samples) for ledger in ledgers}
+        books = {
+            (round_state.round, round_state.version, round_state.step, round_state.samples)
+            for round_state in round_states
+        }
         if not late and len(books) > 1:
             raise InvariantError(f"the servers' books differ: {sorted(books)}")
-        if settings.rounds and len({ledger.round for ledger in ledgers}) > 1:
+        if settings.rounds and len({round_state.round for round_state in round_states}) > 1:
             raise InvariantError(f"servers have ended different rounds: {sorted(books)}")
         if settings.rounds and not settings.elastic:
-            for use in log_of(ledgers[0]):
+            for use in log_of(round_states[0]):
                 if sorted(each.rank for each in use.commits) != list(range(schedule.workers)):
                     raise InvariantError(f"a round was one of {use.commits}")
         if settings.linear and not schedule.momentum:
             self._check_weights()
 
-    def _check_agreement(self, ledgers: list[Ledger]) -> None:
+    def _check_agreement(self, round_states: list[RoundState]) -> None:
         """Servers that have used the same commits in a round agree on how the next ones are used, and on whose."""
         seen: dict[tuple[int, tuple[Commit, ...]], tuple[bool, tuple[int, ...]]] = {}
-        for ledger in ledgers:
-            for use in log_of(ledger):
+        for round_state in round_states:
+            for use in log_of(round_state):
                 if use.together and seen.setdefault((use.round, use.commits), use.outcome) != use.outcome:
                     raise InvariantError(f"servers do not agree on how commits are used after {use}")
 
@@ -195,7 +203,7 @@ class Invariants:
             raise InvariantError("nobody has begun")
         for node in self._cluster.nodes:
             server, expected = node.endpoint.server, self._initial.weights.astype(np.float64)
-            for use in log_of(server.ledger):
+            for use in log_of(server.round_state):
                 for rank, sequence, _ in use.commits:
                     rate = 1.0 if schedule.settings.specification.sparse else RATE / len(use.commits)
                     expected -= rate * gradient(rank, sequence, schedule.workers)
@@ -226,7 +234,7 @@ def check_checkpoints(folder: Path, workers: int, newest: int) -> None:
 
 def offers_of(folder: Path, rank: int) -> list[Offer]:
     """Return the parts that a worker would offer in its greeting."""
-    return [_offer(part) for part in Store(folder, rank).parts()]
+    return [_offer(part) for part in CheckpointStore(folder, rank).parts()]
 
 
 class Commit(NamedTuple):
@@ -254,9 +262,9 @@ class Use:
     outcome: tuple[bool, tuple[int, ...]]
 
 
-def log_of(ledger: Ledger) -> list[Use]:
+def log_of(round_state: RoundState) -> list[Use]:
     """Return what a server has used, in order."""
-    return ledger.__dict__.setdefault("log_of_search", [])
+    return round_state.__dict__.setdefault("log_of_search", [])
 
 
 def _newest(used: Iterable[Iterable[tuple[int, int]]]) -> set[tuple[int, int]]:
@@ -267,19 +275,19 @@ def _newest(used: Iterable[Iterable[tuple[int, int]]]) -> set[tuple[int, int]]:
 
 @contextmanager
 def kept_books() -> Iterator[None]:
-    """Have every ledger keep a log of the commits that were used; see `log_of`."""
-    applied = Ledger.applied
+    """Have every round state keep a log of the commits that were used; see `log_of`."""
+    applied = RoundState.applied
 
-    def kept(ledger: Ledger, ranks: list[int], now: float) -> None:
-        commits = [ledger.pending[rank].message for rank in ranks]
+    def kept(round_state: RoundState, ranks: list[int], now: float) -> None:
+        commits = [round_state.pending[rank].message for rank in ranks]
         uses = tuple(
             Commit(rank, int(message["sequence"]), int(message["nonce"]))
             for rank, message in zip(ranks, commits, strict=True)
         )
-        together = ledger.together(commits[0])
-        applied(ledger, ranks, now)
-        outcome = ledger.synchronous, tuple(np.flatnonzero(ledger.apart).tolist())
-        log_of(ledger).append(Use(uses, together, ledger.rounds_together, outcome))
+        together = round_state.together(commits[0])
+        applied(round_state, ranks, now)
+        outcome = round_state.synchronous, tuple(np.flatnonzero(round_state.excluded).tolist())
+        log_of(round_state).append(Use(uses, together, round_state.rounds_together, outcome))
 
-    with mock.patch.object(Ledger, "applied", kept):
+    with mock.patch.object(RoundState, "applied", kept):
         yield

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from esync.checkpoints.store import Store
+from esync.checkpoints.store import CheckpointStore
 from esync.exchange.keystores.memory import MemoryCluster, MemoryStore
 from esync.membership.rendezvous import messages
 
@@ -162,7 +162,7 @@ class Machines:
         if death.what in (POWER, DISK):
             self._world.disk.lose_power(self._world.chance.randrange)
             if death.what == DISK:
-                Store(self._world.folder, death.number).remove(lambda round_: True)
+                CheckpointStore(self._world.folder, death.number).remove(lambda round_: True)
             raise JobOverError("the power is gone")
         if death.what == MACHINE:
             host = self.host(death.number) if concerned is None else concerned.node.host

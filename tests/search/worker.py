@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from esync.algorithms import Algorithm
-from esync.algorithms.trainer_status import Standing
+from esync.algorithms.trainer_status import TrainerStatus
 from esync.checkpoints.checkpoints import Checkpoints
 from esync.exchange import NO_OFFERS, STATISTICS, WEIGHTS, Payload, Result
 from esync.exchange.keystores.memory import MemoryStore
@@ -23,7 +23,7 @@ RATE = 0.25
 #: Rounds after which Sync-Switch goes over to the other way, and back, and so on: at most.
 SEGMENT = 5
 #: Seconds of an iteration of a worker that rounds do not wait for.
-ASIDE = 0.1
+DISCARD = 0.1
 
 
 class Parameter:
@@ -85,7 +85,7 @@ class Training:
     def take_part(self) -> None:
         """An exchange begins."""
         if self._switches and self.result is not None:
-            self.left_out = self.result.apart if self.synchronous else ()
+            self.left_out = self.result.excluded if self.synchronous else ()
 
     def count(self, result: Result) -> None:
         """An exchange is over."""
@@ -98,7 +98,7 @@ class Training:
     unsent, restore_unsent = Algorithm.unsent, Algorithm.restore_unsent
 
 
-class Worker(Standing):
+class Worker(TrainerStatus):
     """One worker process, from the moment when it has found the others.
 
     Args:
@@ -154,7 +154,7 @@ class Worker(Standing):
             exchange.heartbeat()
             self.training.take_part()
             if self.rank in self.training.left_out:  # else it could always do something, and time would never pass
-                self._store.sleep(ASIDE)
+                self._store.sleep(DISCARD)
             result = exchange.start(self._payload(), self._held).wait()
             self.training.count(result)
             self._trained = exchange.sequence
@@ -201,9 +201,9 @@ class Worker(Standing):
         """What a commit of Sync-Switch says beside; see `algorithms.sync_switch`."""
         result, workers = self.algorithm.result, self._schedule.workers
         assert result is not None
-        synchronous, apart = self.algorithm.synchronous, result.apart
-        crowd = workers - len(apart)
-        leads = self.rank == min(set(range(workers)) - set(apart))
+        synchronous, excluded = self.algorithm.synchronous, result.excluded
+        crowd = workers - len(excluded)
+        leads = self.rank == min(set(range(workers)) - set(excluded))
         then = result.samples + (crowd if synchronous else 1)
         segment = 1 + self._schedule.seed % SEGMENT
         planned = math.floor(then / (segment * workers)) % 2 == 0
@@ -213,6 +213,6 @@ class Worker(Standing):
         return {
             "together": synchronous,
             "switch": planned if knows and (leads or not synchronous) and planned != synchronous else None,
-            "aside": synchronous and self.rank in apart,
-            "apart": wanted if knows and leads and synchronous and wanted != apart else None,
+            "discard": synchronous and self.rank in excluded,
+            "excluded": wanted if knows and leads and synchronous and wanted != excluded else None,
         }

@@ -14,14 +14,14 @@ import numpy as np
 
 from esync import config
 from esync.checkpoints.lock import RankLock
-from esync.checkpoints.store import Part, Store
+from esync.checkpoints.store import CheckpointStore, Part
 from esync.exchange import JobAbortedError, SlotLostError
 from esync.exchange.base import Result
-from esync.exchange.keystores.memory import Flight, MemoryStore, Node
+from esync.exchange.keystores.memory import MemoryServer, MemoryStore, Transmission
 from esync.exchange.protocol import wire
 from esync.membership.rendezvous import messages
 from esync.membership.rendezvous.messages import Message
-from esync.membership.rendezvous.node_registry import Roster, Sending, scheduler_node, worker_id
+from esync.membership.rendezvous.node_registry import NodeRegistry, OutgoingMessage, scheduler_node, worker_id
 from esync.runtime.files import write_atomically
 
 from ..exchange.vectors import Held
@@ -85,8 +85,8 @@ class World:
         with (
             self.disk.attached(),
             kept_books(),
-            mock.patch.object(Store, "write", self._writing),
-            mock.patch.object(Store, "keep", self._keeping),
+            mock.patch.object(CheckpointStore, "write", self._writing),
+            mock.patch.object(CheckpointStore, "keep", self._keeping),
             mock.patch.object(RankLock, "_taken", return_value=True),  # all processes are this one here
             mock.patch.object(os, "getpid", self._process_id),
         ):
@@ -122,10 +122,10 @@ class World:
 
     @property
     def _writing(self) -> Callable[..., Part]:
-        """`Store.write`, which also tells the job of every part."""
-        write = Store.write
+        """`CheckpointStore.write`, which also tells the job of every part."""
+        write = CheckpointStore.write
 
-        def writing(store: Store, round_: int, writers: Any, facts: Any) -> Part:
+        def writing(store: CheckpointStore, round_: int, writers: Any, facts: Any) -> Part:
             part = write(store, round_, writers, facts)
             if self.job is not None:
                 self.observed.wrote(store.rank, round_, facts)
@@ -135,10 +135,10 @@ class World:
 
     @property
     def _keeping(self) -> Callable[..., None]:
-        """`Store.keep`, and a look at what is left."""
-        keep = Store.keep
+        """`CheckpointStore.keep`, and a look at what is left."""
+        keep = CheckpointStore.keep
 
-        def keeping(store: Store, count: int, whole: int) -> None:
+        def keeping(store: CheckpointStore, count: int, whole: int) -> None:
             keep(store, count, whole)
             self._check_checkpoints()
 
@@ -175,7 +175,7 @@ class Job:
         self._known: dict[tuple[str, int], Process] = {}
         self._opened: Counter[int] = Counter()  # process → barriers that have opened for it
         self._came: Counter[int] = Counter()
-        self._roster = Roster(SCHEDULER, self._schedule.servers, self._schedule.workers)
+        self._registry = NodeRegistry(SCHEDULER, self._schedule.servers, self._schedule.workers)
         self._servers: dict[int, messages.Node] = {}
         self._torn: dict[tuple[int, int], int] = {}  # process and sequence of its commit → servers that have it
 
@@ -217,7 +217,7 @@ class Job:
         """Note that a worker has the common model, and tell the scheduler."""
         process = self.machines.of(worker.exchange.store.nonce)
         self._tell(process, Message(messages.BEGUN, (process.node,)))
-        self.cluster.wait(lambda: self._roster.begun)
+        self.cluster.wait(lambda: self._registry.begun)
         process.joined, process.slot = True, worker.rank
         self._invariants.count(worker)
 
@@ -274,7 +274,7 @@ class Job:
         self.machines.sleep(after)
         cluster.connected[process.nonce] = process.node.address
         self._tell(process, Message(messages.ADD_NODE, (process.node,)))
-        cluster.wait(lambda: process.node.id != messages.EMPTY or self._roster.over)
+        cluster.wait(lambda: process.node.id != messages.EMPTY or self._registry.over)
         if process.node.id == messages.EMPTY:
             self.machines.end(process, 0)  # the scheduler says that there is nothing left to do
             return
@@ -311,15 +311,15 @@ class Job:
         """What servers do when not a single worker is there for long; see `KVStoreServer.alone`."""
         cluster = self.cluster
         while not self._launcher.over:
-            cluster.wait(lambda: self._launcher.over or (self._roster.complete and not self._members))
+            cluster.wait(lambda: self._launcher.over or (self._registry.complete and not self._members))
             until = cluster.now + config.WORKERS_GONE
             cluster.wait(lambda: self._launcher.over or bool(self._members), until)
             if self._launcher.over or self._members:
                 continue
-            if not self._roster.begun:
+            if not self._registry.begun:
                 raise JobOverError("the servers end the job: all workers are gone before it has begun")
             for shard, node in enumerate(cluster.nodes):
-                if node.endpoint.server.ledger.over and shard not in self._left:
+                if node.endpoint.server.round_state.over and shard not in self._left:
                     self._leave(shard)
             cluster.wait(lambda: self._launcher.over or bool(self._members))
 
@@ -345,7 +345,7 @@ class Job:
         """Workers end without a server. See `MXNetStore._cut_off`."""
         for process in self._members:
             self.cluster.history.append(f"worker {process.number} is cut off")
-            if not self._roster.over:
+            if not self._registry.over:
                 raise InvariantError(f"worker {process.number} waits for a server that has left, and knows of no end")
             self.cluster.kill_process(process.nonce)
             self.machines.end(process, 0)
@@ -359,34 +359,36 @@ class Job:
             given_up = 0.0
             if self._departed:
                 gone = [self._departed.popleft()]
-                self._send(self._roster.admit([*self._gone, *gone]))
+                self._send(self._registry.admit([*self._gone, *gone]))
                 self._gone |= dict.fromkeys(gone, self.cluster.now + config.PEER_GONE)
             elif self._post:
                 message, sender = self._post.popleft()
-                self._send(self._roster.take(message, sender))
+                self._send(self._registry.take(message, sender))
                 if message.command == messages.ADD_NODE:
                     self.machines.moment(JOIN)
-                self._send(self._roster.admit([*self._gone]))
+                self._send(self._registry.admit([*self._gone]))
             elif self._launcher.over:
                 return
-            self._roster.give_up({place for place, until in self._gone.items() if until <= self.cluster.now})
-            if self._roster.lost:
-                raise JobOverError(f"the scheduler ends the job: {self._roster.lost} are gone")
-            if not self._roster.begun:
+            self._registry.give_up({place for place, until in self._gone.items() if until <= self.cluster.now})
+            if self._registry.lost:
+                raise JobOverError(f"the scheduler ends the job: {self._registry.lost} are gone")
+            if not self._registry.begun:
                 given_up = min((until for until in self._gone.values() if until > self.cluster.now), default=0.0)
 
     def _tell(self, process: Process, message: Message) -> None:
         """Send the scheduler a message from a process."""
         arrive = lambda: self._post.append((message, process.node.id))  # noqa: E731
-        self.cluster.put(process.nonce, NO_SERVER, Flight(NO_SERVER, f"news of worker {process.number}", [arrive]))
+        self.cluster.put(
+            process.nonce, NO_SERVER, Transmission(NO_SERVER, f"news of worker {process.number}", [arrive])
+        )
 
-    def _send(self, sendings: list[Sending]) -> None:
+    def _send(self, sendings: list[OutgoingMessage]) -> None:
         for sending in sendings:
             what = f"news for {sending.to.host}:{sending.to.port}"
             arrive = lambda sending=sending: self._hear(sending)  # noqa: E731
-            self.cluster.put(NOBODY, -sending.to.port, Flight(NO_SERVER, what, [arrive]))
+            self.cluster.put(NOBODY, -sending.to.port, Transmission(NO_SERVER, what, [arrive]))
 
-    def _hear(self, sending: Sending) -> None:
+    def _hear(self, sending: OutgoingMessage) -> None:
         message, place = sending.message, sending.to.address
         process = self._known.get(place)
         if message.command == messages.ADD_NODE:
@@ -402,23 +404,25 @@ class Job:
 
     # --- what arrives at a server -----------------------------------------------------------------------------------
 
-    def serve(self, node: Node, key: int, values: np.ndarray, push: Callable[[], None]) -> None:
+    def serve(self, node: MemoryServer, key: int, values: np.ndarray, push: Callable[[], None]) -> None:
         """Let something arrive at a server, and check that it draws the right conclusions."""
         shard = self.cluster.nodes.index(node)
-        ledger = node.endpoint.server.ledger
-        before = ledger.member.copy()
+        round_state = node.endpoint.server.round_state
+        before = round_state.member.copy()
         push()
-        for rank in np.flatnonzero(before & ~ledger.member).tolist():
-            self._invariants.check_absence(shard, self.machines.of(int(ledger.nonce[rank])), rank in ledger.left)
-        decides = self.cluster.nodes[0].endpoint.server.ledger  # the others do not know when a worker asks for it
-        if ledger.deserted and shard not in self._left:
+        for rank in np.flatnonzero(before & ~round_state.member).tolist():
+            self._invariants.check_absence(
+                shard, self.machines.of(int(round_state.nonce[rank])), rank in round_state.left
+            )
+        decides = self.cluster.nodes[0].endpoint.server.round_state  # the others do not know when a worker asks for it
+        if round_state.deserted and shard not in self._left:
             if not decides.finished:
-                raise InvariantError(f"server {shard} ends after round {ledger.round}, though the run is not over")
+                raise InvariantError(f"server {shard} ends after round {round_state.round}, though the run is not over")
             self._leave(shard)
         if decides.finished:
             self.machines.moment(END)
         elif key < len(self.cluster.nodes):
-            message = wire.unpack(values, wire.message_type(ledger.added))
+            message = wire.unpack(values, wire.message_type(round_state.added))
             if message["kind"] == wire.COMMIT:
                 self._note_commit(int(message["nonce"]), int(message["sequence"]))
 
@@ -429,7 +433,7 @@ class Job:
             self.machines.moment(COMMIT, self.machines.of(nonce))
 
 
-def _watch(node: Node, job: Job) -> None:
+def _watch(node: MemoryServer, job: Job) -> None:
     push = node.push
 
     def watched(key: int, values: np.ndarray, init: bool = False) -> None:

@@ -16,7 +16,7 @@ from esync import rules
 from esync.algorithms import ALGORITHMS
 from esync.algorithms.options import Options, option
 from esync.algorithms.registry import names, options_of
-from esync.exchange.protocol.round_state import Ledger
+from esync.exchange.protocol.round_state import RoundState
 from esync.simulate import schedules
 from esync.simulate.invariants import InvariantCheck, InvariantError
 from esync.simulate.schedule_generator import draw, sample, schedulable
@@ -237,12 +237,12 @@ def twice(rule):
 
 @pytest.mark.parametrize("mode", ["sync", "local-sgd", "sync-switch"])
 def test_a_round_that_does_not_wait_for_all_is_noticed(mode, monkeypatch):
-    text = broken(mode, monkeypatch, Ledger, "due", lambda self: sorted(self.pending))
+    text = broken(mode, monkeypatch, RoundState, "due", lambda self: sorted(self.pending))
     assert "was applied" in text or "others" in text or "round" in text
 
 
 def test_a_round_that_is_used_after_the_end_is_noticed(monkeypatch):
-    in_time = Ledger.applied
+    in_time = RoundState.applied
 
     def applied(self, ranks, now):
         waiting = {rank: each for rank, each in self.pending.items() if rank not in ranks}
@@ -252,7 +252,7 @@ def test_a_round_that_is_used_after_the_end_is_noticed(monkeypatch):
     text = broken(
         "sync-switch",
         monkeypatch,
-        Ledger,
+        RoundState,
         "applied",
         applied,
         given=["--switch-order=101", "--train-steps", "3", "12", "20"],
@@ -263,14 +263,14 @@ def test_a_round_that_is_used_after_the_end_is_noticed(monkeypatch):
 
 def test_a_coordinator_that_never_says_ready_is_noticed(monkeypatch):
     from esync.coordination import coordinator
-    from esync.coordination.decision import Decision
+    from esync.coordination.decision import ExchangeDecision
 
     monkeypatch.setattr(InvariantCheck, "_check_waits", lambda self: None)
     calls = iter(range(3000))
 
     def never(*_):
         next(calls)
-        return Decision(False)
+        return ExchangeDecision(False)
 
     assert "StopIteration" in broken("esync", monkeypatch, coordinator, "decide", never)
 
@@ -286,20 +286,20 @@ def test_waiting_too_long_is_noticed(monkeypatch):
 
 
 def test_a_worker_that_goes_on_too_early_is_noticed(monkeypatch):
-    in_time = Ledger._release
+    in_time = RoundState._release
 
     def release(self, now):
         self.staleness += 1
         in_time(self, now)
         self.staleness -= 1
 
-    assert "exchanges ahead of worker" in broken("ssp", monkeypatch, Ledger, "_release", release)
+    assert "exchanges ahead of worker" in broken("ssp", monkeypatch, RoundState, "_release", release)
 
 
 def test_the_program_prints_seeds_that_break(monkeypatch, capsys):
     assert schedules.main(["--mode", "sync", "--schedules", "3"]) == 0
     assert capsys.readouterr().out.startswith("sync: 3 schedules, 0 broken, in ")
-    monkeypatch.setattr(Ledger, "due", lambda self: [])
+    monkeypatch.setattr(RoundState, "due", lambda self: [])
     assert schedules.main(["--mode", "sync", "--seed", "2", "--no-crashes"]) == 1
     out = capsys.readouterr().out
     assert "sync, seed 2: DeadlockError: deadlock at" in out

@@ -29,7 +29,7 @@ def test_messages_are_small_and_a_worker_that_comes_back_goes_on():
         chosen = options(*WORDS, data, f"--mode={mode}", *more, rounds=12)
         simulation = Simulation(modelled, chosen, GradientNumerics(chosen, 2))
         simulation.run()
-        sent[mode] = simulation.network.received["s0"] / simulation.side.nodes[0].ledger.version
+        sent[mode] = simulation.network.received["s0"] / simulation.side.nodes[0].round_state.version
         assert simulation.rounds == 12
     assert sent["dgs"] < sent["async"] / 5
 

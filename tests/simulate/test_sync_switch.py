@@ -25,25 +25,24 @@ def simulate(*words, servers=2, numerics=None, **arguments):
 
 
 def books(simulation):
-    ledgers = [node.ledger for node in simulation.side.nodes]
-    first, *others = ledgers
+    first, *others = [node.round_state for node in simulation.side.nodes]
     for (
-        ledger
+        other
     ) in others:  # the first server decides when the run is over: the others may use a last commit of each worker
-        assert first.step <= ledger.step <= first.step + first.slots, "the servers disagree"
-        assert first.version <= ledger.version <= first.version + first.slots, "the servers disagree"
+        assert first.step <= other.step <= first.step + first.slots, "the servers disagree"
+        assert first.version <= other.version <= first.version + first.slots, "the servers disagree"
     return first
 
 
 def test_published_steps():
     simulation = simulate("--train-steps", "10", "40")
-    ledger = books(simulation)
-    assert (ledger.step, ledger.samples) == (40, 10 * 30 + 30 * 10)
+    round_state = books(simulation)
+    assert (round_state.step, round_state.samples) == (40, 10 * 30 + 30 * 10)
     # 10 rounds take as long as the slowest; then 30 commits come at 10 + 10 + 2.5 a second.
     assert simulation.workers[0].ended == pytest.approx(10 * 0.4 + 30 / 22.5, rel=0.1)
     fast, _, slow = simulation.workers
     assert slow.rounds < fast.rounds
-    assert sum(worker.rounds for worker in simulation.workers) == ledger.version == 60
+    assert sum(worker.rounds for worker in simulation.workers) == round_state.version == 60
 
 
 @pytest.mark.parametrize(("share", "waits"), [("0", False), ("1", True)])
@@ -55,18 +54,18 @@ def test_the_ends_of_the_scale_are_asgd_and_ssgd(share, waits):
 
 def test_back_to_synchronous():
     simulation = simulate("--switch-order", "101", "--train-steps", "5", "35", "45")
-    ledger = books(simulation)
+    round_state = books(simulation)
     # The switch back comes with rank 0's commit, and others may have used theirs at once before they hear of it.
-    assert 5 * 30 + 30 * 10 + 10 * 30 <= ledger.samples <= 5 * 30 + 30 * 10 + 10 * 30 + 50
-    assert ledger.synchronous
+    assert 5 * 30 + 30 * 10 + 10 * 30 <= round_state.samples <= 5 * 30 + 30 * 10 + 10 * 30 + 50
+    assert round_state.synchronous
     assert simulation.workers[0].longest_wait > 0.2
 
 
 def test_a_share_becomes_whole_rounds():
     simulation = simulate("--bsp-share", "0.25", "--epochs", "0.6")
-    ledger = books(simulation)
-    assert ledger.samples == 600
-    assert ledger.step == 5 + 45  # 150 of 600 samples in rounds of 30
+    round_state = books(simulation)
+    assert round_state.samples == 600
+    assert round_state.step == 5 + 45  # 150 of 600 samples in rounds of 30
 
 
 def test_a_worker_that_crashes_is_replaced_in_either_phase():
@@ -111,7 +110,7 @@ def test_elastic_takes_less_time_than_doing_nothing_and_the_same_samples(kind):
 
     def watch(simulation, trainer):
         if trainer.rank == 1:
-            seen.append((simulation.engine.now, trainer.algorithm.result.apart))
+            seen.append((simulation.engine.now, trainer.algorithm.result.excluded))
 
     words = ("--epochs=1.5", "--bsp-share=1")
     nothing = straggling("none", TRANSIENT[kind], *words)
@@ -120,8 +119,8 @@ def test_elastic_takes_less_time_than_doing_nothing_and_the_same_samples(kind):
     times = [each.workers[0].ended for each in (undisturbed, elastic, nothing)]
     assert times == sorted(times)
     assert times[2] - times[1] > 0.1 * (times[2] - times[0])
-    ever = {apart for _, apart in seen}
-    assert {rank for apart in ever for rank in apart} == {2, 5}
+    ever = {excluded for _, excluded in seen}
+    assert {rank for excluded in ever for rank in excluded} == {2, 5}
     assert (2, 5) in ever
     assert seen[-1][1] == ()
     for simulation in (nothing, elastic, undisturbed):
@@ -177,8 +176,8 @@ def test_a_detour_is_taken_from_the_asynchronous_share(share):
     rounds = float(share) * 72_000 / 80
     assert undisturbed.together == rounds
     assert disturbed.together == rounds
-    for ledger in books_of:
-        assert 72_000 <= ledger.samples < 72_080
+    for round_state in books_of:
+        assert 72_000 <= round_state.samples < 72_080
 
 
 def test_the_result_says_how_much_was_synchronous(caplog):
@@ -215,18 +214,18 @@ def test_a_slow_leader_does_not_let_an_asynchronous_segment_take_longer_than_pla
 def test_a_detour_ends_when_the_asynchronous_share_is_used_up():
     straggler_events = (StragglerEvent("compute", 0.3, 4.0, 1000.0),)
     ways = Ways()
-    ledger = books(straggling("greedy", straggler_events, "--epochs=1", "--bsp-share=0.8", watch=ways))
+    round_state = books(straggling("greedy", straggler_events, "--epochs=1", "--bsp-share=0.8", watch=ways))
     assert ways.changes in (2, 3)  # away, back, and over to what may be left for the asynchronous segment
     assert ways.together == 0.8 * 24_000 / 80
-    assert 24_000 <= ledger.samples < 24_080
+    assert 24_000 <= round_state.samples < 24_080
 
 
 def test_the_last_segment_may_have_detours_too():
     """Order 101: what a detour in the first segment takes is missing in the second; the third ends with the plan."""
     ways = Ways()
     words = ("--switch-order", "101", "--train-steps", "200", "1800", "2000")
-    ledger = books(straggling("greedy", LONG[:1], *words, watch=ways))
-    assert 200 * 80 + 1600 * 10 + 200 * 80 <= ledger.samples < 200 * 80 + 1600 * 10 + 200 * 80 + 80
+    round_state = books(straggling("greedy", LONG[:1], *words, watch=ways))
+    assert 200 * 80 + 1600 * 10 + 200 * 80 <= round_state.samples < 200 * 80 + 1600 * 10 + 200 * 80 + 80
     assert 398 <= ways.together <= 400  # commits under way at the way back to BSP may take a round's place
 
 
@@ -234,7 +233,7 @@ def test_the_leader_may_be_the_straggler_and_all_come_back_for_the_asynchronous_
     straggler_events = (StragglerEvent("compute", 0.3, 3.0, 1000.0),)
     simulation = straggling("elastic", straggler_events, "--epochs=0.6", "--bsp-share=0.5", slow=(0,))
     assert books(simulation).samples >= 14_400
-    assert not books(simulation).apart.any()
+    assert not books(simulation).excluded.any()
     slow, other = simulation.workers[0].rounds, simulation.workers[1].rounds
     assert other > 90  # went on at its own pace
     assert slow < 0.6 * other
@@ -250,10 +249,10 @@ def test_a_straggler_that_crashes_comes_back_apart():
     for policy in ("elastic", "none"):
         words = ["--mode=sync-switch", "--batch-size=10", f"--online-policy={policy}", "--bsp-share=1", "--epochs=1"]
         options = flags.parse(words)
-        apart = []
+        excluded = []
 
-        def watch(simulation, trainer, apart=apart):
-            apart.append((simulation.engine.now, trainer.algorithm.result.apart))
+        def watch(simulation, trainer, excluded=excluded):
+            excluded.append((simulation.engine.now, trainer.algorithm.result.excluded))
 
         simulation = Simulation(
             replace(modelled, workers=workers), options, TimingNumerics(options, 10_000), watch=watch
@@ -263,6 +262,6 @@ def test_a_straggler_that_crashes_comes_back_apart():
         assert len(simulation.workers[3].worlds) == 2
         ended[policy] = simulation.workers[0].ended
         if policy == "elastic":
-            assert {ranks for at, ranks in apart if 10.5 < at < 14.0} == {(3,)}  # its replacement, too
-            assert apart[-1][1] == ()
+            assert {ranks for at, ranks in excluded if 10.5 < at < 14.0} == {(3,)}  # its replacement, too
+            assert excluded[-1][1] == ()
     assert ended["elastic"] < ended["none"]

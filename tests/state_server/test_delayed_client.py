@@ -8,7 +8,7 @@ import time
 import pytest
 from faulty_server import OK, FaultyServer, answer, refusal
 
-from esync.coordination import Coordination, Decision
+from esync.coordination import Coordination, ExchangeDecision
 from esync.coordination.client import StateServerClient, StateServerError
 from esync.coordination.delayed import DelayedClient
 from esync.runtime.futures import NotDoneError
@@ -36,7 +36,7 @@ def test_nobody_waits_for_answers(url):
         with pytest.raises(NotDoneError):
             question.result()
         assert time.monotonic() - begun < DELAY / 4  # the answer cannot be there sooner than 3/4 of the delay
-        assert question.wait() == Decision(True)
+        assert question.wait() == ExchangeDecision(True)
         assert question.done()
         assert time.monotonic() - begun >= 0.7 * DELAY
         assert worker.round_trip >= 0.7 * DELAY
@@ -51,10 +51,10 @@ def test_calls_arrive_in_their_order(url):
         for round in range(1, 6):
             assert worker.round == round
             question = worker.ask(1, 0.5)
-            assert question.wait() == Decision(True)
+            assert question.wait() == ExchangeDecision(True)
             worker.reset(round + 1)
             assert worker.round == round + 1
-        assert worker.ask(1, 0.5).wait() == Decision(True)
+        assert worker.ask(1, 0.5).wait() == ExchangeDecision(True)
         worker.close()
 
 
@@ -68,7 +68,7 @@ def test_a_question_outlives_a_restart_of_the_server(start_process, tmp_path):
     time.sleep(0.2)
     assert not question.done()  # and the worker trains on
     start_process(*serve, str(server.port))
-    assert question.wait() == Decision(True)
+    assert question.wait() == ExchangeDecision(True)
     worker.close()
 
 

@@ -4,8 +4,8 @@ import pytest
 from calling import report
 
 from esync import config
-from esync.coordination.errors import ConflictError, InvalidError
-from esync.coordination.straggler_policies import Watching
+from esync.coordination.coordinator import ConflictError, InvalidError
+from esync.coordination.straggler_policies import OnlinePolicySettings
 from esync.state_server.jobs import Job
 from esync.state_server.lifecycle import PersistentClock
 from esync.state_server.registry import JobRegistry
@@ -128,7 +128,7 @@ def test_reports_alone_keep_a_job(clock):
 
 def test_steps_alone_keep_a_job(clock):
     jobs = JobRegistry()
-    job = jobs.begin("default", 3, None, 1, watching=Watching())
+    job = jobs.begin("default", 3, None, 1, watching=OnlinePolicySettings())
     for told in range(20):
         job.tell(1, told, 1, 1.0, now=4.0 * told)
         clock.time = 4.0 * told + 3.9
@@ -151,7 +151,7 @@ def test_a_worker_that_has_begun_a_job_keeps_it_until_the_first_news(clock):
 @pytest.mark.parametrize("told", ["question", "round", "rounds added up", "steps"])
 def test_silence_is_measured_by_the_slowest(clock, told):
     jobs = JobRegistry()
-    job = jobs.begin("default", 3, None, 1, watching=Watching())
+    job = jobs.begin("default", 3, None, 1, watching=OnlinePolicySettings())
     if told == "question":
         job.query(0, 1, 0, 60.0, now=100.0)
     elif told == "round":

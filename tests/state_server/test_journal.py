@@ -10,7 +10,7 @@ from calling import post, report, send
 
 from esync import config
 from esync.coordination.coordinator import Coordinator
-from esync.coordination.straggler_policies import Watching
+from esync.coordination.straggler_policies import OnlinePolicySettings
 from esync.state_server import journal, lifecycle
 from esync.state_server.jobs import Job
 from esync.state_server.journal import DamagedJournalError
@@ -165,7 +165,7 @@ ODD_ENTRIES = [
 def test_odd_journals_are_put_aside_and_named_and_the_server_starts(tmp_path, start_process):
     jobs = JobRegistry(tmp_path / "jobs")
     (tmp_path / "jobs").mkdir()
-    watching = Watching()
+    watching = OnlinePolicySettings()
     good = jobs.begin("good", 2, 0.02, 1)
     good.query(0, 1, 0, 0.5, now=1.0)
     head = jobs.begin("odd", 2, 0.02, 1, watching=watching)._head()

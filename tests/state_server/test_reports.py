@@ -7,7 +7,7 @@ import time
 import pytest
 from calling import post, send
 
-from esync.coordination.reports import Reports, shares
+from esync.coordination.reports import RoundReporter, shares
 from esync.state_server import auth
 
 
@@ -35,8 +35,8 @@ def reports(url):
     """Makes senders of reports to job `mine`; they end with the test."""
     made = []
 
-    def make(rank: int = 0, port: int | None = None, **options) -> Reports:
-        made.append(Reports("127.0.0.1", port or int(url.rsplit(":", 1)[1]), "mine", rank, "gpu0", **options))
+    def make(rank: int = 0, port: int | None = None, **options) -> RoundReporter:
+        made.append(RoundReporter("127.0.0.1", port or int(url.rsplit(":", 1)[1]), "mine", rank, "gpu0", **options))
         return made[-1]
 
     yield make

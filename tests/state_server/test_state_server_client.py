@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esync import config
-from esync.coordination import Coordination, Decision
-from esync.coordination.client import StateServerClient, StateServerError
-from esync.coordination.ranks import as_text, from_text
+from esync.coordination import Coordination, ExchangeDecision
+from esync.coordination.client import StateServerClient, StateServerError, as_text, from_text
 
 SERVE = ("-m", "esync.state_server", "--port")
 
@@ -45,7 +44,7 @@ def test_a_round_with_the_real_server(url):
         for worker in clients:
             told = worker.ask(0, 0.5 + worker.rank)
             assert told.done()
-            assert told.result() == told.wait() == Decision(False)
+            assert told.result() == told.wait() == ExchangeDecision(False)
         assert fast.ask(1, 0.5).wait().ready is False
         assert slow.ask(1, 1.5).wait().ready is True
         assert fast.ask(2, 0.5).wait().ready is True
@@ -105,7 +104,7 @@ def test_ranks_as_a_text_and_back(ranks):
 
 def test_a_lease_is_told():
     with FaultyServer(answer('{"ready": false, "lease": 1.5}')) as server, client_of(server) as client:
-        assert client.ask(1, 0.1).wait() == Decision(False, 1.5)
+        assert client.ask(1, 0.1).wait() == ExchangeDecision(False, 1.5)
 
 
 def test_the_round_trip_is_that_of_the_attempt_that_was_answered():
@@ -216,4 +215,4 @@ def test_it_survives_a_restart_of_the_server(start_process, free_port, tmp_path)
     asking.start()  # nobody there
     start_process(*serve)
     asking.join(60)
-    assert answers == [Decision(True)]
+    assert answers == [ExchangeDecision(True)]

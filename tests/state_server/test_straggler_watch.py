@@ -7,12 +7,12 @@ import pytest
 from calling import post, send
 
 from esync.coordination.client import StateServerClient
-from esync.coordination.straggler_policies import Directive, Watch, Watching
+from esync.coordination.straggler_policies import OnlinePolicy, OnlinePolicySettings, PolicyDirective
 from esync.coordination.stragglers import Detection
 from esync.state_server import journal
 from esync.state_server.registry import JobRegistry
 
-WATCHING = Watching("elastic", Detection(window=4, stride=2, raise_after=2, clear_after=2))
+WATCHING = OnlinePolicySettings("elastic", Detection(window=4, stride=2, raise_after=2, clear_after=2))
 WORKERS = 4
 
 
@@ -26,8 +26,8 @@ def test_workers_tell_and_learn_whom_to_go_on_without(url):
             answers.append(client.tell(step, 1, seconds).wait())
     for client in clients:
         client.close()
-    assert Directive(apart=(2,)) in answers
-    assert answers[0] == answers[-1] == Directive()
+    assert PolicyDirective(excluded=(2,)) in answers
+    assert answers[0] == answers[-1] == PolicyDirective()
     assert len(set(answers)) == 2
 
 
@@ -76,7 +76,7 @@ def test_a_policy_that_makes_no_sense_is_refused(url, wrong):
 @pytest.mark.parametrize("limit", [1_500, 10**9])
 def test_restarts_change_no_decision(tmp_path, monkeypatch, limit):
     monkeypatch.setattr(journal.Journal.__init__, "__defaults__", (limit,))
-    draw, undisturbed = random.Random(limit), Watch(WORKERS, WATCHING)
+    draw, undisturbed = random.Random(limit), OnlinePolicy(WORKERS, WATCHING)
     jobs = JobRegistry(tmp_path)
     jobs.begin("a", WORKERS, None, 1, "run", WATCHING)
     seen = set()
@@ -88,5 +88,5 @@ def test_restarts_change_no_decision(tmp_path, monkeypatch, limit):
             seconds = draw.uniform(0.08, 0.12) + 0.2 * (rank == step // 40)
             answer = jobs.get("a").tell(rank, step, 1, seconds, now=float(step))
             assert answer == undisturbed.tell(rank, step, 1, seconds)
-            seen.add(answer.apart)
+            seen.add(answer.excluded)
     assert {(), (0,), (1,), (2,)} <= seen

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from esync.algorithms import Algorithm, Hyper, Surroundings
-from esync.coordination import Decision
+from esync.algorithms import Algorithm, AlgorithmContext, Hyper
+from esync.coordination import ExchangeDecision
 from esync.exchange import NO_OFFERS, STATISTICS, WEIGHTS, Exchange, Payload, Result, Specification
 from esync.exchange.codecs.sparse import Sparse
 from esync.exchange.protocol.resume_negotiation import Offers
@@ -180,17 +180,17 @@ class ScriptedExchange(Exchange):
 class Slow:
     """The handle of an answer that needs time."""
 
-    def __init__(self, device: "Device", at: float, decision: Decision) -> None:
+    def __init__(self, device: "Device", at: float, decision: ExchangeDecision) -> None:
         self.device, self.at, self.decision = device, at, decision
 
     def done(self) -> bool:
         return self.device.time >= self.at
 
-    def result(self) -> Decision:
+    def result(self) -> ExchangeDecision:
         assert self.done()
         return self.decision
 
-    def wait(self) -> Decision:
+    def wait(self) -> ExchangeDecision:
         self.device.time = max(self.device.time, self.at)
         return self.decision
 
@@ -211,7 +211,7 @@ class ScriptedCoordination:
     def ask(self, iteration: int, capability: float) -> Slow:
         self.log.append(("ask", self.round, iteration, capability))
         entry = iteration > 0 and self.script.pop(0)
-        decision = Decision(entry) if isinstance(entry, bool) else Decision(False, entry)
+        decision = ExchangeDecision(entry) if isinstance(entry, bool) else ExchangeDecision(False, entry)
         return Slow(self.device, self.device.time + self.round_trip, decision)
 
     def reset(self, round: int, rejoin: bool = False, members: Sequence[int] | None = None) -> None:
@@ -279,7 +279,7 @@ class World:
 
     def start(self, algorithm: Algorithm) -> None:
         algorithm.start(
-            Surroundings(
+            AlgorithmContext(
                 replica=self.replica,
                 world=self,  # type: ignore[arg-type]
                 hyper=lambda: self.hyper.pop(0) if len(self.hyper) > 1 else self.hyper[0],

@@ -44,8 +44,8 @@ class SlowExchange(ScriptedExchange):
         return made
 
 
-class Landing:
-    """Keeps progress, as `landing.Landing`."""
+class Merge:
+    """Keeps progress, as `overlap_merge.OverlapMerge`."""
 
     def __init__(self, replica):
         self.replica, self.pushed = replica, replica.weights.values.copy()
@@ -65,25 +65,25 @@ def overlapped(answers, looks, **options):
     """A world whose worker has been started, and its algorithm."""
     world = World(answers=answers, ready=options.pop("ready", []))
     algorithm = ESync(**{"local_iterations": 2, "run_ahead": 10, **options})
-    landings = []
-    world.replica.expect_landings = lambda: None
+    merges = []
+    world.replica.enable_overlap = lambda: None
     world.replica.settle = lambda: None
 
-    def depart():
-        landings.append(Landing(world.replica))
-        return landings[-1]
+    def begin_overlap():
+        merges.append(Merge(world.replica))
+        return merges[-1]
 
     def exchange(specification: Specification):
         world.made = SlowExchange(specification, answers, looks)
         return world.made
 
-    world.replica.depart, world.exchange = depart, exchange
+    world.replica.begin_overlap, world.exchange = begin_overlap, exchange
     world.start(algorithm)
-    return world, algorithm, landings
+    return world, algorithm, merges
 
 
 def test_iterations_go_on_and_their_progress_is_sent_with_the_next_update():
-    world, algorithm, landings = overlapped([([10, 20], False, True), ([0, 0], False, True)], [0, 0])
+    world, algorithm, merges = overlapped([([10, 20], False, True), ([0, 0], False, True)], [0, 0])
     exchanged = []
     for gradient in ([1, 0], [1, 0], [0, 1], [0, 2], [0, 4]):
         world.step(algorithm, gradient)
@@ -92,18 +92,18 @@ def test_iterations_go_on_and_their_progress_is_sent_with_the_next_update():
     assert exchanged == [(False, 0), (False, 0), (True, 1), (False, 1), (True, 2)]
     assert [sent.values for sent in world.made.sent] == [[2.0, 0.0], [0.0, 3.0]]
     assert [sent.samples for sent in world.made.sent] == [8, 8]
-    assert [landing.iterations for landing in landings] == [1, 1]
+    assert [merge.iterations for merge in merges] == [1, 1]
     assert world.made.specification.overlap
 
 
 def test_a_worker_waits_where_it_is_as_far_ahead_as_it_may_be():
-    world, algorithm, landings = overlapped([([10, 20], False, True)], [99], local_iterations=5, run_ahead=3)
+    world, algorithm, merges = overlapped([([10, 20], False, True)], [99], local_iterations=5, run_ahead=3)
     for _ in range(7):
         world.step(algorithm, [1, 0])
     assert not world.made.travelling[0].waited
     world.step(algorithm, [1, 0])
     assert world.made.travelling[0].waited
-    assert (algorithm.exchanged, landings[0].iterations) == (True, 3)
+    assert (algorithm.exchanged, merges[0].iterations) == (True, 3)
 
 
 def test_the_next_exchange_waits_for_the_one_before():
@@ -135,10 +135,10 @@ def test_the_state_server_is_asked_once_the_model_is_there_about_the_iterations_
 
 
 def test_the_end_of_the_run_discards_what_nobody_will_get():
-    world, algorithm, landings = overlapped([([10, 20], True, True)], [0])
+    world, algorithm, merges = overlapped([([10, 20], True, True)], [0])
     for _ in range(3):
         world.step(algorithm, [1, 0])
-    assert (algorithm.finished, algorithm.exchanged, landings[0].discarded) == (True, True, True)
+    assert (algorithm.finished, algorithm.exchanged, merges[0].discarded) == (True, True, True)
     assert len(world.made.travelling) == 1
 
 
@@ -157,7 +157,7 @@ def test_an_exchange_that_is_due_waits_until_the_checkpoint_has_been_written(due
     """It begins with the next step, so that the checkpoint misses nothing; what is sent is the same."""
     answers = [([0, 0], False, True)] * 3
     world, algorithm, _ = overlapped(answers, [99] * 3, local_iterations=2, run_ahead=2)
-    algorithm.surroundings = replace(algorithm.surroundings, past=CheckpointsAfter(*due))
+    algorithm.context = replace(algorithm.context, checkpoints=CheckpointsAfter(*due))
     for gradient in ([1, 0], [1, 0], [0, 1], [0, 2], [0, 4], [0, 8], [0, 16]):
         world.step(algorithm, gradient)
         assert algorithm.in_flight == (len(world.made.travelling) > algorithm.round)
@@ -171,7 +171,7 @@ def test_an_exchange_that_is_due_waits_until_the_checkpoint_has_been_written(due
 def test_a_resumed_worker_sends_what_it_had_learnt_at_once():
     answers = [([0, 0], False, True)] * 3
     whole, first, _ = overlapped(answers, [99] * 3, local_iterations=2, run_ahead=2)
-    first.surroundings = replace(first.surroundings, past=CheckpointsAfter(1))
+    first.context = replace(first.context, checkpoints=CheckpointsAfter(1))
     for gradient in ([1, 0], [1, 0], [0, 1], [0, 2]):
         whole.step(first, gradient)
     world, algorithm, _ = overlapped(answers[1:], [99] * 2, local_iterations=2, run_ahead=2)

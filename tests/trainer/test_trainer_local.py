@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import esync
-from esync.gluon import cpu_sgd
-from esync.gluon.adamw import AdamW
+from esync.gluon.optimizers import SGD, AdamW
 from esync.runtime.mxnet_import import mx
 
 from ..support.small_net import BATCH, OPTIMIZERS, backward, local_trainer, make_net, nn, values
@@ -122,7 +121,7 @@ def test_a_layer_that_no_batch_has_passed_is_named_at_the_first_step():
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "kind", "module"), [("sgd", cpu_sgd.SGD, "esync.hostsgd"), ("adamw", AdamW, "esync.adamw")]
+    ("optimizer", "kind", "module"), [("sgd", SGD, "esync.hostsgd"), ("adamw", AdamW, "esync.adamw")]
 )
 def test_states_that_earlier_versions_have_saved_are_loaded(tmp_path, monkeypatch, optimizer, kind, module):
     """Gluon saves the optimizer as a pickle, which names the module of its class."""

@@ -83,9 +83,9 @@ def test_a_trial_needs_shapes():
 class Spy(Local):
     """Remembers the capability that it finds at its start."""
 
-    def start(self, surroundings):
-        super().start(surroundings)
-        self.capability = surroundings.capability()
+    def start(self, context):
+        super().start(context)
+        self.capability = context.capability()
 
 
 @pytest.mark.parametrize("step_time", [None, 50.0])

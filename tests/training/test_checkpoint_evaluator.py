@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from esync.checkpoints.store import Store
+from esync.checkpoints.store import CheckpointStore
 from esync.data import load
 from esync.models.networks import build
 from esync.runtime.mxnet_import import mx
@@ -30,7 +30,7 @@ def write(folder: Path, round_: int, seed: int, prefix: str = "", **facts):
     """Rank 0's part of a checkpoint; the network whose model it has."""
     net = build("lenet", 10, mx.cpu(), seed)
     values = {prefix + name: parameter.data() for name, parameter in sorted(net.collect_params().items())}
-    store = Store(folder, 0)
+    store = CheckpointStore(folder, 0)
     store.prepare()
     books = {"round": round_, "version": round_, "samples": 16 * round_, "elapsed": 0.5 * round_, "step": round_}
     store.write(

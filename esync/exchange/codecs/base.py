@@ -1,4 +1,4 @@
-"""The parts that decide how the weights of a message are packed, on workers and on parameter servers.
+"""The interface of codecs, which decide how the weights of a message are packed on workers and on servers.
 
 A codec has a way up, from a worker to the servers, and a way down. Each way has two ends: an `Encoder` on the worker
 and an `Uplink` on every server, a `Downlink` on every server and a `Decoder` on the worker. Other vectors of a message,
@@ -12,12 +12,12 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from ...rules import Rule
-from ..base import Model, Source
+from ..base import ModelSink, Source
 from .quantization import CompressionError
 from .sparse import Sparse, SparseError
 
 #: Gives the memory of an array that is to be sent, given its key and its size in float32 values.
-Room = Callable[[int, int], np.ndarray]
+GetBuffer = Callable[[int, int], np.ndarray]
 #: Common weights that a worker keeps for its decoder: bucket index → values, changed in place.
 Common = Mapping[int, np.ndarray]
 #: Gives the sum of a bucket (its index, its size), and whether it is fresh: to be overwritten, as if it were zeros.
@@ -46,7 +46,7 @@ class KeepsCommon(Protocol):
     """A model that has the common weights beside its own."""
 
     def common_weights(self) -> np.ndarray | None:
-        """Where they are; who changes them then writes them to the model. None: there are none, or rounded ones."""
+        """Return where they are, to be changed and then written to the model; None: there are none, or rounded ones."""
 
 
 # --- the worker's ends ----------------------------------------------------------------------------------------------
@@ -56,12 +56,12 @@ class Encoder(ABC):
     """Packs the weights' part of a worker's payloads."""
 
     @abstractmethod
-    def write(self, values: Source | Sparse, room: Room) -> Iterator[Packed]:
+    def write(self, values: Source | Sparse, buffer: GetBuffer) -> Iterator[Packed]:
         """Pack a payload, array by array; what it cannot express is kept for the next one.
 
         Args:
             values: a vector as long as the weights, or a sparse step where that is what is sent.
-            room: where each array is to be put; asked for right before the array is written.
+            buffer: where each array is to be put; asked for right before the array is written.
 
         Yields:
             Each array as soon as it is complete.
@@ -129,7 +129,7 @@ class Decoder(ABC):
         """The arrays of a server's answer: keys, and sizes in float32 values; `length` as its status says."""
 
     @abstractmethod
-    def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: Model) -> None:
+    def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: ModelSink) -> None:
         """Let an answer's arrays, headers included and in the order of `wanted`, go into the model.
 
         Raises:
@@ -168,7 +168,7 @@ class Uplink(ABC):
         """
 
     def read(self, packed: Mapping[int, np.ndarray]) -> dict[int, np.ndarray | Sparse]:
-        """What a worker's packed arrays say, for the rule: bucket index → values.
+        """Return what a worker's packed arrays say, for the rule: bucket index → values.
 
         Raises:
             CompressionError, SparseError: they are malformed.
@@ -227,16 +227,16 @@ class Downlink(ABC):
         return False
 
     def open(self, key: int, stored: np.ndarray) -> None:  # noqa: B027 - of no use to some, like those that follow
-        """A worker has shown where one of these keys is pulled from."""
+        """Take the array that one of these keys is pulled from."""
 
     def place(self, index: int, weights: np.ndarray) -> None:  # noqa: B027
-        """A bucket's weights live here from now on."""
+        """Take the array in which a bucket's weights are from now on."""
 
     def welcome(self, rank: int, index: int, sent: np.ndarray) -> None:  # noqa: B027
-        """A worker's own channel has what it begins with of a bucket; `sent` may be changed in place from now on."""
+        """Note what a worker's own channel begins with of a bucket; `sent` may be changed in place from now on."""
 
     def join(self, rank: int, lengths: np.ndarray) -> None:  # noqa: B027
-        """A worker, or its successor, has come; it will pull all weights before it sends anything."""
+        """Take a worker, or its successor, in; it will pull all weights before it sends anything."""
 
     @abstractmethod
     def publish(self, updated: Iterable[Updated], ranks: Sequence[int], step: int, lengths: np.ndarray) -> None:
@@ -253,7 +253,7 @@ class Downlink(ABC):
         """
 
     def owe(self, rank: int, lengths: np.ndarray) -> None:  # noqa: B027
-        """A worker whose payload was not used gets what it is owed all the same; see `publish`."""
+        """Send a worker whose payload was not used what it is owed all the same; see `publish`."""
 
 
 def check_pair(uplink: Uplink, downlink: Downlink, synchronous: bool) -> None:

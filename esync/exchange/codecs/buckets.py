@@ -19,7 +19,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..base import Model, Source
+from ..base import ModelSink, Source
 from ..protocol import wire
 from ..protocol.layout import WEIGHTS, Bucket, Layout
 from .base import (
@@ -27,9 +27,9 @@ from .base import (
     Decoder,
     Downlink,
     ErrorFeedbackEncoder,
+    GetBuffer,
     Packed,
     Packing,
-    Room,
     Total,
     Updated,
     Uplink,
@@ -113,7 +113,7 @@ class BucketEncoder(ErrorFeedbackEncoder):
         layout = self._packing.layout
         return np.empty(min(layout.bucket_elements, layout.sizes[WEIGHTS]), np.float32)
 
-    def write(self, values: Source | Sparse, room: Room) -> Iterator[Packed]:
+    def write(self, values: Source | Sparse, buffer: GetBuffer) -> Iterator[Packed]:
         """See `Encoder.write`."""
         source = a_vector(values, self._packing.name)
         buckets = [each for server in self._packing.by_server for each in server.values()]
@@ -121,7 +121,7 @@ class BucketEncoder(ErrorFeedbackEncoder):
             part = self._scratch[: bucket.stop - bucket.start]
             source.read(bucket.start, bucket.stop, part)
             key = self._packing.key(bucket)
-            codec.pack_with(self.rest[bucket.start : bucket.stop], part, room(key, codec.elements))
+            codec.pack_with(self.rest[bucket.start : bucket.stop], part, buffer(key, codec.elements))
             yield Packed(bucket.shard, key, bucket.index)
 
     def sizes(self, server: int) -> list[int]:
@@ -150,7 +150,7 @@ class BucketDecoder(Decoder):
             (self._packing.key(bucket), codec.elements) for bucket, codec in self._packing.by_server[server].values()
         ]
 
-    def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: Model) -> None:
+    def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: ModelSink) -> None:
         """See `Decoder.read`."""
         for (bucket, codec), array in zip(self._packing.by_server[server].values(), arrays, strict=True):
             at = self._steps[bucket.index]
@@ -228,9 +228,9 @@ class BucketDownlink(Downlink):
         packing: list[tuple[int, Future[None]]] = []
         for index, weights, common, _ in updated:
             codec = self._codecs[index][1]
-            room = self._outbox.values(self._keys[index], codec.elements)
+            buffer = self._outbox.values(self._keys[index], codec.elements)
             # Meanwhile the rule works on the next bucket.
-            packing.append((index, self._aside.submit(codec.step, weights, common, room)))
+            packing.append((index, self._aside.submit(codec.step, weights, common, buffer)))
         for _, packed in packing:
             packed.result()
         for index, _ in packing:

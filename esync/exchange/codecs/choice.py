@@ -1,4 +1,4 @@
-"""Which codecs a specification asks for, and which of the store's keys they use."""
+"""The choice of codecs: which ones a specification asks for, and which of the store's keys they use."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ def codec_of(specification: Specification, layout: Layout, slots: int, rank: int
 
 
 def packings_of(specification: Specification, layout: Layout, slots: int) -> tuple[Packing, Packing]:
-    """How weights are packed on the way up and on the way down, as a specification asks for it."""
+    """Return how weights are packed in each direction, as a specification asks for it."""
     if specification.sparse:
         options = dict(specification.options)
         tensors = options.pop("tensors")
@@ -40,7 +40,7 @@ def packings_of(specification: Specification, layout: Layout, slots: int) -> tup
 def pair(
     up: Way, down: Way, layout: Layout, slots: int, tensors: Sequence[int] = (), private: bool = False
 ) -> tuple[Packing, Packing]:
-    """How weights are packed on the way up and on the way down.
+    """Return how weights are packed in each direction.
 
     Args:
         up: of the payloads.

@@ -4,16 +4,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from ..base import Model, Source
+from ..base import ModelSink, Source
 from ..protocol import wire
 from ..protocol.layout import WEIGHTS, Bucket, Layout
-from .base import Decoder, Downlink, Encoder, Packed, Packing, Room, Total, Updated, Uplink, WorkerCodec, a_vector
+from .base import Decoder, Downlink, Encoder, GetBuffer, Packed, Packing, Total, Updated, Uplink, WorkerCodec, a_vector
 from .quantization import NONE
 from .sparse import Sparse
 
 
 class PlainPacking(Packing):
-    """No packing.
+    """Sends weights as they are.
 
     Args:
         layout: how the model is cut.
@@ -57,12 +57,12 @@ class PlainEncoder(Encoder):
     def __init__(self, layout: Layout, channel: int, vector: str = WEIGHTS) -> None:
         self._layout, self._channel, self._vector = layout, channel, vector
 
-    def write(self, values: Source | Sparse, room: Room) -> Iterator[Packed]:
+    def write(self, values: Source | Sparse, buffer: GetBuffer) -> Iterator[Packed]:
         """See `Encoder.write`."""
         source = a_vector(values, NONE)
         for bucket in self._layout.of(self._vector):
             key = self._layout.key(bucket, self._channel)
-            source.read(bucket.start, bucket.stop, room(key, bucket.stop - bucket.start))
+            source.read(bucket.start, bucket.stop, buffer(key, bucket.stop - bucket.start))
             yield Packed(bucket.shard, key, bucket.index)
 
     def sizes(self, server: int) -> list[int]:
@@ -91,7 +91,7 @@ class PlainDecoder(Decoder):
         buckets = self._layout.of(self._vector, server)
         return [(self._layout.key(bucket, self._channel), bucket.stop - bucket.start) for bucket in buckets]
 
-    def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: Model) -> None:
+    def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: ModelSink) -> None:
         """See `Decoder.read`."""
         for bucket, array in zip(self._layout.of(self._vector, server), arrays, strict=True):
             self.steps[bucket.index] = int(wire.header_of(array)["sequence"])
@@ -117,7 +117,7 @@ class PlainUplink(Uplink):
         return False
 
     def add(self, packed: Mapping[int, np.ndarray], total: Total, factor: float) -> None:
-        """There is nothing to be added."""
+        """Do nothing: there is nothing to be added."""
 
 
 class PlainDownlink(Downlink):
@@ -139,5 +139,5 @@ class PlainDownlink(Downlink):
 
 
 def sizes_of(buckets: Iterable[Bucket]) -> list[int]:
-    """How many values each of these buckets has."""
+    """Return how many values each of these buckets has."""
     return [bucket.stop - bucket.start for bucket in buckets]

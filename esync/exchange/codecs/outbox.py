@@ -1,4 +1,4 @@
-"""The arrays of packed answers: from where workers pull them, or aside until a worker has shown where that is.
+"""The outbox: packed answers where workers pull them, or kept until a worker has shown where that is.
 
 An answer to all workers has in its headers the step that it leads to: how often the weights have changed on that
 server. A worker that was held up, and left out meanwhile, may find the answer of a later round there.
@@ -40,13 +40,13 @@ class Outbox:
         return sum(array.nbytes for array in self._stored.values())
 
     def open(self, key: int, stored: np.ndarray) -> None:
-        """A key is pulled from here, from now on."""
+        """Take the array that a key is pulled from, from now on."""
         self._stored[key] = stored
         if key in self._waiting:
             np.copyto(stored, self._waiting.pop(key))
 
     def values(self, key: int, elements: int) -> np.ndarray:
-        """Where the values of an answer's array are put, behind its header."""
+        """Return where the values of an answer's array are put, behind its header."""
         if key not in self._stored and key not in self._waiting:
             self._waiting[key] = np.zeros(wire.HEADER_ELEMENTS + elements, np.float32)
         return self._array(key)[wire.HEADER_ELEMENTS :]

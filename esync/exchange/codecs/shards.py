@@ -1,10 +1,7 @@
-"""Sparse messages and the cutting of a model: which entries go to which server, and which key carries a piece of them.
+"""Shards: what one server holds of the weights, and which entries of a sparse vector belong to it.
 
-What one server holds of the weights, its buckets one behind the other, has places of its own, from 0. Its *segments*
+The buckets of a server lie one behind the other, so that its values have positions of their own, from 0. Its *segments*
 are the tensors, cut where buckets end.
-
-Keys. Every worker has keys of its own on every server, behind those of all buckets and channels: one for each size
-class (see `sparse.sizes`), and one for each further piece of the largest class. They carry messages both ways.
 """
 
 from itertools import pairwise
@@ -13,11 +10,6 @@ import numpy as np
 
 from ..protocol.layout import WEIGHTS, Layout
 from .sparse import Sparse, join
-from .sparse.buffers import Message
-from .sparse.sizes import classes, pieces
-
-#: MXNet finds a key's server by an int of 32 bits that holds key · 9973.
-MOST_KEYS = 2**31 // 9973
 
 
 class Shard:
@@ -78,52 +70,3 @@ class Shard:
     def unite(self, parts: list[Sparse]) -> Sparse:
         """The inverse of `split`, where there are parts of all buckets."""
         return join([(part[0] + offset, part[1]) for part, offset in zip(parts, self.offsets, strict=False)])
-
-
-def united(pieces: list[np.ndarray]) -> np.ndarray:
-    """The bytes of a message from its pieces, with the zeros behind them."""
-    return np.concatenate([each.view(np.uint8) for each in pieces]) if pieces else np.empty(0, np.uint8)
-
-
-class PieceKeys:
-    """The keys of the pieces of sparse messages.
-
-    Args:
-        layout: how the model is cut.
-        slots: number of workers.
-
-    Attributes:
-        most: float32 values of the largest piece, without the header in front of it.
-    """
-
-    def __init__(self, layout: Layout, slots: int) -> None:
-        self.most = layout.bucket_elements
-        self._servers, self._slots = layout.servers, slots
-        self._first = layout.slots_of_channels(slots + 1)
-        self._classes = len(classes(self.most))
-        # A message is never much longer than all values; see `sparse.codec`.
-        self._width = self._classes + 2 * -(-layout.sizes[WEIGHTS] // self.most)
-        if layout.servers > 1 and self.key(slots, 0, 0) * layout.servers > MOST_KEYS:
-            raise ValueError(f"{slots} workers with {layout.servers} servers need more keys than MXNet can tell apart")
-
-    def pieces(self, elements: int) -> list[tuple[int, int]]:
-        """How a message of so many float32 values is cut: for each piece its number among the keys, and its size."""
-        sizes = classes(self.most)
-        found = enumerate(pieces(elements, self.most))
-        return [(each if each < self._classes - 1 else self._classes - 1 + at, sizes[each]) for at, each in found]
-
-    def cut(self, message: np.ndarray) -> list[tuple[int, np.ndarray]]:
-        """The pieces of a message (uint8): number among the keys, and values (float32) with zeros behind them."""
-        found = [(number, np.empty(size, np.float32)) for number, size in self.pieces(-(-message.size // 4))]
-        Message.of([message]).pour(values for _, values in found)
-        return found
-
-    def key(self, rank: int, number: int, shard: int) -> int:
-        """The key of the piece of that number of a worker."""
-        return (self._first + rank * self._width + number) * self._servers + shard
-
-    def locate(self, key: int) -> tuple[int, int] | None:
-        """Rank and number of a key; None for a key that is none of these."""
-        slot = key // self._servers - self._first
-        rank, number = divmod(slot, self._width)
-        return (rank, number) if slot >= 0 and rank < self._slots else None

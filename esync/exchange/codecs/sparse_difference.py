@@ -12,19 +12,19 @@ from functools import cached_property
 import numpy as np
 
 from ...rules import Step
-from ..base import Model, Source
+from ..base import ModelSink, Source
 from ..protocol import wire
 from ..protocol.layout import Layout
-from .base import Decoder, Downlink, Encoder, Packed, Packing, Room, Total, Updated, Uplink, a_step
+from .base import Decoder, Downlink, Encoder, GetBuffer, Packed, Packing, Total, Updated, Uplink, a_step
 from .outbox import Outbox
-from .shards import PieceKeys, Shard, united
+from .shards import Shard
 from .sparse import Differences, Sparse, bounds_of, kernels
 from .sparse.changed_values import ChangeTracker
 from .sparse.differences import DifferenceTracker
 from .sparse.message_format import NEW_VALUES, Codec
 from .sparse.selection import Selection
-from .sparse.tracker import Pending, Tracker
-from .sparse_messages import SparseMessages
+from .sparse.tracker import PendingPlaces, Tracker
+from .sparse_messages import PieceKeys, SparseMessages, united
 
 log = logging.getLogger(__name__)
 
@@ -83,9 +83,9 @@ class StepEncoder(Encoder):
     def __init__(self, messages: SparseMessages, rank: int) -> None:
         self._messages, self._rank = messages, rank
 
-    def write(self, values: Source | Sparse, room: Room) -> Iterator[Packed]:
+    def write(self, values: Source | Sparse, buffer: GetBuffer) -> Iterator[Packed]:
         """See `Encoder.write`."""
-        yield from self._messages.pack(a_step(values, NAME), self._rank, 0, room)
+        yield from self._messages.pack(a_step(values, NAME), self._rank, 0, buffer)
 
     def sizes(self, server: int) -> list[int]:
         """Not known without values."""
@@ -103,7 +103,7 @@ class DifferenceDecoder(Decoder):
         """See `Decoder.wanted`."""
         return self._messages.wanted(server, self._rank, length)
 
-    def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: Model) -> None:
+    def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: ModelSink) -> None:
         """See `Decoder.read`."""
         pieces = [array[wire.HEADER_ELEMENTS :] for array in arrays]
         if pieces:
@@ -175,7 +175,7 @@ class DifferenceDownlink(Downlink):
         """Bytes of the model, of each worker's weights, of what is pending for them, and of messages' pieces."""
         return self._tracker.memory + self._outbox.nbytes
 
-    def pending(self, rank: int) -> Pending:
+    def pending(self, rank: int) -> PendingPlaces:
         """Where the weights of a worker may differ from the model, at their places on this server."""
         return self._tracker.pending(rank)
 

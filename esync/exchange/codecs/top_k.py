@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..base import Model, Source
+from ..base import ModelSink, Source
 from ..protocol import wire
 from ..protocol.layout import WEIGHTS, Layout
 from .base import (
@@ -21,9 +21,9 @@ from .base import (
     Decoder,
     Downlink,
     ErrorFeedbackEncoder,
+    GetBuffer,
     Packed,
     Packing,
-    Room,
     Total,
     Updated,
     Uplink,
@@ -32,12 +32,12 @@ from .base import (
 from .none import sizes_of
 from .outbox import Outbox, step_of
 from .quantization import Compression
-from .shards import PieceKeys, Shard, united
+from .shards import Shard
 from .sparse import Sparse, bounds_of, check_finite, join, kernels
 from .sparse.compressors import GradientDropping
 from .sparse.message_format import HEADER, Codec
 from .sparse.selection import Selection, keep_count, top_k
-from .sparse_messages import SparseMessages
+from .sparse_messages import PieceKeys, SparseMessages, united
 
 #: Share of a segment from which its answer is dense, which takes 4 bytes a value instead of 5.
 DENSE = 0.8
@@ -106,13 +106,13 @@ class TopKEncoder(ErrorFeedbackEncoder):
         """What has not been sent yet."""
         return self._dropping.rest
 
-    def write(self, values: Source | Sparse, room: Room) -> Iterator[Packed]:
+    def write(self, values: Source | Sparse, buffer: GetBuffer) -> Iterator[Packed]:
         """See `Encoder.write`."""
         a_vector(values, self._packing.name).read(0, self._gathered.size, self._gathered)
         check_finite(self._gathered)
         step = self._dropping.compress(self._gathered, 1.0)
         # The places of pieces are behind those of the buckets.
-        yield from self._packing.messages.pack(step, self._rank, len(self._packing.layout.buckets), room)
+        yield from self._packing.messages.pack(step, self._rank, len(self._packing.layout.buckets), buffer)
 
     def sizes(self, server: int) -> list[int]:
         """See `Encoder.sizes`."""
@@ -143,7 +143,7 @@ class TopKDecoder(Decoder):
         """See `Decoder.wanted`."""
         return self._packing.messages.wanted(server, self._packing.slots, length)
 
-    def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: Model) -> None:
+    def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: ModelSink) -> None:
         """See `Decoder.read`."""
         pieces, at = [], self._steps[server]
         for array in arrays:

@@ -1,17 +1,14 @@
-"""Sums over all workers without a server: ring, butterfly, binary blocks, MPI's own, and the choice between them.
+"""Collectives, which sum over all workers without a server: ring, butterfly, binary blocks, MPI's own.
 
-Three layers. A *schedule* (`ring`, `butterfly`, `binary_blocks`) says, as plain data, which part of a vector each rank
-sends to whom in which step, and what it does with what it receives. A *transport* (`transport.Transport`) carries
-contiguous arrays from rank to rank: MPI (`mpi`), or memory (`memory`). `allreduce` walks a schedule over a transport;
-the cost model and the simulator walk the same schedules without one.
+`schedules` says, as plain data, which part of a vector each rank sends to whom in which step, and what it does with
+what it receives. A `transport` carries contiguous arrays from rank to rank: `mpi`, or `memory`. `allreduce` walks a
+schedule over a transport; the model of `cost` and the simulator walk the same schedules without one. `worker_exchange`
+is the exchange that algorithms see; `autotuner` chooses the fastest collective. May import `protocol` and `runtime`.
 """
 
-from .binary_blocks import binary_blocks
-from .butterfly import butterfly
-from .ring import ring
-from .schedule import Move, Schedule, Step
+from .schedules import Move, Schedule, ScheduleStep, binary_blocks, butterfly, ring
 
-__all__ = ["COLLECTIVES", "SCHEDULES", "Move", "Schedule", "Step"]
+__all__ = ["COLLECTIVES", "SCHEDULES", "Move", "Schedule", "ScheduleStep"]
 
 #: This project's own ones, by their names on the command line.
 SCHEDULES: dict[str, Schedule] = {"ring": ring, "butterfly": butterfly, "binary-blocks": binary_blocks}

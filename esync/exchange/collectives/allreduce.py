@@ -1,4 +1,4 @@
-"""Walks a schedule over a transport: the sum over all ranks, in place.
+"""Allreduce: walks a schedule over a transport, and leaves the sum over all ranks in place.
 
 One process runs several of these fibres at a time, one for each bucket of a large vector: while one bucket's values are
 added up, those of the others are on their way.
@@ -9,9 +9,8 @@ from functools import lru_cache
 import numpy as np
 
 from ... import config
-from .coroutines import Fibre, until_done
-from .schedule import Schedule
-from .transport import Request, Transport
+from .schedules import Schedule
+from .transport import Fibre, Request, Transport, until_done
 
 CACHE_LINE = 64  # bytes
 
@@ -19,10 +18,10 @@ CACHE_LINE = 64  # bytes
 _steps = lru_cache(maxsize=64)(lambda schedule, rank, ranks, values: schedule(rank, ranks, values))
 
 
-class Rooms:
+class ReceiveBuffers:
     """Memory to receive into, kept from bucket to bucket: of fresh memory, every page would first have to be found.
 
-    All rooms of a window are one array: from 4 MB on NumPy asks for huge pages, which are found and sent faster.
+    All buffers of a window are one array: from 4 MB on NumPy asks for huge pages, which are found and sent faster.
     """
 
     def __init__(self) -> None:
@@ -30,19 +29,19 @@ class Rooms:
         self._free: list[np.ndarray] = []
 
     def take(self, size: int) -> np.ndarray:
-        """Room for at least so many bytes."""
+        """Return room for at least so many bytes."""
         if size > self._size or not self._free:
             self._size = max(-(-size // CACHE_LINE) * CACHE_LINE, self._size)
             self._free = list(np.empty((config.COLLECTIVE_WINDOW, self._size), np.uint8))
         return self._free.pop()
 
-    def give(self, room: np.ndarray) -> None:
-        """It is free again."""
-        if room.size == self._size:  # smaller ones are of no use any more
-            self._free.append(room)
+    def give(self, buffer: np.ndarray) -> None:
+        """Take a buffer back."""
+        if buffer.size == self._size:  # smaller ones are of no use any more
+            self._free.append(buffer)
 
 
-def allreduce(schedule: Schedule, values: np.ndarray, transport: Transport, tag: int, rooms: Rooms) -> Fibre:
+def allreduce(schedule: Schedule, values: np.ndarray, transport: Transport, tag: int, buffers: ReceiveBuffers) -> Fibre:
     """Replace `values` (contiguous, one dimension) by their sum over all ranks; the same bits on all of them.
 
     Args:
@@ -50,12 +49,12 @@ def allreduce(schedule: Schedule, values: np.ndarray, transport: Transport, tag:
         values: of this rank, as many of the same type as on all others.
         transport: to the others.
         tag: of this fibre's messages; those of fibres that run at the same time differ.
-        rooms: of this rank.
+        buffers: of this rank.
     """
     steps = _steps(schedule, transport.rank, transport.size, values.size)
     needed = max((sum(move.size for move in step.receives) for step in steps if step.adds), default=0)
-    room = rooms.take(needed * values.itemsize)
-    received = room[: needed * values.itemsize].view(values.dtype)
+    buffer = buffers.take(needed * values.itemsize)
+    received = buffer[: needed * values.itemsize].view(values.dtype)
     for step in steps:
         arriving: list[tuple[Request, np.ndarray, np.ndarray]] = []
         at = 0
@@ -71,4 +70,4 @@ def allreduce(schedule: Schedule, values: np.ndarray, transport: Transport, tag:
                 np.add(own, come, out=own)
         for request in leaving:
             yield from until_done(request)
-    rooms.give(room)
+    buffers.give(buffer)

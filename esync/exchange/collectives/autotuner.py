@@ -1,17 +1,25 @@
-"""Which collective to use for the next exchange: a pure decision over predicted and measured times.
+"""`--collective auto`: measures the network, asks the cost model, and goes on measuring while the job runs.
 
-All ranks decide alike, because they are told the same numbers. The collectives that the model thinks near the best are
-each used for the first few exchanges, which are worth no less for it; the fastest stays. Where it has become clearly
-slower than it was, the others get another chance.
+`Autotuner` is a pure decision over predicted and measured times. All ranks decide alike, because they are told the same
+numbers. The collectives that the model thinks near the best are each used for the first few exchanges, which are worth
+no less for it; the fastest stays. Where it has become clearly slower than it was, the others get another chance.
 """
 
+import json
+import logging
+import time
 from collections.abc import Mapping
 
+import numpy as np
+
 from ... import config
+from .cost import Costs, predictions
+from .engine import CollectiveEngine
+from .transport import PROBE, Fibre, Fibres, Pauses, Transport, gather_texts, until_done
 
 
-class Choice:
-    """Decides.
+class Autotuner:
+    """Chooses the collective of the next exchange.
 
     Args:
         predicted: name → seconds by the cost model.
@@ -68,3 +76,94 @@ class Choice:
 
 def _seconds(value: float) -> str:
     return f"{value:.2f} s" if value >= 1 else f"{1000 * value:.2f} ms"
+
+
+def measure(transport: Transport, servers: int = 0) -> Costs:
+    """The same costs on all ranks: the worst that any of them has measured, because all wait for that one."""
+    tiny, large = np.zeros(16, np.float32), np.zeros(config.COLLECTIVE_PROBE // 4, np.float32)
+    latency = _best(transport, tiny, config.COLLECTIVE_PROBES * 4)
+    seconds = _best(transport, large, config.COLLECTIVE_PROBES)
+    own = [latency, max(seconds - latency, 0.0) / large.nbytes, _adding(large)]
+    texts: dict[int, str] = {}
+    Fibres([lambda: gather_texts(transport, json.dumps(own), texts)]).run(Pauses(config.COLLECTIVE_PAUSE))
+    worst = np.max([json.loads(text) for text in texts.values()], axis=0)
+    return Costs(float(worst[0]), float(worst[1]), float(worst[2]), servers)
+
+
+def _best(transport: Transport, values: np.ndarray, times: int) -> float:
+    """Seconds in which every rank sends to the next one and receives from the one before; the shortest of some."""
+    best = float("inf")
+    for _ in range(times):
+        begun = time.perf_counter()
+        Fibres([lambda: _shift(transport, values)]).run(Pauses(config.COLLECTIVE_PAUSE))
+        best = min(best, time.perf_counter() - begun)
+    return best
+
+
+def _shift(transport: Transport, values: np.ndarray) -> Fibre:
+    taken = np.empty_like(values)
+    after, before = (transport.rank + 1) % transport.size, (transport.rank - 1) % transport.size
+    requests = [transport.irecv(taken, before, PROBE), transport.isend(values, after, PROBE)]
+    for request in requests:
+        yield from until_done(request)
+
+
+def _adding(values: np.ndarray) -> float:
+    other = np.ones_like(values)
+    best = float("inf")
+    for _ in range(3):
+        begun = time.perf_counter()
+        np.add(values, other, out=other)
+        best = min(best, time.perf_counter() - begun)
+    return best / values.nbytes
+
+
+log = logging.getLogger(__name__)
+
+
+class AutoEngine(CollectiveEngine):
+    """An engine whose collective may be another one in every exchange; all ranks change together.
+
+    Args:
+        transport: to the other ranks.
+        own: whether the transport has an allreduce of its own.
+    """
+
+    def __init__(self, transport: Transport, own: bool = True) -> None:
+        super().__init__("auto", transport)
+        self.current = "ring"  # until there is a choice
+        self._own = own
+        self._choice: Autotuner | None = None
+        self._measured = False
+
+    def measure(self, size: int) -> None:
+        """See `CollectiveEngine.measure`."""
+        if self.transport.size < 2:
+            return
+        costs = measure(self.transport)
+        predicted = predictions(self.transport.size, size, costs)
+        if not self._own:
+            del predicted["mpi"]
+        self._choice = Autotuner(predicted)
+        self.current = self._choice.current
+        self._say(f"{self.current} for {size / 1e6:.1f} MB ({costs.words()}; {self._choice.reason})")
+
+    def agree(self, notes: tuple[float, ...]) -> None:
+        """See `CollectiveEngine.agree`: the notes are what the last exchange took on each rank."""
+        if self._choice is None or not all(notes):
+            return
+        settled = self._choice.settled
+        self._choice.took(max(notes))
+        self.current = self._choice.current
+        if settled and not self._choice.settled:
+            self._say(f"{self._choice.reason}: trying the others")
+        elif self._choice.settled and not settled:
+            self._say(f"{self.current} from now on ({self._choice.reason})")
+
+    def took(self, size: int, seconds: float) -> None:
+        """See `CollectiveEngine.took`."""
+        self.note = seconds
+
+    def _say(self, text: str) -> None:
+        if self.transport.rank == 0:
+            log.info("collective: %s", text)

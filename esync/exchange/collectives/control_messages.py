@@ -1,4 +1,4 @@
-"""What the workers of a collective tell one another beside the values: commits, stop, abort, goodbye.
+"""Control messages between the workers of a collective: commits, stop, abort, goodbye.
 
 The same records as with a parameter server (wire.MESSAGE), from every rank to every other one. All ranks keep the same
 books of them, so nobody has to decide for the others: whatever is said before a commit counts with that commit, and the
@@ -15,8 +15,7 @@ import numpy as np
 
 from ..base import ExchangeError, JobAbortedError
 from ..protocol import wire
-from .allgather import CONTROL
-from .transport import Request, Transport
+from .transport import CONTROL, Request, Transport
 
 
 @dataclass
@@ -32,7 +31,7 @@ class Commits:
     notes: tuple[float, ...]
 
 
-class Control:
+class ControlChannel:
     """One rank's end of the talk.
 
     Args:

@@ -1,4 +1,4 @@
-"""How long an exchange should take: a cost model of the collectives and of the parameter server.
+"""The cost model: how long an exchange should take by a collective, or by the parameter server.
 
 Every message costs a latency and, per byte, time in its sender's and its receiver's port; adding costs time per byte.
 A collective's schedule is walked with these costs, rank by rank, for one bucket; buckets that follow overlap with it as
@@ -19,7 +19,7 @@ LIKE_MPI = "butterfly"
 
 @dataclass(frozen=True)
 class Costs:
-    """What the model goes by.
+    """The parameters of the cost model.
 
     Attributes:
         latency: seconds of a message without bytes.
@@ -36,7 +36,7 @@ class Costs:
     poll: float = 0.001
 
     def words(self) -> str:
-        """For the user."""
+        """Return them in words."""
         return (
             f"latency {1e6 * self.latency:.0f} µs, {1e-6 / max(self.per_byte, 1e-15):.0f} MB/s each way, "
             f"adding {1e-9 / max(self.adding, 1e-15):.1f} GB/s"
@@ -44,7 +44,7 @@ class Costs:
 
 
 def predict(name: str, ranks: int, size: int, costs: Costs) -> float:
-    """Seconds of one exchange of `size` bytes from each of the ranks, all of which begin at the same time.
+    """Return the seconds of one exchange of `size` bytes from each of the ranks, all of which begin at the same time.
 
     Args:
         name: ps, ring, butterfly, binary-blocks or mpi.
@@ -63,7 +63,7 @@ def predict(name: str, ranks: int, size: int, costs: Costs) -> float:
 
 
 def predictions(ranks: int, size: int, costs: Costs) -> dict[str, float]:
-    """All of them; the parameter server only where there is one."""
+    """Return the predictions of all collectives; of the parameter server only where there is one."""
     names = (*SCHEDULES, "mpi", *(["ps"] if costs.servers else []))
     return {name: predict(name, ranks, size, costs) for name in names}
 

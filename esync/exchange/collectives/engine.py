@@ -1,4 +1,4 @@
-"""Which collective sums the buckets of a job, over which transport."""
+"""The engine of a collective: sums the buckets of a job by one schedule, over one transport."""
 
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
@@ -7,10 +7,8 @@ import numpy as np
 
 from ... import config
 from . import SCHEDULES
-from .allgather import bucket_tag
-from .allreduce import Rooms, allreduce
-from .coroutines import Fibre, Fibres, Pauses
-from .transport import Transport
+from .allreduce import ReceiveBuffers, allreduce
+from .transport import Fibre, Fibres, Pauses, Transport, bucket_tag
 
 
 @runtime_checkable
@@ -18,11 +16,11 @@ class OwnAllreduce(Protocol):
     """A transport that can sum by itself, as MPI can."""
 
     def own_allreduce(self, values: np.ndarray) -> Fibre:
-        """A fibre that replaces `values` by their sum over all ranks."""
+        """Return a fibre that replaces `values` by their sum over all ranks."""
 
 
-class Engine:
-    """A collective that stays the same all the time; `auto.AutoEngine` chooses.
+class CollectiveEngine:
+    """Sums by one collective; `autotuner.AutoEngine` chooses.
 
     Args:
         name: ring, butterfly, binary-blocks or mpi.
@@ -37,7 +35,7 @@ class Engine:
     def __init__(self, name: str, transport: Transport) -> None:
         self.name, self.transport = name, transport
         self.current = name
-        self._rooms = Rooms()
+        self._buffers = ReceiveBuffers()
 
     @property
     def bucket_elements(self) -> int:
@@ -45,13 +43,13 @@ class Engine:
         return bucket_bytes(self.transport.size) // 4
 
     def allreduce(self, values: np.ndarray, index: int) -> Fibre:
-        """A fibre that sums bucket number `index` over all ranks, in place; all ranks begin their buckets in order."""
+        """Return a fibre that sums bucket number `index` over all ranks, in place; buckets begin in order."""
         if self.current == "mpi" and isinstance(self.transport, OwnAllreduce):
             return self.transport.own_allreduce(values)
-        return allreduce(SCHEDULES[self.current], values, self.transport, bucket_tag(index), self._rooms)
+        return allreduce(SCHEDULES[self.current], values, self.transport, bucket_tag(index), self._buffers)
 
     def run(self, vector: np.ndarray, pauses: Pauses, check: Callable[[], None] = lambda: None) -> None:
-        """Sum a vector over all ranks, in place, and wait for it; see `fibres.Fibres.run`."""
+        """Sum a vector over all ranks, in place, and wait for it; see `transport.Fibres.run`."""
         step = self.bucket_elements * 4 // vector.itemsize
         pieces = [vector[at : at + step] for at in range(0, vector.size, step)]
 
@@ -61,20 +59,20 @@ class Engine:
         Fibres([maker(index) for index in range(len(pieces))]).run(pauses, check)
 
     def measure(self, size: int) -> None:
-        """All workers are there: see how fast they reach one another, where that matters.
+        """Measure how fast the workers, all of which are there, reach one another, where that matters.
 
         Args:
             size: of the model, in bytes.
         """
 
     def agree(self, notes: tuple[float, ...]) -> None:
-        """All ranks know the notes of all ranks, before the buckets of an exchange begin."""
+        """Take the notes of all ranks, before the buckets of an exchange begin."""
 
     def took(self, size: int, seconds: float) -> None:
-        """An exchange of so many bytes took so long on this rank, from the last commit on."""
+        """Note how long an exchange of so many bytes took on this rank, from the last commit on."""
 
     def close(self) -> None:
-        """All ranks take leave."""
+        """Disconnect, together with all ranks."""
         close = getattr(self.transport, "close", None)
         if close is not None:
             close()

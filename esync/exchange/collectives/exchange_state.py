@@ -1,4 +1,4 @@
-"""What the exchange by a collective shares with the handles of the exchanges under way."""
+"""The state that an exchange by a collective shares with the handles of the exchanges under way."""
 
 import threading
 from collections.abc import Callable, Collection
@@ -8,10 +8,10 @@ import numpy as np
 
 from ...runtime.watchdog import Watchdog
 from ..base import Result
-from ..protocol.round_state import Ledger
-from .control_messages import Control
-from .engine import Engine
-from .replicated_model import CommonModel, standing
+from ..protocol.round_state import RoundState
+from .control_messages import ControlChannel
+from .engine import CollectiveEngine
+from .replicated_model import CommonModel, result_of
 
 
 class CollectiveState:
@@ -21,7 +21,7 @@ class CollectiveState:
         engine: sums vectors over the ranks.
         watchdog: speaks up when something takes long.
         round_timeout: seconds to wait for the others in one exchange.
-        hold: called before a payload is sent; a straggler on purpose waits in it.
+        inject_delay: called before a payload is sent; a straggler on purpose waits in it.
         nonce: of this process.
         scalars: names of those that messages have beside the built-in ones.
 
@@ -32,36 +32,36 @@ class CollectiveState:
         part: see `Exchange.part`.
         control: messages between the ranks.
         turn: held by the thread that talks to the others, because MPI is used by one thread at a time.
-        ledger: what the ranks have agreed upon; there from joining on, like the following two.
+        round_state: what the ranks have agreed upon; there from joining on, like the following two.
         weightings: name of each vector → how much each worker counts in its mean.
         model: the common one.
     """
 
-    ledger: Ledger
+    round_state: RoundState
     weightings: dict[str, str]
     model: CommonModel
 
     def __init__(
         self,
-        engine: Engine,
+        engine: CollectiveEngine,
         watchdog: Watchdog,
         round_timeout: float,
-        hold: Callable[[], None],
+        inject_delay: Callable[[], None],
         nonce: int,
         scalars: Collection[str],
     ) -> None:
-        self.engine, self.watchdog, self.hold = engine, watchdog, hold
+        self.engine, self.watchdog, self.inject_delay = engine, watchdog, inject_delay
         self._round_timeout = round_timeout
         self.rank, self.workers = engine.transport.rank, engine.transport.size
         self.sequence = self.part = 0
-        self.control = Control(engine.transport, nonce, scalars)
+        self.control = ControlChannel(engine.transport, nonce, scalars)
         self.turn = threading.RLock()
         self._scratch: np.ndarray | None = None
         self._taken = self._counted = (0, 0)
 
     def report(self, wait: float, transfer: float, used: bool) -> Result:
-        """How things stand, as a result."""
-        return standing(self.ledger, wait, transfer, used)
+        """Return how things stand, as a result."""
+        return result_of(self.round_state, wait, transfer, used)
 
     def scratch(self) -> np.ndarray:
         """Room for a payload; there is one exchange at a time."""

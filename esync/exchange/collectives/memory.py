@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from .coroutines import Fibre
+from .transport import Fibre
 
 
 class Hub:
@@ -18,10 +18,10 @@ class Hub:
 
     def __init__(self, ranks: int) -> None:
         self.transports = [MemoryTransport(self, rank, ranks) for rank in range(ranks)]
-        self.lines: dict[tuple[int, int, int], tuple[deque[Transfer], deque[Transfer]]] = {}
+        self.lines: dict[tuple[int, int, int], tuple[deque[MemoryTransfer], deque[MemoryTransfer]]] = {}
         self._lock = threading.Lock()
 
-    def post(self, way: tuple[int, int, int], side: int, transfer: "Transfer") -> "Transfer":
+    def post(self, way: tuple[int, int, int], side: int, transfer: "MemoryTransfer") -> "MemoryTransfer":
         """One end of a transfer (0: the sender's) has come; with the other one there, the values are copied."""
         with self._lock:
             line = self.lines.setdefault(way, (deque(), deque()))
@@ -35,7 +35,7 @@ class Hub:
         return transfer
 
 
-class Transfer:
+class MemoryTransfer:
     """One end of a transfer."""
 
     def __init__(self, values: np.ndarray) -> None:
@@ -57,16 +57,16 @@ class MemoryTransport:
         self._hub, self.rank, self.size = hub, rank, size
         self.closed = False
 
-    def isend(self, values: np.ndarray, to: int, tag: int) -> Transfer:
+    def isend(self, values: np.ndarray, to: int, tag: int) -> MemoryTransfer:
         """See `transport.Transport`."""
-        return self._hub.post((self.rank, to, tag), 0, Transfer(values))
+        return self._hub.post((self.rank, to, tag), 0, MemoryTransfer(values))
 
-    def irecv(self, values: np.ndarray, source: int, tag: int) -> Transfer:
+    def irecv(self, values: np.ndarray, source: int, tag: int) -> MemoryTransfer:
         """See `transport.Transport`."""
-        return self._hub.post((source, self.rank, tag), 1, Transfer(values))
+        return self._hub.post((source, self.rank, tag), 1, MemoryTransfer(values))
 
     def close(self) -> None:
-        """All ranks take leave."""
+        """Disconnect, together with all ranks."""
         self.closed = True
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.errors import ExpectedError
-from .coroutines import Fibre, until_done
+from .transport import Fibre, until_done
 
 
 class MPIMissingError(ExpectedError, ImportError):

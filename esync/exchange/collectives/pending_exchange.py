@@ -6,21 +6,20 @@ from collections.abc import Callable
 import numpy as np
 
 from ... import config
-from ...runtime.futures import NotDoneError
-from ..background import BackgroundTask
-from ..base import JobAbortedError, Model, Payload, Result
+from ...runtime.futures import BackgroundTask, NotDoneError
+from ..base import JobAbortedError, ModelSink, Payload, Result
 from ..protocol import wire
 from ..protocol.layout import Bucket
 from ..weighting import divisor, factor
 from .control_messages import Commits
-from .coroutines import Fibre, Fibres, Pauses
 from .exchange_state import CollectiveState
+from .transport import Fibre, Fibres, Pauses
 
 
 class PendingCollective:
     """The handle of an exchange; every look at it lets it go on a little."""
 
-    def __init__(self, exchange: CollectiveState, payload: Payload, model: Model) -> None:
+    def __init__(self, exchange: CollectiveState, payload: Payload, model: ModelSink) -> None:
         self._exchange, self._model = exchange, model
         self._sequence = exchange.sequence
         self._sent, self._returned = set(payload.vectors), payload.returned
@@ -28,7 +27,7 @@ class PendingCollective:
         self._waited = 0.0
         self._sums = exchange.scratch()
         exchange.model.fill(self._sums, payload.vectors)
-        exchange.hold()
+        exchange.inject_delay()
         self._committed = time.perf_counter()
         exchange.control.say(wire.COMMIT, self._sequence, exchange.engine.note, part=exchange.part, **payload.terms)
         self._commits: Commits | None = None
@@ -98,17 +97,17 @@ class PendingCollective:
             self._waited = time.perf_counter() - self._committed
             self._commits = exchange.control.take(self._sequence)
             if self._commits.stop:
-                exchange.ledger.stop()
+                exchange.round_state.stop()
             due: list[int] = []
             for message in self._commits.messages.values():
-                due += exchange.ledger.commit(message, self._commits.clock)
-            if exchange.ledger.failure:  # all ranks find the same
+                due += exchange.round_state.commit(message, self._commits.clock)
+            if exchange.round_state.failure:  # all ranks find the same
                 exchange.control.failed = True
-                raise JobAbortedError(exchange.ledger.failure)
+                raise JobAbortedError(exchange.round_state.failure)
             if not due:  # the run was over before
                 self._over = True
                 return None
-            self._terms = exchange.ledger.scalars.terms(
+            self._terms = exchange.round_state.scalars.terms(
                 [message for _, message in sorted(self._commits.messages.items())]
             )
             exchange.engine.agree(self._commits.notes)
@@ -118,7 +117,7 @@ class PendingCollective:
         happened = self._fibres.advance()
         if not self._fibres.over:
             return happened
-        exchange.ledger.applied(sorted(self._commits.messages), self._commits.clock)
+        exchange.round_state.applied(sorted(self._commits.messages), self._commits.clock)
         exchange.engine.took(self._sums.nbytes, time.perf_counter() - self._travelling)
         self._used = self._over = True
         return None
@@ -141,10 +140,10 @@ class PendingCollective:
             values *= np.float32(own)
         yield from exchange.engine.allreduce(values, bucket.index)
         values /= np.float32(divisor(weighting, list(samples.values())))
-        exchange.model.update(bucket, values, self._terms, exchange.ledger.step)
+        exchange.model.update(bucket, values, self._terms, exchange.round_state.step)
 
     def _awaited(self) -> str:
-        """What is waited for, for the user."""
+        """Return what is waited for, in words."""
         if self._commits is None:
             return f"the commit of worker {', '.join(map(str, self._missing))}"
         return f"the sum over all workers ({self._exchange.engine.name})"
@@ -157,7 +156,7 @@ class HiddenCollective(PendingCollective):
     with the main thread where both talk to the others.
     """
 
-    def __init__(self, exchange: CollectiveState, payload: Payload, model: Model) -> None:
+    def __init__(self, exchange: CollectiveState, payload: Payload, model: ModelSink) -> None:
         super().__init__(exchange, payload, model)
         self._task = BackgroundTask(self.travel, super().cancel)
 

@@ -1,4 +1,4 @@
-"""The process manager by which processes without mpiexec find each other as ranks of MPI.
+"""A process manager (PMI-1), by which processes without mpiexec find each other as ranks of MPI.
 
 MPICH's processes meet through a process manager: a small key-value store with a barrier, spoken to in lines of text
 (PMI-1, "simple PMI", over TCP where PMI_PORT says so). This is one, so that `esync.launch` starts, watches and ends the

@@ -1,4 +1,4 @@
-"""The common model where there is no server: every rank keeps it, and runs the same rule on the same mean."""
+"""The replicated model of a collective: every rank keeps it, and runs the same rule on the same mean."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from ...rules import STATE_VECTORS, Step, put_together, replace_by_mean, take_apart
-from ..base import Model, Result, Source
+from ..base import ModelSink, Result, Source
 from ..protocol.layout import WEIGHTS, Bucket, Layout
 from ..protocol.payload_staging import undo_rounding
-from ..protocol.round_state import Ledger
+from ..protocol.round_state import RoundState
 from ..protocol.specification import Specification
 from ..weighting import rounding_error
 
@@ -33,7 +33,7 @@ class CommonModel:
         self._ends = dict(zip(layout.sizes, ends, strict=True))
 
     def part(self, values: np.ndarray, bucket: Bucket) -> np.ndarray:
-        """A bucket's values in an array like `values`."""
+        """Return a bucket's values in an array like `values`."""
         return self._vector(values, bucket.vector)[bucket.start : bucket.stop]
 
     def fill(self, values: np.ndarray, vectors: Mapping[str, Source]) -> None:
@@ -59,7 +59,7 @@ class CommonModel:
         new, self._states[bucket.index] = rule(weights, mean, self._states.get(bucket.index), step)
         np.copyto(weights, new)
 
-    def write(self, model: Model, vectors: Collection[str]) -> None:
+    def write(self, model: ModelSink, vectors: Collection[str]) -> None:
         """Hand the values of these vectors out."""
         for name, size in self.layout.sizes.items():
             if size and name in vectors:
@@ -70,7 +70,7 @@ class CommonModel:
         return values[end - self.layout.sizes[name] : end]
 
     def state(self) -> list[np.ndarray | None]:
-        """What the weights' rule remembers; see `Exchange.rule_state`."""
+        """Return what the weights' rule remembers; see `Exchange.rule_state`."""
         vectors: list[np.ndarray | None] = []
         buckets = self.layout.of(WEIGHTS)
         for place in range(self._remembered):
@@ -89,20 +89,20 @@ class CommonModel:
             self._states[bucket.index] = put_together(parts) if parts else None
 
 
-def standing(ledger: Ledger, wait: float, transfer: float, used: bool) -> Result:
-    """How things stand in a worker's books, as the result of an exchange that took so many seconds; all are there."""
+def result_of(round_state: RoundState, wait: float, transfer: float, used: bool) -> Result:
+    """Return the result of an exchange that took so many seconds, from a worker's round state; all are there."""
     return Result(
-        round=ledger.round,
-        version=ledger.version,
-        samples=ledger.samples,
+        round=round_state.round,
+        version=round_state.version,
+        samples=round_state.samples,
         wait=wait,
         transfer=transfer,
-        finished=ledger.finished,
+        finished=round_state.finished,
         used=used,
-        elapsed=ledger.elapsed,
-        members=tuple(range(ledger.slots)),
-        needed=ledger.needed,
-        whole=ledger.whole,
-        step=ledger.step,
-        scalars=ledger.told_added,
+        elapsed=round_state.elapsed,
+        members=tuple(range(round_state.slots)),
+        needed=round_state.needed,
+        whole=round_state.whole,
+        step=round_state.step,
+        scalars=round_state.told_added,
     )

@@ -1,8 +1,17 @@
-"""What a collective needs of the network: contiguous arrays from rank to rank, started now and asked about later."""
+"""Transport between ranks: contiguous arrays, started now and asked about later, and the coroutines that wait for them.
 
+A *fibre* is a generator that yields whenever it has to wait, and says with it whether it has got on since it last did.
+`Fibres` runs several of them at a time, in order. It waits without taking a core: it polls, with pauses that grow.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 import numpy as np
+
+from ... import config
 
 
 class Request(Protocol):
@@ -33,3 +42,131 @@ class Transport(Protocol):
     def irecv(self, values: np.ndarray, source: int, tag: int) -> Request:
         """Begin to receive exactly as many values."""
         ...
+
+
+Fibre = Iterator[bool]
+
+
+def until_done(request: Request) -> Fibre:
+    """The fibre that waits for a transfer; to have come to it means to have got on."""
+    got_on = True
+    while not request.done():
+        yield got_on
+        got_on = False
+
+
+class Pauses:
+    """Decides how long to wait before the next look, while nothing happens.
+
+    MPI moves bytes only while it is asked, so right after something has happened the next look comes at once; where
+    nothing has happened for longer, pauses leave the core to those who compute.
+
+    Args:
+        longest: seconds.
+    """
+
+    def __init__(self, longest: float) -> None:
+        self._longest = longest
+        self.happened()
+
+    def happened(self) -> None:
+        """Something has: begin with short pauses again."""
+        self._since = time.perf_counter()
+        self._pause = config.COLLECTIVE_FIRST_PAUSE
+
+    def wait(self) -> None:
+        """Wait until the next look."""
+        if time.perf_counter() - self._since < config.COLLECTIVE_SPIN:
+            os.sched_yield()
+            return
+        time.sleep(self._pause)
+        self._pause = min(self._pause * 1.5, self._longest)
+
+
+class Fibres:
+    """Fibres that are begun in order, at most `window` at the same time.
+
+    Args:
+        makers: each makes a fibre when it is that one's turn.
+        window: how many.
+    """
+
+    def __init__(self, makers: Iterable[Callable[[], Fibre]], window: int = config.COLLECTIVE_WINDOW) -> None:
+        self._makers = iter(makers)
+        self._window = window
+        self._running: list[Fibre] = []
+        self._exhausted = False
+
+    def advance(self) -> bool:
+        """Let each of them go on until it has to wait; whether any has got on."""
+        while not self._exhausted and len(self._running) < self._window:
+            maker = next(self._makers, None)
+            if maker is None:
+                self._exhausted = True
+            else:
+                self._running.append(maker())
+        left, happened = [], False
+        for fibre in self._running:
+            try:
+                happened |= next(fibre)
+                left.append(fibre)
+            except StopIteration:
+                happened = True
+        self._running = left
+        return happened
+
+    @property
+    def over(self) -> bool:
+        """Whether all have come to their ends."""
+        return self._exhausted and not self._running
+
+    def run(self, pauses: Pauses, check: Callable[[], None] = lambda: None) -> None:
+        """Wait for all of them; `check` is called at every look, and raises where there is no more point in it."""
+        while True:
+            happened = self.advance()
+            if self.over:
+                return
+            check()
+            if happened:
+                pauses.happened()
+            else:
+                pauses.wait()
+
+
+#: Tags of what is no bucket. Those of buckets begin at FIRST_BUCKET and are used again after BUCKETS of them.
+CONTROL, LENGTH, TEXT, PROBE = range(4)
+FIRST_BUCKET, BUCKETS = 16, 4096
+
+
+def bucket_tag(index: int) -> int:
+    """The tag of a bucket's messages; those that are on their way at the same time have different ones."""
+    return FIRST_BUCKET + index % BUCKETS
+
+
+def gather_texts(transport: Transport, text: str, texts: dict[int, str]) -> Fibre:
+    """Return a fibre that fills `texts`, rank → what that rank has said; it may be read meanwhile."""
+    own = np.frombuffer(text.encode(), np.uint8)
+    peers = [rank for rank in range(transport.size) if rank != transport.rank]
+    length = np.array([own.size], np.int64)
+    sent: list[Request] = [transport.isend(length, peer, LENGTH) for peer in peers]
+    sent += [transport.isend(own, peer, TEXT) for peer in peers]
+    lengths = {peer: np.zeros(1, np.int64) for peer in peers}
+    arriving = {peer: transport.irecv(lengths[peer], peer, LENGTH) for peer in peers}
+    coming: dict[int, np.ndarray] = {}
+    texts[transport.rank] = text
+    while arriving:
+        got_on = False
+        for peer, request in list(arriving.items()):
+            if not request.done():
+                continue
+            got_on = True
+            if peer in coming:
+                texts[peer] = coming[peer].tobytes().decode()
+                del arriving[peer]
+            else:
+                coming[peer] = np.empty(int(lengths[peer][0]), np.uint8)
+                arriving[peer] = transport.irecv(coming[peer], peer, TEXT)
+        if arriving:
+            yield got_on
+    for request in sent:
+        yield from until_done(request)

@@ -1,13 +1,15 @@
-"""The exchange without a server: every worker is told what all have sent, and does what a server would have done.
+"""The exchange by a collective, without a server: every worker does what a server would have done.
 
-All commits go to all ranks, the values are summed by a collective, and each rank keeps the same books (`ledger`), the
-same model and the same state of the rule. So the end of the run, stopping and checkpoints are decided alike everywhere.
+All commits go to all ranks, the values are summed by a collective, and each rank keeps the same `RoundState`,
+the same model and the same state of the rule. So the end of the run, stopping and checkpoints are decided alike
+everywhere.
 What needs somebody who outlives a worker is not possible: no replacement, no --elastic, no asynchronous modes.
 """
 
 import contextlib
 import json
 import logging
+import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -17,21 +19,23 @@ from typing import Any
 import numpy as np
 
 from ... import config
+from ...runtime.environment import EnvironmentProblemError
 from ...runtime.watchdog import Watchdog
-from ..base import NO_OFFERS, Exchange, ExchangeError, JobAbortedError, Model, Payload, Result, Source
+from ..base import NO_OFFERS, Exchange, ExchangeError, JobAbortedError, ModelSink, Payload, Result, Source
 from ..codecs.quantization import NONE
 from ..protocol import wire
 from ..protocol.handshake import Greeting
 from ..protocol.layout import WEIGHTS
-from ..protocol.resume_negotiation import Books, Offers, Progress, choose
-from ..protocol.round_state import Ledger, Limits
+from ..protocol.resume_negotiation import Offers, ResumeState, RunProgress, choose
+from ..protocol.round_state import Limits, RoundState
 from ..protocol.specification import Specification, weightings_of
-from .allgather import gather_texts
-from .coroutines import Fibres, Pauses
-from .engine import Engine
+from .autotuner import AutoEngine
+from .engine import CollectiveEngine
 from .exchange_state import CollectiveState
+from .mpi import MPITransport, started_by_mpi
 from .pending_exchange import HiddenCollective, PendingCollective
 from .replicated_model import CommonModel
+from .transport import Fibres, Pauses, gather_texts
 
 log = logging.getLogger(__name__)
 
@@ -45,17 +49,17 @@ class CollectiveExchange(CollectiveState, Exchange):
         watchdog: speaks up when something takes long.
         start_timeout: seconds to wait for the others to appear.
         round_timeout: seconds to wait for the others in one exchange.
-        hold: called before a payload is sent; a straggler on purpose waits in it.
+        inject_delay: called before a payload is sent; a straggler on purpose waits in it.
     """
 
     def __init__(
         self,
         specification: Specification,
-        engine: Engine,
+        engine: CollectiveEngine,
         watchdog: Watchdog,
         start_timeout: float = config.START_TIMEOUT,
         round_timeout: float = config.ROUND_TIMEOUT,
-        hold: Callable[[], None] = lambda: None,
+        inject_delay: Callable[[], None] = lambda: None,
     ) -> None:
         if (
             not specification.synchronous
@@ -67,7 +71,7 @@ class CollectiveExchange(CollectiveState, Exchange):
                 f"--collective {engine.name} has no server, which modes need that do not exchange together"
             )
         nonce = secrets.randbits(62) + 1
-        super().__init__(engine, watchdog, round_timeout, hold, nonce, specification.scalars)
+        super().__init__(engine, watchdog, round_timeout, inject_delay, nonce, specification.scalars)
         self._specification, self._start_timeout, self._nonce = specification, start_timeout, nonce
         self.replacement, self.exchanges = False, 0
         self.job, self.resume_at = 0, -1
@@ -97,24 +101,24 @@ class CollectiveExchange(CollectiveState, Exchange):
         )
         said = self._gather(json.dumps([greeting.encode(), time.monotonic()]), "the greeting of")
         greetings = {rank: Greeting.decode(json.loads(said[rank])[0]) for rank in range(self.workers)}
-        self.ledger = Ledger(self.workers, True, limits, added=self._specification.scalars)
+        self.round_state = RoundState(self.workers, True, limits, added=self._specification.scalars)
         self._offset = json.loads(said[0])[1]
         for rank, each in greetings.items():
             if differences := greetings[0].differences(each):
                 raise JobAbortedError(f"worker {rank} does not match worker 0: {'; '.join(differences)}")
             if notice := greetings[0].notice(each):
                 log.warning("%s", notice)
-            self.ledger.join(rank, each.nonce, self._offset)
+            self.round_state.join(rank, each.nonce, self._offset)
         try:
             self.resume_at = choose({rank: each.offers for rank, each in greetings.items()})
-            self.ledger.resume_at = self.resume_at
+            self.round_state.resume_at = self.resume_at
         except ValueError as error:
             raise JobAbortedError(str(error)) from None
-        self.job = self.ledger.job
+        self.job = self.round_state.job
         self.weightings = weightings_of(sizes, self._specification.weighting)
         self.model = CommonModel(greeting.layout(), self._specification, self.workers)
 
-    def begin(self, vectors: Mapping[str, Source], model: Model) -> Result:
+    def begin(self, vectors: Mapping[str, Source], model: ModelSink) -> Result:
         """See `Exchange.begin`; the sum of rank 0's model and nothing else."""
         if self.rank == 0:
             self.model.fill(self.model.values, vectors)
@@ -124,7 +128,7 @@ class CollectiveExchange(CollectiveState, Exchange):
         self.engine.measure(self.model.values.nbytes)
         return self.report(0.0, 0.0, True)
 
-    def start(self, payload: Payload, model: Model) -> PendingCollective:
+    def start(self, payload: Payload, model: ModelSink) -> PendingCollective:
         """Tell the others that this payload is there; see `Exchange.start`."""
         if payload.switch is not None or payload.together is False:
             raise ExchangeError(f"--collective {self.engine.name} has no server, which switching to ASP needs")
@@ -175,7 +179,7 @@ class CollectiveExchange(CollectiveState, Exchange):
 
     # --- checkpoints ------------------------------------------------------------------------------------------------
 
-    def resume(self, progress: Progress) -> None:
+    def resume(self, progress: ResumeState) -> None:
         """See `Exchange.resume`; all ranks come here, and take the books and the rule's state from rank 0."""
         self.exchanges = self.sequence = progress.exchanges
         books = None if progress.books is None else asdict(progress.books)
@@ -183,8 +187,8 @@ class CollectiveExchange(CollectiveState, Exchange):
         said = self._gather(json.dumps([books, held, progress.exchanges]), "the checkpoint's books of")
         books, held, self.sequence = json.loads(said[0])
         self.exchanges = self.sequence
-        self.ledger.acknowledged[:] = self.sequence
-        self.ledger.resume(Books(**books), self._offset)
+        self.round_state.acknowledged[:] = self.sequence
+        self.round_state.resume(RunProgress(**books), self._offset)
         vectors: list[np.ndarray | None] = []
         for place, there in enumerate(held):
             vector = np.zeros(self.model.layout.sizes[WEIGHTS], np.float32) if there else None
@@ -202,7 +206,7 @@ class CollectiveExchange(CollectiveState, Exchange):
 
     def version(self) -> int:
         """See `Exchange.version`."""
-        return self.ledger.version
+        return self.round_state.version
 
     # --- helpers ---------------------------------------------------------------------------------------------------
 
@@ -249,5 +253,45 @@ class CollectiveExchange(CollectiveState, Exchange):
 
 
 def names(ranks: list[int]) -> str:
-    """For the user."""
+    """Return the ranks in words."""
     return f"worker {', '.join(map(str, ranks))}" if ranks else "nobody"
+
+
+def check_start(collective: str) -> None:
+    """Check that MPI has started this process, so that it can be a rank.
+
+    Raises:
+        EnvironmentProblemError: no MPI has started it.
+    """
+    if not started_by_mpi():
+        raise EnvironmentProblemError(
+            f"--collective {collective}: this process was not started by MPI; start all workers together, for instance "
+            f"mpiexec -n 1 python -m esync.worker -g 0 --collective {collective} : "
+            f"-n 1 python -m esync.worker -c 1 --collective {collective}"
+        )
+
+
+def over_mpi(
+    specification: Specification,
+    collective: str,
+    watchdog: Watchdog,
+    start_timeout: float = config.START_TIMEOUT,
+    round_timeout: float = config.ROUND_TIMEOUT,
+    inject_delay: Callable[[], None] = lambda: None,
+) -> Exchange:
+    """Connect to the other ranks over MPI; the arguments are those of `CollectiveExchange`.
+
+    Raises:
+        EnvironmentProblemError: no MPI has started this process, or not as many as DMLC_NUM_WORKER says.
+        MPIMissingError: there is no MPI.
+    """
+    check_start(collective)
+    with watchdog.waiting("MPI to connect all workers", start_timeout, "were all of them started?"):
+        transport = MPITransport()
+    said = os.environ.get("DMLC_NUM_WORKER")
+    if said is not None and said != str(transport.size):
+        raise EnvironmentProblemError(
+            f"DMLC_NUM_WORKER is {said}, but MPI has started {transport.size} worker(s): they should be the same"
+        )
+    engine = AutoEngine(transport) if collective == "auto" else CollectiveEngine(collective, transport)
+    return CollectiveExchange(specification, engine, watchdog, start_timeout, round_timeout, inject_delay)

@@ -1,4 +1,4 @@
-"""What every key store has in common: how keys are set up, how arrays are sent and fetched, how a status is looked at.
+"""The base of key stores: how keys are set up, arrays sent and fetched, and statuses looked at.
 
 A key store, as ps-lite is one, keeps the first array of a key without looking at it, hands every later one to the
 key's server, and answers pulls with what is kept. Arrays of one key stay in order, and all others may overtake them.
@@ -35,7 +35,7 @@ class KeyedStore(Store):
 
     @abstractmethod
     def _init(self, keys: Sequence[int]) -> None:
-        """Keep the arrays in the first process's rooms, and wait until all workers have come to this."""
+        """Keep the arrays in the first process's buffers, and wait until all workers have come to this."""
 
     @abstractmethod
     def _meet(self) -> None:
@@ -43,7 +43,7 @@ class KeyedStore(Store):
 
     @abstractmethod
     def _push(self, key: int) -> None:
-        """Send the array in a key's room; does not wait."""
+        """Send the array in a key's buffer; does not wait."""
 
     @abstractmethod
     def _pull(self, key: int) -> None:
@@ -51,7 +51,7 @@ class KeyedStore(Store):
 
     @abstractmethod
     def _pulled(self, key: int) -> np.ndarray:
-        """Wait for an array that was asked for; it is in the key's room."""
+        """Wait for an array that was asked for; it is in the key's buffer."""
 
     @abstractmethod
     def _say(self, server: int, message: np.ndarray) -> None:
@@ -68,15 +68,15 @@ class KeyedStore(Store):
             self._status_type = wire.status_type(self.workers, self._scalars)
             # MXNet puts a key equal to the shard's number on that server, see `layout.Layout.status_key`.
             for server in range(self.servers):
-                self.room(server, self._message_elements)[:] = 0
+                self.buffer(server, self._message_elements)[:] = 0
             self._init(range(self.servers))
             self._greeted = True
         for server in range(self.servers):  # shows it where its status is
             self.send(server, (), {"kind": wire.NOTHING, "rank": self.rank, "nonce": self.nonce})
         self.flush()
 
-    def share(self, places: Sequence[Sequence[Place]]) -> None:
-        """See `Store.share`."""
+    def init_shared(self, places: Sequence[Sequence[Place]]) -> None:
+        """See `Store.init_shared`."""
         keys = _keys(places)
         self._init(keys)
         if self.first:
@@ -109,7 +109,7 @@ class KeyedStore(Store):
     def fetch(self, server: int, places: Sequence[Place]) -> Iterator[np.ndarray]:
         """See `Store.fetch`."""
         for key, elements in places:
-            array = self.room(key, elements)
+            array = self.buffer(key, elements)
             if key not in self._known:
                 wire.stamp(array, wire.NOTHING, self.rank, self.nonce, 0, 0)
                 self.open([[(key, elements)]])  # the server puts what there is for this worker there
@@ -139,7 +139,7 @@ class KeyedStore(Store):
         return None
 
     def _status(self, server: int) -> Status:
-        self.hold()
+        self.inject_delay()
         with self.waiting("the status of"):
             self._pull(server)
             packed = self._pulled(server)

@@ -24,12 +24,12 @@ from ...membership.connections import Address
 from ...membership.peers import Peers
 from ...runtime.errors import DeadlockError
 from ..base import ExchangeError
-from ..membership import Membership
 from ..protocol.endpoint import Endpoint
 from ..protocol.handshake import Greeting, Resumed, decode
 from ..protocol.parameter_server import ParameterServer
 from ..protocol.status import Status, awaited
 from ..protocol.store import CancelledError, heartbeat_interval
+from ..worker_monitor import WorkerMonitor
 from .keyed import KeyedStore
 
 #: Given how many things can happen next, says which one does, from 0; `random.Random(seed).randrange`, for instance.
@@ -77,7 +77,7 @@ class MemoryCluster:
         haste: int = 0,
     ) -> None:
         self.workers, self.bucket_elements, self.lease, self.patience = workers, bucket_elements, lease, patience
-        self.nodes = [Node(shard, self) for shard in range(servers)]
+        self.nodes = [MemoryServer(shard, self) for shard in range(servers)]
         self.now, self.steps = 0.0, 0
         self.history: list[str] = []
         self.stopped: set[int] = set()
@@ -86,10 +86,10 @@ class MemoryCluster:
         self.holders: dict[int, int] = {}  # slot → nonce of its present process
         self.met: dict[int, set[int]] = defaultdict(set)  # number of a barrier → slots that have come to it
         self._choose, self._most, self._haste = choose, most, haste
-        self._tasks: list[Task] = []
-        self._running: Task | None = None
+        self._tasks: list[MemoryTask] = []
+        self._running: MemoryTask | None = None
         self._planned: dict[int, list[Callable[[], object]]] = {}
-        self._queues: dict[tuple[int, int], deque[Flight]] = {}  # nonce, key → in this order
+        self._queues: dict[tuple[int, int], deque[Transmission]] = {}  # nonce, key → in this order
         self._processes = 0
         self.hub = greenlet.getcurrent()  # who has made the cluster runs it
 
@@ -154,15 +154,15 @@ class MemoryCluster:
     # --- what stores and tasks use ----------------------------------------------------------------------------------
 
     @property
-    def task(self) -> "Task":
+    def task(self) -> "MemoryTask":
         """The task that runs."""
         if self._running is None:
             raise RuntimeError("only a task can wait; this was called from outside MemoryCluster.run")
         return self._running
 
-    def spawn(self, name: str, owner: int, work: Callable[[], object], fatal: bool = False) -> "Task":
+    def spawn(self, name: str, owner: int, work: Callable[[], object], fatal: bool = False) -> "MemoryTask":
         """Start a task of a process; where its errors are `fatal`, `run` raises them."""
-        task = Task(self, name, owner, work, fatal)
+        task = MemoryTask(self, name, owner, work, fatal)
         self._tasks.append(task)
         return task
 
@@ -199,7 +199,7 @@ class MemoryCluster:
         self.task.ready, self.task.wakes = lambda: True, math.inf
         self.hub.switch()
 
-    def put(self, owner: int, key: int, flight: "Flight") -> None:
+    def put(self, owner: int, key: int, flight: "Transmission") -> None:
         """Something leaves a process, after what it has sent under this key."""
         if self.task.killed:
             return
@@ -261,7 +261,7 @@ class MemoryCluster:
         waits = ((task.name, [wait.what for wait in task.waits]) for task in self._tasks)
         return "; ".join(f"{name} waits for {', '.join(what) or 'its own work'}" for name, what in waits)
 
-    def _switch(self, task: "Task", error: KilledError | None = None) -> None:
+    def _switch(self, task: "MemoryTask", error: KilledError | None = None) -> None:
         if task.over:
             return
         self._running = task
@@ -277,7 +277,7 @@ class MemoryCluster:
 
 
 @dataclass(eq=False)
-class Flight:
+class Transmission:
     """Something between a worker and a server.
 
     Attributes:
@@ -291,7 +291,7 @@ class Flight:
     steps: list[Callable[[], None]]
 
 
-class Node:
+class MemoryServer:
     """One server, and what it keeps for each key.
 
     Args:
@@ -307,8 +307,8 @@ class Node:
         def clock() -> float:
             return cluster.now
 
-        def membership(server: ParameterServer, lease: float) -> Membership:
-            return Membership(server, lease, clock, Peers(lambda among: set(cluster.connected.values())))
+        def membership(server: ParameterServer, lease: float) -> WorkerMonitor:
+            return WorkerMonitor(server, lease, clock, Peers(lambda among: set(cluster.connected.values())))
 
         self.endpoint = Endpoint(shard, clock, membership=membership)
         self.stored: dict[int, np.ndarray] = {}
@@ -326,8 +326,8 @@ class Node:
             received.fill(np.nan)  # its memory belongs to the request, which is over
 
 
-class Task:
-    """A thread of a worker process; see `protocol.store.Task`.
+class MemoryTask:
+    """A thread of a worker process; see `protocol.store.StoreTask`.
 
     Attributes:
         name: in messages.
@@ -365,17 +365,17 @@ class Task:
             self._greenlet.throw(error)
 
     def done(self) -> bool:
-        """See `Task.done`."""
+        """See `StoreTask.done`."""
         return self.over
 
     def wait(self) -> None:
-        """See `Task.wait`."""
+        """See `StoreTask.wait`."""
         self._cluster.wait(lambda: self.over)
         if self.error is not None:
             raise self.error
 
     def cancel(self) -> None:
-        """See `Task.cancel`."""
+        """See `StoreTask.cancel`."""
         self.cancelled = True
         self._cluster.wait(lambda: self.over)
 
@@ -390,7 +390,7 @@ class Task:
 
 
 class MemoryWait:
-    """A wait of a task; see `protocol.store.Wait`."""
+    """A wait of a task; see `protocol.store.StoreWait`."""
 
     def __init__(self, cluster: MemoryCluster, what: str) -> None:
         self.what = what
@@ -405,7 +405,7 @@ class MemoryWait:
         self._cluster.task.waits.remove(self)
 
     def check(self) -> None:
-        """See `Wait.check`."""
+        """See `StoreWait.check`."""
         if self._cluster.now >= self.until:
             raise ExchangeError(f"gave up after {self._cluster.patience:g} s of waiting for {self.what}")
 
@@ -432,7 +432,7 @@ class MemoryStore(KeyedStore):
         self.first, self._newcomer = rank == 0 and not newcomer, newcomer
         self.address = ":".join(map(str, cluster.connected.get(nonce, ())))
         self._cluster = cluster
-        self._rooms: dict[int, np.ndarray] = {}
+        self._buffers: dict[int, np.ndarray] = {}
         self._meetings = 0
 
     def sizes(self, own: Mapping[str, int]) -> Mapping[str, int]:
@@ -450,10 +450,10 @@ class MemoryStore(KeyedStore):
         until = self._cluster.now + seconds
         self._cluster.wait(lambda: self._cluster.now >= until, until)
 
-    def hold(self) -> None:
-        """See `Store.hold`; the scheduler does so anyway."""
+    def inject_delay(self) -> None:
+        """See `Store.inject_delay`; the scheduler does so anyway."""
 
-    def spawn(self, work: Callable[[], None]) -> Task:
+    def spawn(self, work: Callable[[], None]) -> MemoryTask:
         """See `Store.spawn`."""
         return self._cluster.spawn(f"{self._cluster.task.name}, beside", self.nonce, work)
 
@@ -487,17 +487,17 @@ class MemoryStore(KeyedStore):
             self._put(-1 - server, server, "a command", lambda node: node.endpoint.command(decode(text)))
         self._cluster.wait(lambda: not any(self._under_way(-1 - server) for server in range(self.servers)))
 
-    def room(self, key: int, elements: int) -> np.ndarray:
-        """See `Store.room`."""
-        room = self._rooms.setdefault(key, np.zeros(elements, np.float32))
-        if room.size != elements:
-            raise ValueError(f"key {key} is bound to {room.size} values, not {elements}")
-        return room
+    def buffer(self, key: int, elements: int) -> np.ndarray:
+        """See `Store.buffer`."""
+        buffer = self._buffers.setdefault(key, np.zeros(elements, np.float32))
+        if buffer.size != elements:
+            raise ValueError(f"key {key} is bound to {buffer.size} values, not {elements}")
+        return buffer
 
     def release(self, keys: Collection[int]) -> None:
         """See `Store.release`."""
         for key in keys:
-            self._rooms.pop(key, None)
+            self._buffers.pop(key, None)
 
     def flush(self) -> None:
         """See `Store.flush`."""
@@ -531,7 +531,7 @@ class MemoryStore(KeyedStore):
         """See `KeyedStore._init`; rank 0's arrays are ignored where there are some already."""
         if self.first:
             for key in keys:
-                self._send(key, self._rooms[key], init=True)
+                self._send(key, self._buffers[key], init=True)
             self.flush()
         self._meet()
 
@@ -544,7 +544,7 @@ class MemoryStore(KeyedStore):
 
     def _push(self, key: int) -> None:
         """See `KeyedStore._push`."""
-        self._send(key, self._rooms[key])
+        self._send(key, self._buffers[key])
 
     def _say(self, server: int, message: np.ndarray) -> None:
         """See `KeyedStore._say`."""
@@ -552,36 +552,36 @@ class MemoryStore(KeyedStore):
 
     def _pull(self, key: int) -> None:
         """See `KeyedStore._pull`: what is stored when the request arrives comes later."""
-        room, answer = self._rooms[key], np.empty_like(self._rooms[key])
+        buffer, answer = self._buffers[key], np.empty_like(self._buffers[key])
         self._put(
             key,
             key % self.servers,
             f"a pull of key {key}",
             lambda node: np.copyto(answer, node.stored[key]),
-            lambda _: np.copyto(room, answer),
+            lambda _: np.copyto(buffer, answer),
         )
 
     def _pulled(self, key: int) -> np.ndarray:
         """See `KeyedStore._pulled`."""
         self._cluster.wait(lambda: not self._under_way(key))
-        return self._rooms[key]
+        return self._buffers[key]
 
     def _send(self, key: int, array: np.ndarray, init: bool = False) -> None:
-        sent = array.copy()  # it has left: the room is the caller's again
+        sent = array.copy()  # it has left: the buffer is the caller's again
         self._put(key, key % self.servers, f"an array of key {key}", lambda node: node.push(key, sent, init))
 
-    def _put(self, key: int, server: int, what: str, *steps: Callable[["Node"], object]) -> None:
+    def _put(self, key: int, server: int, what: str, *steps: Callable[["MemoryServer"], object]) -> None:
         """Put something on its way that happens at a server; the last step of two is that the answer arrives."""
         cluster, node = self._cluster, self._cluster.nodes[server]
 
-        def arrive(step: Callable[["Node"], object]) -> None:
+        def arrive(step: Callable[["MemoryServer"], object]) -> None:
             step(node)
             cluster.arrivals += len(steps) == 1  # a pull changes nothing
 
         cluster.put(
             self.nonce,
             key,
-            Flight(server, f"{what} of worker {self.rank}", [lambda step=step: arrive(step) for step in steps]),  # type: ignore[misc]
+            Transmission(server, f"{what} of worker {self.rank}", [lambda step=step: arrive(step) for step in steps]),  # type: ignore[misc]
         )
 
     def _under_way(self, key: int) -> bool:

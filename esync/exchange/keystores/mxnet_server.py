@@ -1,4 +1,4 @@
-"""The parameter server on MXNet's key store: ps-lite's pushes and commands become calls of `ParameterServer`.
+"""The server's end of MXNet's key store: ps-lite's pushes and commands become calls of `ParameterServer`.
 
 ps-lite runs asynchronously here, with an updater of ours: it never sums, counts or waits by itself. MXNet calls the
 controller (commands) and the updater (pushes) one at a time on the main thread, and answers pulls from the stored
@@ -15,7 +15,7 @@ from typing import Any
 
 from ... import config
 from ...membership.connections import Address
-from ...membership.peers import Outgoing, Peers
+from ...membership.peers import OutgoingConnections, Peers
 from ...membership.rendezvous import directory, messages
 from ...membership.rendezvous.directory import StartMonitor
 from ...membership.rendezvous.node_registry import server_id
@@ -23,11 +23,11 @@ from ...runtime.memory import host_view
 from ...runtime.mxnet_import import mx
 from ...runtime.program import exit_now
 from ...runtime.watchdog import WatchedWait
-from ..membership import WRITER, Membership
 from ..protocol.endpoint import Endpoint
 from ..protocol.handshake import Greeting, decode
 from ..protocol.parameter_server import ParameterServer
 from ..protocol.payload_staging import Memory
+from ..worker_monitor import WRITER, WorkerMonitor
 
 log = logging.getLogger(__name__)
 
@@ -52,14 +52,14 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
         self,
         kvstore: Any,
         memory: Memory,
-        outgoing: Outgoing,
+        outgoing: OutgoingConnections,
         scheduler: Address,
         round_timeout: float = config.ROUND_TIMEOUT,
     ) -> None:
         super().__init__(kvstore)
         self._round_timeout = round_timeout
         self._memory, self._outgoing, self._scheduler = memory, outgoing, scheduler
-        self._membership: Membership | None = None
+        self._membership: WorkerMonitor | None = None
         self._start_monitor = StartMonitor(scheduler)
         self._start_monitor.start()
         self._ending = self._over = False
@@ -70,7 +70,7 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
 
     def alone(self) -> None:
         """End the process: not a single worker is there, and none is expected any more. From any thread."""
-        if self._membership is not None and self._endpoint.server.ledger.over:
+        if self._membership is not None and self._endpoint.server.round_state.over:
             self._leave()
         for reason in [] if self._membership is None else self._membership.failure_reasons():
             log.error("%s", reason)
@@ -96,18 +96,18 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
 
     def _on_push(self, key: int | str, received: Any, stored: Any) -> None:
         self._endpoint.push(int(key), host_view(received), host_view(stored))
-        ledger = self._endpoint.server.ledger
-        if ledger.deserted and not self._ending:
+        round_state = self._endpoint.server.round_state
+        if round_state.deserted and not self._ending:
             self._ending = True
             threading.Thread(target=self._leave, name="farewell").start()
-        elif ledger.over and not self._over:
+        elif round_state.over and not self._over:
             self._over = True
             threading.Thread(target=self._await_goodbyes, name="goodbyes", daemon=True).start()
 
-    def _look_after(self, server: ParameterServer, lease: float) -> Membership:
+    def _look_after(self, server: ParameterServer, lease: float) -> WorkerMonitor:
         """Look after the workers by their connections, and by what is heard of them."""
         peers: Peers[int] = Peers(lambda among: self._outgoing.there)
-        self._membership = Membership(server, lease, time.monotonic, peers)
+        self._membership = WorkerMonitor(server, lease, time.monotonic, peers)
         return self._membership
 
     def _await_goodbyes(self) -> None:
@@ -115,10 +115,12 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
 
         The first worker has as long as it takes to evaluate and to write the final model.
         """
-        ledger, wait = self._endpoint.server.ledger, WatchedWait("", self._round_timeout)
+        round_state, wait = self._endpoint.server.round_state, WatchedWait("", self._round_timeout)
         while True:
             time.sleep(TICK)
-            missing = [rank for rank in range(ledger.slots) if ledger.member[rank] or rank in ledger.awaited]
+            missing = [
+                rank for rank in range(round_state.slots) if round_state.member[rank] or rank in round_state.awaited
+            ]
             if WRITER not in missing and wait.lasted > wait.limit:
                 break
             wait.what = f"the goodbye of worker {', '.join(map(str, missing))}"
@@ -129,7 +131,7 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
 
     def _leave(self) -> None:
         """End the process: the run is over."""
-        failure = self._endpoint.server.ledger.failure
+        failure = self._endpoint.server.round_state.failure
         if not failure:
             with suppress(_SchedulerGoneError):
                 me = directory.members(self._scheduler, _give_up)[server_id(self.kvstore.rank)]

@@ -1,4 +1,4 @@
-"""A worker's store over MXNet's key store: what ps-lite wants of its keys and its arrays stays in here."""
+"""The worker's end of MXNet's key store: what ps-lite wants of its keys and arrays stays in here."""
 
 import atexit
 import ctypes
@@ -24,16 +24,24 @@ from ...membership.rendezvous.messages import SERVER
 from ...membership.rendezvous.node_registry import worker_id
 from ...runtime.environment import SLOT_VARIABLE, Cluster
 from ...runtime.errors import ExpectedError
+from ...runtime.futures import BackgroundTask
 from ...runtime.memory import host_view
 from ...runtime.mxnet_import import mx
 from ...runtime.progress import WITHOUT_FINAL_MODEL
 from ...runtime.watchdog import Watchdog, ending_on_interrupt, exit_now
-from ..background import BackgroundTask
 from ..protocol.handshake import COMMAND, Greeting, Resumed
 from ..protocol.status import Status, awaited
-from ..protocol.store import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH, CancelledError, Place, Wait, heartbeat_interval
+from ..protocol.store import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    PAUSE_GROWTH,
+    CancelledError,
+    Place,
+    StoreWait,
+    heartbeat_interval,
+)
 from .keyed import KeyedStore
-from .sender_check import Doorkeeper
+from .sender_check import SenderCheck
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +76,7 @@ class MXNetStore(KeyedStore):
         lease: seconds of silence after which the servers go on without a worker; infinite: they wait for it, or for
             its replacement.
         replacement: seconds that the servers wait for another process in the place of this one, once it is gone.
-        hold: called before a payload, a poll or the request for a model leaves; may wait.
+        inject_delay: called before a payload, a poll or the request for a model leaves; may wait.
 
     Raises:
         SecondTrainerError: this process takes part in a cluster already, or has left this one.
@@ -88,18 +96,18 @@ class MXNetStore(KeyedStore):
         round_timeout: float = config.ROUND_TIMEOUT,
         lease: float = math.inf,
         replacement: float = config.WAIT_FOR_REPLACEMENT,
-        hold: Callable[[], None] = lambda: None,
+        inject_delay: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__()
         _make_room(cluster)
         raise_file_limit()
-        self.lease, self.replacement, self._hold = lease, replacement, hold
+        self.lease, self.replacement, self._inject_delay = lease, replacement, inject_delay
         self._cluster, self._closed = cluster, False
         self._watchdog, self._round_timeout = watchdog, round_timeout
         # Buckets are this project's own way of cutting arrays; MXNet must not split them once more.
         os.environ["MXNET_KVSTORE_BIGARRAY_BOUND"] = str(2**31 - 1)
-        self._doorkeeper = Doorkeeper(listening())
-        self._doorkeeper.start()
+        self._sender_check = SenderCheck(listening())
+        self._sender_check.start()
         self._scheduler = cluster.address, cluster.port
         self._start_monitor = StartMonitor(self._scheduler)
         self._start_monitor.start()
@@ -110,15 +118,15 @@ class MXNetStore(KeyedStore):
             members = directory.members(self._scheduler, wait.check)
         self.workers: int = self.store.num_workers
         self.first = self.store.rank == 0
-        # A newcomer has a new rank in MXNet (see rendezvous.roster), which leads to the slot that it takes over; where
-        # several workers have died, only who has started it knows which of them it stands for.
+        # A newcomer has a new rank in MXNet (see `rendezvous.node_registry`), which leads to the slot that it takes
+        # over; where several workers have died, only who has started it knows which of them it stands for.
         slot = os.environ.get(SLOT_VARIABLE) if self.store.rank >= self.workers else None
         self.rank: int = int(slot or self.store.rank) % self.workers
         self.servers = cluster.servers
         self.nonce = secrets.randbits(62) + 1
         self._me = members[worker_id(self.store.rank)]
         self.address = f"{self._me.host}:{self._me.port}"
-        self._doorkeeper.settle(self._me.port)
+        self._sender_check.settle(self._me.port)
         servers = [node.address for node in members.values() if node.role == SERVER]
         self._monitor = monitor_servers(self._scheduler, servers, self._cut_off)
         self._monitor.start()
@@ -143,9 +151,9 @@ class MXNetStore(KeyedStore):
         """See `Store.sleep`."""
         time.sleep(seconds)
 
-    def hold(self) -> None:
-        """See `Store.hold`."""
-        self._hold()
+    def inject_delay(self) -> None:
+        """See `Store.inject_delay`."""
+        self._inject_delay()
 
     def spawn(self, work: Callable[[], None]) -> BackgroundTask:
         """See `Store.spawn`; there is one task at a time."""
@@ -157,7 +165,7 @@ class MXNetStore(KeyedStore):
         return self._heartbeats.during(what, beat)
 
     @contextmanager
-    def waiting(self, what: str, hint: str = PROCESSES) -> Iterator[Wait]:
+    def waiting(self, what: str, hint: str = PROCESSES) -> Iterator[StoreWait]:
         """See `Store.waiting`."""
         self._waits.append(what)
         try:
@@ -174,8 +182,8 @@ class MXNetStore(KeyedStore):
         """See `Store.command`."""
         self.store._send_command_to_servers(COMMAND, command.encode())
 
-    def room(self, key: int, elements: int) -> np.ndarray:
-        """See `Store.room`."""
+    def buffer(self, key: int, elements: int) -> np.ndarray:
+        """See `Store.buffer`."""
         if key not in self._arrays:
             array = mx.nd.zeros((elements,), ctx=mx.cpu())
             mx.nd.waitall()
@@ -189,9 +197,9 @@ class MXNetStore(KeyedStore):
             self._doubled.discard(key)
         return view
 
-    def share(self, places: Sequence[Sequence[Place]]) -> None:
-        """See `Store.share`; the run has begun for this worker then."""
-        super().share(places)
+    def init_shared(self, places: Sequence[Sequence[Place]]) -> None:
+        """See `Store.init_shared`; the run has begun for this worker then."""
+        super().init_shared(places)
         if not self._start_monitor.closed:
             self._start_monitor.close()
             directory.tell(self._scheduler, messages.BEGUN, self._me)
@@ -333,5 +341,5 @@ def _let_go() -> None:
             log.error("error: %s is gone, and MXNet would wait for it for ever: ending, with all work done", each._gone)
             exit_now(1)
         if each._closed:
-            each._doorkeeper.over()
+            each._sender_check.over()
             each.store = None

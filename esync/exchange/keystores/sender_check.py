@@ -1,4 +1,4 @@
-"""Keeps those out who do not speak ZeroMQ, from the port that MXNet opens in workers and servers.
+"""A check of senders: keeps those who do not speak ZeroMQ out of the port that MXNet opens.
 
 MXNet's ZeroMQ takes connections that do not begin with ZeroMQ's signature for ones of its first version, which had
 none. What a browser or a port scanner sends then reaches ps-lite as a message, whose parser ends the process. MXNet has
@@ -48,7 +48,7 @@ class FilterError(Exception):
     """This system has no such filters."""
 
 
-class Doorkeeper(threading.Thread):
+class SenderCheck(threading.Thread):
     """Watches the sockets of this process that begin to listen after it was made.
 
     Args:
@@ -56,7 +56,7 @@ class Doorkeeper(threading.Thread):
     """
 
     def __init__(self, others: Collection[int] = ()) -> None:
-        super().__init__(name="doorkeeper", daemon=True)
+        super().__init__(name="sender check", daemon=True)
         self._others = frozenset(others)
         self._port: int | None = None
         self._done: set[int] = set()  # inodes of connections that need not be looked at again

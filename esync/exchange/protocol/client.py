@@ -1,4 +1,4 @@
-"""The worker's side of the protocol, whatever store carries it.
+"""The worker's end of the protocol, whatever store carries it.
 
 An exchange sends the whole payload array by array, then its commit to every server, waits until all of them have used
 it, and only then fetches the model. Receiving happens in the memory that was sent from, so one buffer of the model's
@@ -18,7 +18,7 @@ import numpy as np
 
 from ... import config
 from ...rules import STATE_VECTORS
-from ..base import NO_OFFERS, Exchange, JobAbortedError, Model, Payload, Result, SlotLostError, Source
+from ..base import NO_OFFERS, Exchange, JobAbortedError, ModelSink, Payload, Result, SlotLostError, Source
 from ..codecs.base import KeepsCommon, WorkerCodec
 from ..codecs.choice import codec_of
 from ..codecs.none import PlainDecoder, plain_codec
@@ -26,8 +26,8 @@ from . import wire
 from .handshake import Greeting, Resumed
 from .layout import WEIGHTS, Layout
 from .mailbox import Mailboxes
-from .pending import HiddenExchange, Parcel, PendingExchange
-from .resume_negotiation import Offers, Progress
+from .pending import HiddenExchange, PendingExchange, ReceivedModel
+from .resume_negotiation import Offers, ResumeState
 from .round_state import Limits
 from .slot_recovery import dealt_with, round_has_commit, starting_status
 from .specification import Specification
@@ -68,7 +68,7 @@ class ParameterServerExchange(Exchange):
         self.job, self.resume_at, self.part = 0, -1, 0
         self._round = 0  # number of the round that the next payload is part of, where it is used together
         self._uninformed: list[int] = []  # servers that do not know which workers that round does not wait for
-        self._apart: tuple[int, ...] = ()  # those workers, as the first server says
+        self._excluded: tuple[int, ...] = ()  # those workers, as the first server says
         self._codec_of = codec_of
         self._hidden: HiddenExchange | None = None
         self._closed = self._met = self._lost = False
@@ -113,19 +113,19 @@ class ParameterServerExchange(Exchange):
         self._codecs[WEIGHTS] = self._codec_of(self.specification, self.layout, self.workers, self.rank)
         self._mailboxes = Mailboxes(store, self.layout, STATE_VECTORS.get(self.specification.rule, 0), self.say_to)
         if self.specification.overlap:
-            self._parcel = Parcel(sizes)
+            self._received = ReceivedModel(sizes)
         self._sized: dict[tuple[frozenset[str], bool], list[list[Place]]] = {}
         statuses = self._greet(greeting)
         if notice := statuses[0].notice:
             log.warning("%s", notice)
         self.replacement = statuses[0].arrivals > 1
         if self.replacement and starting_status(statuses).synchronous:
-            statuses = self._fall_in(statuses)
+            statuses = self._rejoin(statuses)
         acknowledged, rounds = [each.acknowledged for each in statuses], [each.rounds_together for each in statuses]
         self.exchanges = self.sequence = dealt_with(acknowledged, rounds, starting_status(statuses).synchronous)
         self.job, self.resume_at = statuses[0].job, statuses[0].resume_at
 
-    def begin(self, vectors: Mapping[str, Source], model: Model) -> Result:
+    def begin(self, vectors: Mapping[str, Source], model: ModelSink) -> Result:
         """See `Exchange.begin`."""
         store, specification = self.store, self.specification
         common = {name: plain_codec(self.layout, 0, name) for name in self.layout.sizes}
@@ -133,14 +133,14 @@ class ParameterServerExchange(Exchange):
         common[WEIGHTS] = common[WEIGHTS]._replace(decoder=shared)
         # What this worker holds now, also where the model cannot hold it to the last bit.
         keeps = specification.private or self._codecs[WEIGHTS].decoder.keeps_common
-        received = Parcel(self.layout.sizes) if store.carries_values and keeps else None
+        received = ReceivedModel(self.layout.sizes) if store.carries_values and keeps else None
         with store.waiting("the model from"):
             if store.carries_values:
-                store.share(self._by_server(self._write(common, vectors, wire.NOTHING)))
+                store.init_shared(self._by_server(self._write(common, vectors, wire.NOTHING)))
                 self._fetch(common, received or model, [0] * store.servers)
             else:
                 places = [_sizes_of(common.values(), server, answers=True) for server in range(store.servers)]
-                store.share(places)
+                store.init_shared(places)
                 self._fetch_sizes(places)
             if received is not None:
                 received.deliver(model, self.layout.sizes)
@@ -156,11 +156,11 @@ class ParameterServerExchange(Exchange):
 
     # --- exchanging -------------------------------------------------------------------------------------------------
 
-    def start(self, payload: Payload, model: Model) -> PendingExchange:
+    def start(self, payload: Payload, model: ModelSink) -> PendingExchange:
         """Send the payload and its commit; see `Exchange.start`."""
         store = self.store
         begun = store.now()
-        store.hold()
+        store.inject_delay()
         self.sequence += 1
         sent = [0] * store.servers
         vectors: dict[str, Any] = dict(payload.vectors)
@@ -174,15 +174,15 @@ class ParameterServerExchange(Exchange):
             for server, places in enumerate(self._sizes(vectors, answers=False)):
                 store.send(server, places)
         for server in self._uninformed:
-            self.say_to(server, wire.FOLLOW, round=self._round, text=wire.encode_ranks(self._apart))
+            self.say_to(server, wire.FOLLOW, round=self._round, text=wire.encode_ranks(self._excluded))
         for server in range(store.servers):
             own = {"buckets": sent[server], "round": self._round, "part": self.part}
             self.say_to(server, wire.COMMIT, **own, **payload.terms)
         if not self.specification.overlap:
             finish = partial(self._finish, model, payload.returned, begun)
             return PendingExchange(store, self.sequence, self.look, finish)
-        finish = partial(self._finish, self._parcel, payload.returned, begun)
-        deliver = partial(self._parcel.deliver, model, payload.returned)
+        finish = partial(self._finish, self._received, payload.returned, begun)
+        deliver = partial(self._received.deliver, model, payload.returned)
         self._hidden = HiddenExchange(store, self.sequence, self.look, finish, deliver)
         return self._hidden
 
@@ -225,7 +225,7 @@ class ParameterServerExchange(Exchange):
 
     # --- checkpoints ------------------------------------------------------------------------------------------------
 
-    def resume(self, progress: Progress) -> None:
+    def resume(self, progress: ResumeState) -> None:
         """See `Exchange.resume`."""
         self.exchanges = self.sequence = progress.exchanges
         resumed = Resumed(self.rank, self.store.nonce, progress.exchanges, progress.books)
@@ -281,12 +281,12 @@ class ParameterServerExchange(Exchange):
         self._beat()
 
     def report(self, statuses: Sequence[Status], wait: float, transfer: float, books: Status | None = None) -> Result:
-        """What the servers' statuses say, as a result.
+        """Return what the servers' statuses say, as a result.
 
-        Server 0 decides when the run ends, how commits are used, and which workers are apart: the commit that asked for
-        that may have reached some servers only, and the next payload tells the others which workers are apart. Where
-        servers are in different rounds, the next payload is part of the earliest one, and the workers that are apart
-        are those that this round does not wait for.
+        Server 0 decides when the run ends, how commits are used, and which workers are excluded: the commit that asked
+        for that may have reached some servers only, and the next payload tells the others which workers are excluded.
+        Where servers are in different rounds, the next payload is part of the earliest one, and the workers that are
+        excluded are those that this round does not wait for.
 
         Args:
             statuses: of all servers.
@@ -298,11 +298,11 @@ class ParameterServerExchange(Exchange):
         self.store.finished = status.finished
         first, earliest = statuses[0], min(statuses, key=lambda each: each.rounds_together)
         self._round = earliest.rounds_together + 1
-        self._apart = first.apart
+        self._excluded = first.excluded
         self._uninformed = [
             server
             for server, each in enumerate(statuses)
-            if each.apart != first.apart and each.rounds_together == first.rounds_together
+            if each.excluded != first.excluded and each.rounds_together == first.rounds_together
         ]
         return Result(
             round=status.round,
@@ -321,7 +321,7 @@ class ParameterServerExchange(Exchange):
             fastest=status.fastest,
             scalars=status.scalars,
             samples_together=status.samples_together,
-            apart=earliest.apart,
+            excluded=earliest.excluded,
         )
 
     def say(self, kind: int, **fields: Any) -> None:
@@ -347,10 +347,10 @@ class ParameterServerExchange(Exchange):
         if self._watched and self.store.now() - self._spoke > heartbeat_interval(self.store.lease):
             self.say(wire.NOTHING)
 
-    def _finish(self, model: Model, wanted: Collection[str], begun: float, statuses: Sequence[Status]) -> Result:
+    def _finish(self, model: ModelSink, wanted: Collection[str], begun: float, statuses: Sequence[Status]) -> Result:
         """Fetch the wanted vectors from the servers, which have used the payload, and sum up how the exchange went."""
         store = self.store
-        store.hold()
+        store.inject_delay()
         with store.waiting("the model from"):
             if store.carries_values:
                 codecs = {name: codec for name, codec in self._codecs.items() if name in wanted}
@@ -375,7 +375,7 @@ class ParameterServerExchange(Exchange):
             self.look(status)
         return statuses
 
-    def _fall_in(self, statuses: list[Status]) -> list[Status]:
+    def _rejoin(self, statuses: list[Status]) -> list[Status]:
         """Wait until this worker can take part in a round of a running job, and return the servers' statuses then.
 
         What the dead worker has committed everywhere counts, so the round that it is part of has to end first.
@@ -392,16 +392,16 @@ class ParameterServerExchange(Exchange):
         self, codecs: Mapping[str, WorkerCodec], vectors: Mapping[str, Any], kind: int
     ) -> Iterator[tuple[int, Place]]:
         """Put vectors where they are sent from, array by array: the server and the place of each."""
-        store, rooms = self.store, dict[int, np.ndarray]()
+        store, buffers = self.store, dict[int, np.ndarray]()
 
-        def room(key: int, elements: int) -> np.ndarray:
-            rooms[key] = store.room(key, wire.HEADER_ELEMENTS + elements)
-            return rooms[key][wire.HEADER_ELEMENTS :]
+        def buffer(key: int, elements: int) -> np.ndarray:
+            buffers[key] = store.buffer(key, wire.HEADER_ELEMENTS + elements)
+            return buffers[key][wire.HEADER_ELEMENTS :]
 
         for name, codec in codecs.items():
             if name in vectors:
-                for server, key, place in codec.encoder.write(vectors[name], room):
-                    array = rooms.pop(key)
+                for server, key, place in codec.encoder.write(vectors[name], buffer):
+                    array = buffers.pop(key)
                     wire.stamp(array, kind, self.rank, store.nonce, self.sequence, place)
                     yield server, (key, array.size)
 
@@ -411,7 +411,7 @@ class ParameterServerExchange(Exchange):
             by_server[server].append(place)
         return by_server
 
-    def _fetch(self, codecs: Mapping[str, WorkerCodec], model: Model, lengths: Sequence[int]) -> None:
+    def _fetch(self, codecs: Mapping[str, WorkerCodec], model: ModelSink, lengths: Sequence[int]) -> None:
         """Fetch vectors from all servers, and let them go into the model as they come.
 
         Args:
@@ -448,7 +448,7 @@ class ParameterServerExchange(Exchange):
             self._sized[key] = [_sizes_of(codecs, server, answers) for server in range(self.store.servers)]
         return self._sized[key]
 
-    def _common(self, model: Model, received: Parcel) -> dict[int, np.ndarray]:
+    def _common(self, model: ModelSink, received: ReceivedModel) -> dict[int, np.ndarray]:
         """Where the common weights are kept: index of a bucket → its values.
 
         Where the model has them already, so that no exchange has to copy them; in what was received where it has none,

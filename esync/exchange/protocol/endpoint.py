@@ -1,4 +1,4 @@
-"""A server process's end of the protocol: commands and pushes, in the order in which they arrive."""
+"""The server's end of the protocol: commands and pushes, in the order in which they arrive."""
 
 import logging
 import math
@@ -13,7 +13,7 @@ from ..codecs.quantization import NONE
 from .handshake import Greeting, Resumed
 from .parameter_server import ParameterServer
 from .payload_staging import Memory
-from .round_state import Ledger
+from .round_state import RoundState
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 FIRST = 0
 
 
-class Membership(Protocol):
+class MembershipMonitor(Protocol):
     """Finds out which workers are gone, and has the server drop them or end the run."""
 
     def joined(self, rank: int, address: str, replacement: float) -> None:
@@ -52,13 +52,13 @@ class Endpoint:
         shard: int,
         clock: Callable[[], float],
         memory: Memory | None = None,
-        membership: Callable[[ParameterServer, float], Membership] | None = None,
+        membership: Callable[[ParameterServer, float], MembershipMonitor] | None = None,
     ) -> None:
         self._shard, self._clock, self._memory = shard, clock, memory
         self._make_membership = membership
         self._greeted: Greeting | None = None
         self._server: ParameterServer | None = None
-        self._membership: Membership | None = None
+        self._membership: MembershipMonitor | None = None
         self._notices: dict[int, str] = {}
 
     @property
@@ -69,7 +69,7 @@ class Endpoint:
         return self._server
 
     def command(self, command: Greeting | Resumed) -> None:
-        """A worker introduces itself, or has gone back to a checkpoint."""
+        """Take a command: a worker introduces itself, or has gone back to a checkpoint."""
         if isinstance(command, Greeting):
             self._greet(command)
         elif self._server is not None:
@@ -90,13 +90,13 @@ class Endpoint:
         self._server.join(greeting.rank, greeting.nonce, greeting.offers)
         if self._membership is not None:
             self._membership.joined(greeting.rank, greeting.address, greeting.replacement)
-        first, ledger = self._greeted, self._server.ledger
+        first, round_state = self._greeted, self._server.round_state
         if differences := first.differences(greeting):
-            ledger.abort(f"worker {greeting.rank} does not match worker {first.rank}: {'; '.join(differences)}")
+            round_state.abort(f"worker {greeting.rank} does not match worker {first.rank}: {'; '.join(differences)}")
         self._notices[greeting.rank] = notice = first.notice(greeting)
         if notice:
             log.warning("%s", notice)
-        ledger.notice = next(filter(None, self._notices.values()), "")  # there is room for one
+        round_state.notice = next(filter(None, self._notices.values()), "")  # there is room for one
         log.debug("worker %d of %d is here", greeting.rank, greeting.slots)
 
 
@@ -112,7 +112,7 @@ def serve(greeting: Greeting, shard: int, clock: Callable[[], float], memory: Me
     # Time passes differently on every server: only the first one, which decides when the run ends, looks at it.
     limits = greeting.limits if shard == FIRST else replace(greeting.limits, seconds=math.inf)
     asked = greeting.specification
-    ledger = Ledger(
+    round_state = RoundState(
         greeting.slots,
         asked.synchronous,
         limits,
@@ -125,4 +125,4 @@ def serve(greeting: Greeting, shard: int, clock: Callable[[], float], memory: Me
     if not up.name == down.name == NONE:
         memory = None
     uplink, downlink = up.uplink(shard), down.downlink(shard)
-    return ParameterServer(layout, ledger, uplink, downlink, asked.rules(), clock, memory, asked.weighting)
+    return ParameterServer(layout, round_state, uplink, downlink, asked.rules(), clock, memory, asked.weighting)

@@ -15,7 +15,7 @@ from typing import Any, get_origin, get_type_hints
 from ...version import __version__
 from . import wire
 from .layout import WEIGHTS, Layout
-from .resume_negotiation import Books, Offers
+from .resume_negotiation import Offers, RunProgress
 from .round_state import Limits
 from .specification import Specification
 
@@ -28,7 +28,7 @@ PERSONAL = ("rank", "nonce", "address", "replacement", "offers")
 
 @dataclass(frozen=True)
 class Resumed:
-    """A worker's word that it has gone back to a checkpoint: the second command, in jobs that go on from one.
+    """The second command of a worker, in jobs that go on from a checkpoint: it has gone back to that.
 
     Attributes:
         rank: its slot.
@@ -40,17 +40,17 @@ class Resumed:
     rank: int
     nonce: int
     exchanges: int
-    books: Books | None
+    books: RunProgress | None
 
     def encode(self) -> str:
-        """As JSON text."""
+        """Return it as JSON text."""
         return json.dumps({"resumed": asdict(self)})
 
     @classmethod
     def of(cls, fields: dict[str, Any]) -> "Resumed":
         """Read what `encode` wrote."""
         books = fields["books"]
-        return cls(**{**fields, "books": None if books is None else Books(**books)})
+        return cls(**{**fields, "books": None if books is None else RunProgress(**books)})
 
 
 @dataclass(frozen=True)
@@ -98,11 +98,11 @@ class Greeting:
             )
 
     def layout(self) -> Layout:
-        """How this worker's model is cut into buckets."""
+        """Return how this worker's model is cut into buckets."""
         return _layout(tuple(self.sizes.items()), self.servers, self.bucket_elements)
 
     def encode(self) -> str:
-        """As JSON text."""
+        """Return it as JSON text."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -123,7 +123,7 @@ class Greeting:
             raise ValueError(f"not a greeting of a worker of this version: {error}") from None
 
     def differences(self, other: "Greeting") -> list[str]:
-        """What keeps `other` from working together with this worker, one sentence part each; empty: nothing."""
+        """Return what keeps `other` from working together with this worker, one sentence part each; empty: nothing."""
         alike = {name: getattr(self, name) for name in PERSONAL}
         alike["specification"] = replace(other.specification, own=self.specification.own)
         if replace(other, **alike) == self:

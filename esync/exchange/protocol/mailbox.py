@@ -1,4 +1,4 @@
-"""The worker's end of the servers' mailboxes: what only servers have, on its way to a checkpoint or back from one.
+"""Mailboxes of the servers, by which checkpoints get and set what only servers have.
 
 That is what the rule remembers, and with lossy codecs the weights that it works on.
 """
@@ -13,7 +13,7 @@ from .store import Store
 
 
 class Mailboxes:
-    """One bucket's room on every server, set up when it is first used.
+    """One bucket's buffer on every server, set up when it is first used.
 
     Args:
         store: to the servers.
@@ -46,14 +46,14 @@ class Mailboxes:
         if not self._opened:
             self._opened = True
             for shard in range(self._store.servers):
-                self._room(shard, wire.NOTHING)
+                self._buffer(shard, wire.NOTHING)
             self._store.open([[self._place(shard)] for shard in range(self._store.servers)])
 
     def _place(self, shard: int) -> tuple[int, int]:
         return self._layout.mailbox_key(shard), wire.HEADER_ELEMENTS + self._layout.mailbox_elements(shard)
 
-    def _room(self, shard: int, kind: int, sequence: int = 0, index: int = 0) -> np.ndarray:
-        array = self._store.room(*self._place(shard))
+    def _buffer(self, shard: int, kind: int, sequence: int = 0, index: int = 0) -> np.ndarray:
+        array = self._store.buffer(*self._place(shard))
         array[:] = 0
         wire.stamp(array, kind, self._store.rank, self._store.nonce, sequence, index)
         return array
@@ -76,7 +76,7 @@ class Mailboxes:
         store = self._store
         with store.waiting("what the rule remembers to"):
             self._open()
-            values = self._room(bucket.shard, wire.STATE, count, bucket.index)
+            values = self._buffer(bucket.shard, wire.STATE, count, bucket.index)
             wire.header_of(values)["place"] = place
             values[wire.HEADER_ELEMENTS :][: bucket.stop - bucket.start] = vector[bucket.start : bucket.stop]
             store.send(bucket.shard, [self._place(bucket.shard)])

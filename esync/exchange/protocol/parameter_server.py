@@ -25,21 +25,20 @@ import numpy as np
 from ...rules import Rule, Step, put_together, replace_by_mean, take_apart
 from ...runtime.output import RateLimitedLog
 from ..codecs.base import ERRORS, Downlink, Total, Updated, Uplink, check_pair
-from ..weighting import UNIFORM, divisor, factor, rounding_error
+from ..weighting import UNIFORM, LatestValues, divisor, factor, rounding_error
 from . import wire
-from .latest import LatestValues
 from .layout import WEIGHTS, Bucket, Layout
-from .payload_staging import Array, HostMemory, Inbox, Memory, RankOrderedSum
-from .resume_negotiation import Books, Offers, choose
-from .round_state import Ledger
+from .payload_staging import Array, HostMemory, Memory, PayloadStaging, RankOrderedSum
+from .resume_negotiation import Offers, RunProgress, choose
+from .round_state import RoundState
 from .specification import weightings_of
 
 log = logging.getLogger(__name__)
 
 
 @dataclass
-class Shelf:
-    """Where one bucket of the model is kept on this server.
+class BucketState:
+    """One bucket of the model on this server.
 
     Attributes:
         weights: the values the rule works on, of any vector; the same memory as `published`, unless the server has a
@@ -67,7 +66,7 @@ class ParameterServer:
 
     Args:
         layout: how the model is cut.
-        ledger: the books of the run; `ledger.synchronous` decides whether rounds wait for everyone.
+        round_state: the books of the run; `round_state.synchronous` decides whether rounds wait for everyone.
         uplink: unpacks the weights' part of payloads.
         downlink: packs the weights that the workers are sent.
         rules: name of each vector → what is done to it. One that is replaced by its mean (`rules.replace_by_mean`)
@@ -83,7 +82,7 @@ class ParameterServer:
     def __init__(
         self,
         layout: Layout,
-        ledger: Ledger,
+        round_state: RoundState,
         uplink: Uplink,
         downlink: Downlink,
         rules: Mapping[str, Rule],
@@ -91,78 +90,78 @@ class ParameterServer:
         memory: Memory | None = None,
         weighting: str = UNIFORM,
     ) -> None:
-        check_pair(uplink, downlink, ledger.synchronous)
+        check_pair(uplink, downlink, round_state.synchronous)
         if uplink.rule is not None:
             rules = {**rules, WEIGHTS: uplink.rule}
         if unruled := layout.sizes.keys() - rules.keys():
             raise ValueError(f"there is no rule for {', '.join(sorted(unruled))}")
         self.layout = layout
-        self.ledger = ledger
+        self.round_state = round_state
         self.uplink, self.downlink = uplink, downlink
-        self._message_type = wire.message_type(ledger.added)
+        self._message_type = wire.message_type(round_state.added)
         self.memory = memory if memory is not None else HostMemory()
         self._rules = rules
         # A payload is multiplied as it arrives, the sum divided once it is whole.
         self._weightings = weightings_of(layout.sizes, weighting)
         self._clock = clock
         self._complain = RateLimitedLog(log.warning)
-        self._inbox = Inbox(self.memory)
+        self._staging = PayloadStaging(self.memory)
         self._sum = RankOrderedSum(self.memory)
         self._arriving: dict[int, Any] = {}  # commits whose payload is not complete yet
-        self._shelves: dict[int, Shelf] = {}
+        self._bucket_states: dict[int, BucketState] = {}
         self._status: np.ndarray | None = None
         self.heard: dict[int, float] = {}  # when each worker's present holder was last heard
         self._mailbox: np.ndarray | None = None
         self._offers: dict[int, Offers] = {}
 
     def join(self, rank: int, nonce: int, offers: Offers | None = None) -> None:
-        """A worker takes slot `rank`; `offers` are the checkpoints that it could go on from.
+        """Let a worker take slot `rank`; `offers` are the checkpoints that it could go on from.
 
         When all are there for the first time, it is settled which one they go on from. What a former holder of the
         slot has left half done is thrown away; a payload that it has committed counts.
         """
         self._arriving.pop(rank, None)
-        self._inbox.discard(rank)
-        begun = self.ledger.started
-        if self.ledger.nonce[rank] != nonce:
+        self._staging.discard(rank)
+        begun = self.round_state.started
+        if self.round_state.nonce[rank] != nonce:
             self._forget_latest(rank)  # the newcomer begins with the others' mean, which counts already
-            self.downlink.join(rank, self.ledger.answer)
-        self.ledger.join(rank, nonce, self._clock())
+            self.downlink.join(rank, self.round_state.answer)
+        self.round_state.join(rank, nonce, self._clock())
         self.heard[rank] = self._clock()
         self._offers[rank] = offers or Offers()
-        if self.ledger.started and not begun:
+        if self.round_state.started and not begun:
             try:
-                self.ledger.resume_at = choose(self._offers)
+                self.round_state.resume_at = choose(self._offers)
             except ValueError as error:
-                self.ledger.abort(str(error))
+                self.round_state.abort(str(error))
         self._publish_status()
 
     def drop(self, rank: int) -> None:
         """The others go on without a worker; what it has committed counts, what it has left half done does not."""
         self._arriving.pop(rank, None)
-        if rank not in self.ledger.pending:
-            self._inbox.discard(rank)
+        if rank not in self.round_state.pending:
+            self._staging.discard(rank)
         self._forget_latest(rank)
-        self.ledger.drop(rank)
-        self._apply(self.ledger.due())
+        self.round_state.drop(rank)
+        self._apply(self.round_state.due())
         self._publish_status()
 
     def abort(self, reason: str) -> None:
         """End the run for all workers, who print the reason."""
-        self.ledger.abort(reason)
+        self.round_state.abort(reason)
         self._publish_status()
 
-    def resume(self, rank: int, nonce: int, exchanges: int, books: Books | None) -> None:
-        """A worker has gone back to a checkpoint: the exchanges that it has behind it, and the run (from rank 0)."""
+    def resume(self, rank: int, nonce: int, exchanges: int, books: RunProgress | None) -> None:
+        """Note that a worker has gone back to a checkpoint: its exchanges before it, the run's progress (rank 0)."""
         if not self._is_current(rank, nonce):
             return
-        self.ledger.go_back(rank, exchanges)
+        self.round_state.go_back(rank, exchanges)
         if books is not None:
-            self.ledger.resume(books, self._clock())
+            self.round_state.resume(books, self._clock())
         self._publish_status()
 
     def push(self, key: int, received: np.ndarray, stored: np.ndarray) -> None:
-        """A push has arrived for `key`; `stored` is the memory that pulls of this key are answered from.
+        """Take a push for `key`; `stored` is the memory that pulls of this key are answered from.
 
         Both are float32; `received` is only valid during the call.
         """
@@ -174,7 +173,7 @@ class ParameterServer:
             self._mailbox = stored
             self._take_state(received)
             return
-        if self.ledger.failure:
+        if self.round_state.failure:
             return  # the sender may be the one whose model does not fit
         if self.uplink.holds(key) or self.downlink.holds(key):
             self._take_packed(key, received, stored)
@@ -182,8 +181,8 @@ class ParameterServer:
         try:
             channel, bucket = self.layout.locate(key)
         except KeyError:
-            channel = self.ledger.slots + 1
-        if channel > self.ledger.slots:  # there is one for each worker, and one for all of them
+            channel = self.round_state.slots + 1
+        if channel > self.round_state.slots:  # there is one for each worker, and one for all of them
             self._complain(f"a push of key {key} is ignored: no worker of this job has such a key")
             return
         self._keep(channel, bucket, stored)
@@ -212,35 +211,35 @@ class ParameterServer:
     def _stage(self, header: Any, place: int, received: np.ndarray) -> None:
         """Keep one array of a payload; where its commit has overtaken it, that may be complete now."""
         rank, sequence = int(header["rank"]), int(header["sequence"])
-        self._inbox.put(rank, int(header["nonce"]), sequence, place, received[wire.HEADER_ELEMENTS :])
+        self._staging.put(rank, int(header["nonce"]), sequence, place, received[wire.HEADER_ELEMENTS :])
         if rank in self._arriving:
             self._on_commit(self._arriving[rank])
 
     def _keep(self, channel: int, bucket: Bucket, stored: np.ndarray) -> None:
         """Remember where a key's values live; they are handed to us with every push and never move."""
-        shelf, values = self._shelf(bucket.index), stored[wire.HEADER_ELEMENTS :]
+        kept, values = self._bucket_state(bucket.index), stored[wire.HEADER_ELEMENTS :]
         trained = bucket.vector == WEIGHTS
         if channel:
-            shelf.replies[channel - 1] = stored
+            kept.replies[channel - 1] = stored
             if trained:
                 self.downlink.welcome(channel - 1, bucket.index, values)
-        elif shelf.weights is None:
-            shelf.published = stored
-            wire.stamp(stored, wire.WEIGHTS, 0, 0, self.ledger.step, bucket.index)
-            shelf.exact = trained and self.downlink.keeps_exact
-            own = values.copy() if shelf.exact else values
-            if shelf.restored is not None:
-                np.copyto(own, shelf.restored)
-                shelf.restored = None
-            shelf.weights = own if shelf.exact else self.memory.work_on(own)
+        elif kept.weights is None:
+            kept.published = stored
+            wire.stamp(stored, wire.WEIGHTS, 0, 0, self.round_state.step, bucket.index)
+            kept.exact = trained and self.downlink.keeps_exact
+            own = values.copy() if kept.exact else values
+            if kept.restored is not None:
+                np.copyto(own, kept.restored)
+                kept.restored = None
+            kept.weights = own if kept.exact else self.memory.work_on(own)
             if trained:
-                self.downlink.place(bucket.index, shelf.weights)
+                self.downlink.place(bucket.index, kept.weights)
 
-    def _shelf(self, index: int) -> Shelf:
-        """The shelf of a bucket, whatever comes first: its values, or a checkpoint's state of the rule."""
-        if index not in self._shelves:
-            self._shelves[index] = Shelf(None, np.empty(0, np.float32), {})
-        return self._shelves[index]
+    def _bucket_state(self, index: int) -> BucketState:
+        """Return what is kept of a bucket, whatever comes first: its values, or a checkpoint's state of the rule."""
+        if index not in self._bucket_states:
+            self._bucket_states[index] = BucketState(None, np.empty(0, np.float32), {})
+        return self._bucket_states[index]
 
     def _take_state(self, received: np.ndarray) -> None:
         """One vector of what the rule remembers about a bucket, or its weights, have come from a checkpoint."""
@@ -249,23 +248,23 @@ class ParameterServer:
             return  # only shows where the mailbox is
         bucket, place, count = self.layout.buckets[header["bucket"]], int(header["place"]), int(header["sequence"])
         values = received[wire.HEADER_ELEMENTS :][: bucket.stop - bucket.start]
-        shelf = self._shelf(bucket.index)
+        kept = self._bucket_state(bucket.index)
         if place == wire.SERVER_WEIGHTS:
-            shelf.restored = values.copy()
+            kept.restored = values.copy()
             return
-        vectors: list[Any] = take_apart(shelf.state) if shelf.state is not None else [None] * count
+        vectors: list[Any] = take_apart(kept.state) if kept.state is not None else [None] * count
         vectors[place] = self.memory.work_on(values.copy())
-        shelf.state = put_together(vectors)
+        kept.state = put_together(vectors)
 
     def _give_state(self, index: int, place: int) -> None:
         """Put that vector where it can be pulled; the kind is NOTHING where there is none yet."""
         if self._mailbox is None:
             raise RuntimeError("a worker has asked for the rule's state before it has shown where the mailbox is")
-        shelf = self._shelf(index)
+        kept = self._bucket_state(index)
         if place == wire.SERVER_WEIGHTS:
-            vector = shelf.weights
+            vector = kept.weights
         else:
-            vector = take_apart(shelf.state)[place] if shelf.state is not None else None
+            vector = take_apart(kept.state)[place] if kept.state is not None else None
         header = wire.header_of(self._mailbox)
         header["kind"] = wire.NOTHING if vector is None else wire.STATE
         header["bucket"], header["place"] = index, place
@@ -274,10 +273,10 @@ class ParameterServer:
             self._mailbox[wire.HEADER_ELEMENTS :][: values.size] = values
 
     def _is_current(self, rank: int, nonce: int) -> bool:
-        return 0 <= rank < self.ledger.slots and self.ledger.nonce[rank] == nonce
+        return 0 <= rank < self.round_state.slots and self.round_state.nonce[rank] == nonce
 
     def receive(self, message: Any) -> None:
-        """A worker's message (wire.MESSAGE) has arrived."""
+        """Take a worker's message (wire.MESSAGE)."""
         kind, rank = int(message["kind"]), int(message["rank"])
         if self._is_current(rank, int(message["nonce"])):
             self.heard[rank] = self._clock()
@@ -286,38 +285,38 @@ class ParameterServer:
             elif kind in (wire.LEAVE, wire.DONE):
                 if kind == wire.LEAVE:
                     self._forget_latest(rank)
-                self.ledger.leave(rank, done=kind == wire.DONE)
-                self._apply(self.ledger.due())
+                self.round_state.leave(rank, done=kind == wire.DONE)
+                self._apply(self.round_state.due())
             elif kind == wire.FOLLOW:
-                self.ledger.follow(message)
-                self._apply(self.ledger.due())
+                self.round_state.follow(message)
+                self._apply(self.round_state.due())
             elif kind == wire.STOP:
-                self.ledger.stop()
+                self.round_state.stop()
             elif kind == wire.ABORT:
-                self.ledger.abort(message["text"].decode())
+                self.round_state.abort(message["text"].decode())
             elif kind == wire.FETCH:
                 self._give_state(int(message["buckets"]), int(message["place"]))
         self._publish_status()
 
     def _on_commit(self, message: Any) -> None:
         rank, nonce, sequence = int(message["rank"]), int(message["nonce"]), int(message["sequence"])
-        if sequence <= self.ledger.acknowledged[rank]:
-            self._inbox.discard(rank, up_to=sequence)
+        if sequence <= self.round_state.acknowledged[rank]:
+            self._staging.discard(rank, up_to=sequence)
             return  # said twice
         self._arriving[rank] = message
-        if not self._inbox.complete(rank, nonce, sequence, int(message["buckets"])):
+        if not self._staging.complete(rank, nonce, sequence, int(message["buckets"])):
             return
         del self._arriving[rank]
-        if rank in self.ledger.pending:  # a worker that died after its commit: its payload is in the sum already
-            self._inbox.discard(rank)
+        if rank in self.round_state.pending:  # a worker that died after its commit: its payload is in the sum already
+            self._staging.discard(rank)
             return
-        due = self.ledger.commit(message, self._clock())
-        if rank not in self.ledger.pending:  # it is only acknowledged
-            self._inbox.discard(rank)
-            self.downlink.owe(rank, self.ledger.answer)
-        elif self.ledger.failure:
-            self._inbox.discard(rank)
-        elif self.ledger.together(message):
+        due = self.round_state.commit(message, self._clock())
+        if rank not in self.round_state.pending:  # it is only acknowledged
+            self._staging.discard(rank)
+            self.downlink.owe(rank, self.round_state.answer)
+        elif self.round_state.failure:
+            self._staging.discard(rank)
+        elif self.round_state.together(message):
             with self._refusing():
                 self._add(message)
         self._apply(due)
@@ -325,24 +324,24 @@ class ParameterServer:
 
     def _apply(self, ranks: list[int]) -> None:
         """Let the commits of these ranks go into the weights."""
-        if ranks and not self.ledger.failure:
+        if ranks and not self.round_state.failure:
             with self._refusing():
                 self._use(ranks)
-                self.ledger.applied(ranks, self._clock())
+                self.round_state.applied(ranks, self._clock())
 
     def _use(self, ranks: list[int]) -> None:
-        messages = {rank: self.ledger.pending[rank].message for rank in ranks}
-        if self.ledger.together(messages[ranks[0]]):
+        messages = {rank: self.round_state.pending[rank].message for rank in ranks}
+        if self.round_state.together(messages[ranks[0]]):
             total = self._sum.finish()
             samples = [int(message["samples"]) for message in messages.values()]
             divisors = {name: divisor(weighting, samples) for name, weighting in self._weightings.items()}
             for index in total:
                 total[index] /= divisors[self.layout.buckets[index].vector]
-            self._update(total, self.ledger.scalars.terms(list(messages.values())), ranks)
+            self._update(total, self.round_state.scalars.terms(list(messages.values())), ranks)
             self._sum.clear()
         else:
             for rank in ranks:
-                payload, packed = _take_apart(self._inbox.take(rank))
+                payload, packed = _take_apart(self._staging.take(rank))
                 with _of_worker(rank):
                     unpacked = self.uplink.read(packed)
                 self._update({**payload, **unpacked}, messages[rank], [rank])
@@ -352,7 +351,7 @@ class ParameterServer:
         """Let a payload go into the sum of its round, times what its worker counts in the mean."""
         rank, samples = int(message["rank"]), int(message["samples"])
         factors = {name: factor(weighting, samples) for name, weighting in self._weightings.items()}
-        payload, packed = _take_apart(self._inbox.take(rank))
+        payload, packed = _take_apart(self._staging.take(rank))
         for index, values in payload.items():
             if (own := factors[self.layout.buckets[index].vector]) != 1:
                 values *= own
@@ -362,59 +361,59 @@ class ParameterServer:
                 self.uplink.add(packed, total, factors[WEIGHTS])
             self.memory.release(packed.values())
 
-        self._sum.put(rank, payload, self.ledger.counted, unpack)
+        self._sum.put(rank, payload, self.round_state.counted, unpack)
 
     def _update(self, values: dict[int, Array], message: Any, ranks: list[int]) -> None:
         """Run the rules on all buckets and put the results where they are pulled from."""
         updated = self._updated(values, message, ranks)
         # The round under way is only counted when all of it has been done.
-        self.downlink.publish(updated, ranks, self.ledger.step + 1, self.ledger.answer)
+        self.downlink.publish(updated, ranks, self.round_state.step + 1, self.round_state.answer)
 
     def _updated(self, values: dict[int, Array], message: Any, ranks: list[int]) -> Iterator[Updated]:
         """Run the rule on one bucket after the other; those of the weights as they are done."""
         for index, value in values.items():
             self._update_bucket(index, value, message, ranks)
             if self.layout.buckets[index].vector == WEIGHTS:
-                shelf = self._shelves[index]
-                yield Updated(index, shelf.weights, shelf.published[wire.HEADER_ELEMENTS :], value)
+                kept = self._bucket_states[index]
+                yield Updated(index, kept.weights, kept.published[wire.HEADER_ELEMENTS :], value)
 
     def _update_bucket(self, index: int, value: Array, message: Any, ranks: list[int]) -> None:
-        shelf, vector = self._shelves[index], self.layout.buckets[index].vector
+        kept, vector = self._bucket_states[index], self.layout.buckets[index].vector
         private = self.downlink.private and vector == WEIGHTS
-        sent = self.memory.work_on(shelf.replies[ranks[0]][wire.HEADER_ELEMENTS :]) if private else None
-        step = Step.of(message, sent, self.ledger.step, self.ledger.slots, len(ranks), self.ledger.added)
+        sent = self.memory.work_on(kept.replies[ranks[0]][wire.HEADER_ELEMENTS :]) if private else None
+        step = Step.of(message, sent, self.round_state.step, self.round_state.slots, len(ranks), self.round_state.added)
         rule = self._rules[vector]
         if rule is replace_by_mean:
-            value = self._mean_of_latest(shelf, value, message, self._weightings[vector])
-        weights, shelf.state = rule(shelf.weights, value, shelf.state, step)
+            value = self._mean_of_latest(kept, value, message, self._weightings[vector])
+        weights, kept.state = rule(kept.weights, value, kept.state, step)
         # The exact weights, which nobody pulls, need not stay where they are.
-        shelf.weights = weights if shelf.exact else self.memory.assign(shelf.weights, weights)
-        host = self.memory.fetch(shelf.weights)
-        targets = [shelf.replies[rank] for rank in ranks] if private else []
-        if host is not shelf.weights:  # else the rule has worked on the published values themselves
-            targets.append(shelf.published)
+        kept.weights = weights if kept.exact else self.memory.assign(kept.weights, weights)
+        host = self.memory.fetch(kept.weights)
+        targets = [kept.replies[rank] for rank in ranks] if private else []
+        if host is not kept.weights:  # else the rule has worked on the published values themselves
+            targets.append(kept.published)
         for target in targets:
             np.copyto(target[wire.HEADER_ELEMENTS :], host)
         # The round under way is only counted when all of it has been done.
-        wire.stamp(shelf.published, wire.WEIGHTS, 0, 0, self.ledger.step + 1, index)
+        wire.stamp(kept.published, wire.WEIGHTS, 0, 0, self.round_state.step + 1, index)
 
-    def _mean_of_latest(self, shelf: Shelf, value: Array, message: Any, weighting: str) -> Array:
-        """What a bucket is replaced by: the mean of a round as it is, or that of all workers' latest values."""
-        if self.ledger.together(message):
-            shelf.latest = None  # from now on all workers have this mean
+    def _mean_of_latest(self, kept: BucketState, value: Array, message: Any, weighting: str) -> Array:
+        """Return what a bucket is replaced by: the mean of a round as it is, or that of all workers' latest values."""
+        if self.round_state.together(message):
+            kept.latest = None  # from now on all workers have this mean
             # Otherwise frozen layers would drift.
-            self.memory.undo_rounding(value, shelf.weights, rounding_error(self.ledger.slots))
+            self.memory.undo_rounding(value, kept.weights, rounding_error(self.round_state.slots))
             return value
-        if shelf.latest is None:
-            shelf.latest = LatestValues(self.memory.fetch(shelf.weights), self.ledger.member, weighting)
-        shelf.latest.put(int(message["rank"]), self.memory.fetch(value), int(message["samples"]))
-        return self.memory.work_on(shelf.latest.mean())
+        if kept.latest is None:
+            kept.latest = LatestValues(self.memory.fetch(kept.weights), self.round_state.member, weighting)
+        kept.latest.put(int(message["rank"]), self.memory.fetch(value), int(message["samples"]))
+        return self.memory.work_on(kept.latest.mean())
 
     def _forget_latest(self, rank: int) -> None:
         """From the next commit on, the latest values of the worker that was here no longer count."""
-        for shelf in self._shelves.values():
-            if shelf.latest is not None:
-                shelf.latest.forget(rank)
+        for kept in self._bucket_states.values():
+            if kept.latest is not None:
+                kept.latest.forget(rank)
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
@@ -426,7 +425,7 @@ class ParameterServer:
 
     def _publish_status(self) -> None:
         if self._status is not None:
-            record = self.ledger.status()
+            record = self.round_state.status()
             self._status.view(np.uint8)[: record.dtype.itemsize] = np.frombuffer(record.tobytes(), np.uint8)
 
 

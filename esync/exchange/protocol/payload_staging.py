@@ -1,4 +1,4 @@
-"""Staging of what workers push until it is complete, and the sum over workers in rank order.
+"""Staging of payloads until they are complete, and their sum over workers in rank order.
 
 A payload counts only as a whole: its buckets are copied aside as they come, in any order, and handed out when the
 commit is there and none is missing. So a worker that dies in the middle of a push has sent nothing.
@@ -14,10 +14,10 @@ Array = Any
 
 
 class Memory(Protocol):
-    """Where a server keeps and adds up arrays: host memory, or a GPU."""
+    """The memory in which a server keeps and adds up arrays: of the host, or of a GPU."""
 
     def stage(self, values: np.ndarray) -> Array:
-        """A copy of `values` (float32, host memory) that the server may keep and change."""
+        """Return a copy of `values` (float32, host memory) that the server may keep and change."""
 
     def work_on(self, values: np.ndarray) -> Array:
         """The values where rules can work on them: the same memory on a host, a copy on a GPU."""
@@ -78,7 +78,7 @@ class HostMemory:
         undo_rounding(new, before, tolerance)
 
     def fetch(self, array: np.ndarray) -> np.ndarray:
-        """It is there already."""
+        """Return the array itself, which is there already."""
         return array
 
     def release(self, arrays: Iterable[np.ndarray]) -> None:
@@ -88,7 +88,7 @@ class HostMemory:
             self._free.setdefault(array.size, []).append(array)
 
 
-class Inbox:
+class PayloadStaging:
     """Payloads on their way in, at most one per rank."""
 
     def __init__(self, memory: Memory) -> None:

@@ -1,11 +1,11 @@
-"""The handles of exchanges with parameter servers, and the model that a hidden one has received."""
+"""Handles of exchanges with parameter servers, and the model that a hidden one has received."""
 
 from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
 from ...runtime.futures import NotDoneError
-from ..base import Flat, Model, Result
+from ..base import Flat, ModelSink, Result
 from ..codecs.sparse import Sparse
 from .status import Status
 from .store import Store
@@ -108,8 +108,8 @@ class HiddenExchange(PendingExchange):
         self._task.cancel()
 
 
-class Parcel:
-    """A model that has been received and waits to be put into place; see `exchange.Model`.
+class ReceivedModel:
+    """A model that has been received and waits to be put into place; see `exchange.ModelSink`.
 
     Args:
         sizes: name of each vector → number of its values.
@@ -123,12 +123,12 @@ class Parcel:
         self.vectors[vector].write(start, values)
 
     def add(self, step: Sparse) -> None:
-        """See `exchange.Model`."""
+        """See `exchange.ModelSink`."""
         raise RuntimeError("sparse exchanges are not hidden")
 
     put = add
 
-    def deliver(self, model: Model, wanted: Collection[str]) -> None:
+    def deliver(self, model: ModelSink, wanted: Collection[str]) -> None:
         """Put these vectors into place."""
         for name in wanted:
             if self.vectors[name].size:

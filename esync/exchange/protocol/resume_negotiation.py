@@ -37,7 +37,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class Offers:
-    """What one worker says about its checkpoints, in its greeting.
+    """The checkpoints that one worker offers, in its greeting.
 
     Attributes:
         resume: whether it was started with --resume.
@@ -57,8 +57,8 @@ class Offers:
 
 
 @dataclass
-class Books:
-    """How far a run has come; see `ledger.Ledger`.
+class RunProgress:
+    """The progress of a run; see `round_state.RoundState`.
 
     Attributes:
         round: rounds completed.
@@ -80,8 +80,8 @@ class Books:
 
 
 @dataclass
-class Progress:
-    """What one worker brings back from a checkpoint.
+class ResumeState:
+    """The state that one worker brings back from a checkpoint.
 
     Attributes:
         exchanges: of this worker that were used; where no part tells, about as many as everybody's.
@@ -92,7 +92,7 @@ class Progress:
     """
 
     exchanges: int
-    books: Books | None = None
+    books: RunProgress | None = None
     state: list[Any] = field(default_factory=list)
     weights: Any = None
 

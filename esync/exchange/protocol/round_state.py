@@ -1,7 +1,7 @@
-"""Who takes part, which round it is, who has committed, when the run ends: a server's bookkeeping, without the arrays.
+"""The state of rounds on a server: who takes part, who has committed, when the run ends; without the arrays.
 
 Plain Python, driven by calls that carry the time, so that the parameter server, a run on one device and the simulator
-all keep the same books.
+all count alike.
 """
 
 import math
@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from . import wire
-from .resume_negotiation import Books, WholeCheckpointTracker
+from .resume_negotiation import RunProgress, WholeCheckpointTracker
 from .scalars import Scalars
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What ends a run; infinite where there is no such limit.
+    """The limits that end a run; infinite where there is no such limit.
 
     Attributes:
         rounds: communication rounds. Asynchronous workers share no rounds: there it is commits ÷ workers.
@@ -32,7 +32,7 @@ class Limits:
 
 
 @dataclass
-class Pending:
+class PendingCommit:
     """A commit that waits for the others of its round."""
 
     message: Any  # a wire.MESSAGE record
@@ -40,8 +40,8 @@ class Pending:
 
 
 @dataclass
-class Ledger:
-    """The books of one run.
+class RoundState:
+    """The state of one run: how far it has come, and who takes part in it.
 
     Attributes:
         slots: number of worker slots (DMLC_NUM_WORKER).
@@ -91,7 +91,7 @@ class Ledger:
         self.job = 0
         self.arrivals = np.zeros(self.slots, np.int32)
         self.member = np.zeros(self.slots, bool)
-        self.apart = np.zeros(self.slots, bool)  # members that rounds do not wait for
+        self.excluded = np.zeros(self.slots, bool)  # members that rounds do not wait for
         self.acknowledged = np.zeros(self.slots, np.int64)
         self._before = np.zeros(self.slots, np.int64)  # commits of a slot before the job began, by its checkpoint
         self.used = np.zeros(self.slots, np.int32)  # TOGETHER or AT_ONCE; 0: not at all
@@ -101,7 +101,7 @@ class Ledger:
         self._round: tuple[int, ...] | None = None  # ranks of the newest round, where it was one of several workers
         self._checkpoint = WholeCheckpointTracker()
         self._told: dict[str, float] | None = None
-        self.pending: dict[int, Pending] = {}
+        self.pending: dict[int, PendingCommit] = {}
         self._held: set[int] = set()  # ranks whose pending commit is applied already
         self._now = 0.0
         self._at_once = 0  # commits that were applied each at once
@@ -133,7 +133,7 @@ class Ledger:
     @property
     def counted(self) -> np.ndarray:
         """Slot → whether rounds wait for its worker."""
-        return self.member & ~self.apart
+        return self.member & ~self.excluded
 
     @property
     def needed(self) -> tuple[int, ...]:
@@ -159,7 +159,7 @@ class Ledger:
 
     @property
     def told(self) -> dict[str, float]:
-        """What scalars have become: of the newest round, or where commits are used at once, of all members' latest.
+        """The combined scalars: of the newest round, or where commits are used at once, of all members' latest.
 
         NaN where nobody has said one. It stays as it is from the end of one round to that of the next.
         """
@@ -186,11 +186,11 @@ class Ledger:
         return self.over and not self.member.any() and not self.awaited
 
     def commits_of(self, rank: int) -> int:
-        """How many commits of this slot have been dealt with so far."""
+        """Return how many commits of this slot have been dealt with so far."""
         return int(self.pending[rank].message["sequence"]) if rank in self._held else int(self.acknowledged[rank])
 
     def join(self, rank: int, nonce: int, now: float) -> None:
-        """A worker takes its slot, or takes over the one of a dead worker; what that one has committed counts."""
+        """Let a worker take its slot, or the one of a dead worker; what that one has committed counts."""
         self._now = now
         if rank in self._held:
             self._release_one(rank, now)  # it takes the weights as they are now, whatever it is told
@@ -220,7 +220,7 @@ class Ledger:
         """
         self.acknowledged[rank] = self._before[rank] = exchanges
 
-    def resume(self, books: Books, now: float) -> None:
+    def resume(self, books: RunProgress, now: float) -> None:
         """Go on where an earlier job had come to: limits count from the beginning of the whole run."""
         self.round, self.version, self.samples = books.round, books.version, books.samples
         self.step = books.step
@@ -269,11 +269,11 @@ class Ledger:
         """
         rank, together = int(message["rank"]), self.together(message)
         other = next(iter(self.pending.values()), None)
-        self.pending[rank] = Pending(message, now)
+        self.pending[rank] = PendingCommit(message, now)
         self._now = now
         late = together and (not self.member[rank] or 0 < int(message["round"]) <= self.rounds_together)
         ended = bool(self.failure) or (self.finished and (self.decides or together))
-        if ended or message["use"] == wire.ASIDE or late:
+        if ended or message["use"] == wire.DISCARD or late:
             self._acknowledge([rank], now)
             self._release(now)
             return []
@@ -298,7 +298,7 @@ class Ledger:
     def follow(self, message: Any) -> None:
         """Take over which workers the round under way does not wait for, where the message is about that round."""
         if message["round"] == self.rounds_together + 1:
-            self._set_apart(wire.decode_ranks(message["text"]) or ())
+            self._set_excluded(wire.decode_ranks(message["text"]) or ())
 
     def together(self, message: Any) -> bool:
         """Whether a commit waits for those of the other members."""
@@ -348,7 +348,7 @@ class Ledger:
             self._acknowledge(list(self.pending), now)
 
     def count(self, samples: int, now: float) -> None:
-        """A round of a run on one device is done; after the end of the run it does not count."""
+        """Count a round of a run on one device; after the end of the run it does not count."""
         if due := self.commit(wire.message(wire.COMMIT, samples=samples), now):
             self.applied(due, now)
 
@@ -375,7 +375,7 @@ class Ledger:
         record["acknowledged"], record["used"], record["wait"] = self.acknowledged, self.used, self.wait
         record["answer"] = self.answer
         record["nonce"], record["arrivals"], record["member"] = self.nonce, self.arrivals, self.member
-        record["apart"] = self.member & self.apart
+        record["excluded"] = self.member & self.excluded
         record["needed"][list(self.needed)] = 1
         record["committed"][list(self.pending)] = 1
         for name in self.added:
@@ -388,14 +388,14 @@ class Ledger:
             self.synchronous = bool(message["switch"] == wire.TOGETHER)
         ranks = wire.decode_ranks(message["text"])
         if not self.synchronous:
-            self.apart[:] = False
+            self.excluded[:] = False
         elif ranks is not None and self.together(message):
-            self._set_apart(ranks)
+            self._set_excluded(ranks)
 
-    def _set_apart(self, ranks: Collection[int]) -> None:
-        apart = np.isin(np.arange(self.slots), list(ranks))
-        if (self.member & ~apart).any():  # else nobody would lead
-            self.apart = apart
+    def _set_excluded(self, ranks: Collection[int]) -> None:
+        excluded = np.isin(np.arange(self.slots), list(ranks))
+        if (self.member & ~excluded).any():  # else nobody would lead
+            self.excluded = excluded
 
     def _remove(self, rank: int, goodbye: bool) -> None:
         self.member[rank] = False

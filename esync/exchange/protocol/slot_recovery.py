@@ -1,4 +1,4 @@
-"""Where a newcomer goes on in a running job, given what the former holder of its slot has done on each server.
+"""Recovery of a slot: where a newcomer goes on, given what its predecessor has done on each server.
 
 A round ends on every server by itself, and may end on some without a worker whose death they have noticed sooner, or
 with one whose commit has come to them only. Every commit says which round it is part of, and a server that has ended
@@ -30,8 +30,9 @@ def starting_status(statuses: Sequence[Status]) -> Status:
 def dealt_with(acknowledged: Sequence[int], rounds: Sequence[int], synchronous: bool) -> int:
     """Return how many exchanges of a slot are over, so that a newcomer goes on with the next one.
 
-    A worker that died may have been answered by some servers only: its last exchange is then done once more, and those
-    that have used it already leave it at that. Where servers have gone on without it, what was left half done is over.
+    A worker that died may have been answered by some servers only: its last exchange is then done once more, and
+    servers that have already applied it ignore the duplicate. Where servers have gone on without it, what was left half
+    done is over.
 
     Args:
         acknowledged: sequence number of the slot's last commit that each server has dealt with.

@@ -16,7 +16,7 @@ from .scalars import check_added
 
 @dataclass(frozen=True)
 class Specification:
-    """What a worker asks the other side to do with what it sends.
+    """The specification of an exchange: what servers are asked to do with what a worker sends.
 
     Private answers, sparseness, compression and normalized weighting are for the weights only; all other vectors
     travel as they are.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from . import wire
-from .round_state import Ledger
+from .round_state import RoundState
 
 
 @dataclass(slots=True)  # not frozen, which takes three times as long to make
@@ -21,7 +21,7 @@ class Status:
         nonce: who holds this worker's slot, and `arrivals` how many have held it so far.
         committed: whether a later exchange of this worker waits for the others.
         members: ranks that take part in the rounds.
-        apart: ranks that are there, but that rounds do not wait for.
+        excluded: ranks that are there, but that rounds do not wait for.
         needed: ranks whose parts a checkpoint of now needs.
         late: ranks whose commits the round under way waits for.
     """
@@ -50,14 +50,14 @@ class Status:
     arrivals: int
     committed: bool
     members: tuple[int, ...]
-    apart: tuple[int, ...]
+    excluded: tuple[int, ...]
     needed: tuple[int, ...]
     late: tuple[int, ...] = ()
 
     @classmethod
     def of_record(cls, record: Any, rank: int) -> "Status":
         """Return what a record (`wire.status_type`) says to the worker of that rank."""
-        member, apart, committed = record["member"] != 0, record["apart"] != 0, record["committed"] != 0
+        member, excluded, committed = record["member"] != 0, record["excluded"] != 0, record["committed"] != 0
         text = bytes(record["text"]).decode()
         aborted = bool(record["aborted"])
         stop_at = int(record["stop_at"])
@@ -86,41 +86,43 @@ class Status:
             arrivals=int(record["arrivals"][rank]),
             committed=bool(committed[rank]),
             members=_ranks(member),
-            apart=_ranks(apart),
+            excluded=_ranks(excluded),
             needed=_ranks(record["needed"] != 0),
-            late=_ranks(member & ~apart & ~committed),
+            late=_ranks(member & ~excluded & ~committed),
         )
 
     @classmethod
-    def of_ledger(cls, ledger: Ledger, rank: int, everyone: tuple[int, ...]) -> "Status":
+    def of_ledger(cls, round_state: RoundState, rank: int, everyone: tuple[int, ...]) -> "Status":
         """Return the same from a server's own books, as they are now; `everyone` is the tuple of all ranks."""
-        complete = np.count_nonzero(ledger.member) == ledger.slots
+        complete = np.count_nonzero(round_state.member) == round_state.slots
         return cls(
-            round=ledger.round,
-            version=ledger.version,
-            step=ledger.step,
-            samples=ledger.samples,
-            samples_together=ledger.samples_together,
-            rounds_together=ledger.rounds_together,
-            fastest=ledger.fastest,
-            scalars=ledger.told_added,
-            elapsed=ledger.elapsed,
-            job=ledger.job,
-            resume_at=ledger.resume_at,
+            round=round_state.round,
+            version=round_state.version,
+            step=round_state.step,
+            samples=round_state.samples,
+            samples_together=round_state.samples_together,
+            rounds_together=round_state.rounds_together,
+            fastest=round_state.fastest,
+            scalars=round_state.told_added,
+            elapsed=round_state.elapsed,
+            job=round_state.job,
+            resume_at=round_state.resume_at,
             whole=0,
-            finished=ledger.finished,
-            synchronous=ledger.synchronous,
-            failure=ledger.failure,
-            notice=ledger.notice,
-            acknowledged=ledger.acknowledged.item(rank),
-            use=ledger.used.item(rank),
-            wait=ledger.wait.item(rank),
-            answer=ledger.answer.item(rank),
-            nonce=ledger.nonce.item(rank),
-            arrivals=ledger.arrivals.item(rank),
-            committed=rank in ledger.pending,
-            members=everyone if complete else _ranks(ledger.member),
-            apart=_ranks(ledger.member & ledger.apart) if np.count_nonzero(ledger.apart) else (),
+            finished=round_state.finished,
+            synchronous=round_state.synchronous,
+            failure=round_state.failure,
+            notice=round_state.notice,
+            acknowledged=round_state.acknowledged.item(rank),
+            use=round_state.used.item(rank),
+            wait=round_state.wait.item(rank),
+            answer=round_state.answer.item(rank),
+            nonce=round_state.nonce.item(rank),
+            arrivals=round_state.arrivals.item(rank),
+            committed=rank in round_state.pending,
+            members=everyone if complete else _ranks(round_state.member),
+            excluded=_ranks(round_state.member & round_state.excluded)
+            if np.count_nonzero(round_state.excluded)
+            else (),
             needed=(),  # as `whole`, of use for checkpoints only, which nobody writes who asks in this way
         )
 

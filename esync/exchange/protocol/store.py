@@ -1,4 +1,4 @@
-"""The seam below the protocol: what carries messages between one worker and the parameter servers.
+"""The interface of stores, which carry messages between one worker and the parameter servers.
 
 Three stores are behind it: MXNet's key store (`keystores.mxnet_store`), servers in the same process under a scheduler
 that decides in what order things arrive (`keystores.memory`), and a modelled network in virtual time
@@ -32,10 +32,10 @@ def heartbeat_interval(lease: float) -> float:
 
 
 class CancelledError(RuntimeError):
-    """What a task was waiting for is of no interest any more."""
+    """The task was cancelled while it waited."""
 
 
-class Wait(Protocol):
+class StoreWait(Protocol):
     """A wait that the store watches over.
 
     Attributes:
@@ -48,7 +48,7 @@ class Wait(Protocol):
         """Raise an error that names `what` where it has lasted too long."""
 
 
-class Task(Protocol):
+class StoreTask(Protocol):
     """Work that goes on beside the worker's own."""
 
     def done(self) -> bool:
@@ -74,7 +74,7 @@ class Store(Protocol):
         replacement: seconds that the servers wait for another process in this one's place, once it is gone.
         lease: seconds of silence after which the servers go on without a worker; infinite: they wait.
         bucket_elements: the most values in one array.
-        carries_values: whether values are sent; else only the sizes of arrays count, and `room` is never asked for.
+        carries_values: whether values are sent; else only the sizes of arrays count, and `buffer` is never asked for.
         finished: whether this worker has been told that the run is finished. Servers that it asks for nothing any more
             may go then.
     """
@@ -91,22 +91,22 @@ class Store(Protocol):
     finished: bool = False
 
     def sizes(self, own: Mapping[str, int]) -> Mapping[str, int]:
-        """How many values of each vector travel, by name, given how many this worker's model has."""
+        """Return how many values of each vector travel, by name, given how many this worker's model has."""
         ...
 
     # --- time, and what goes on beside ------------------------------------------------------------------------------
 
     def now(self) -> float:
-        """Seconds by a clock that never goes back."""
+        """Return the seconds of a monotonic clock."""
         ...
 
     def sleep(self, seconds: float) -> None:
         """Let time pass."""
 
-    def hold(self) -> None:
+    def inject_delay(self) -> None:
         """Let a straggler on purpose wait; called before a payload or the request for a model leaves."""
 
-    def spawn(self, work: Callable[[], None]) -> Task:
+    def spawn(self, work: Callable[[], None]) -> StoreTask:
         """Let work go on beside the worker's own."""
         ...
 
@@ -122,7 +122,7 @@ class Store(Protocol):
         """
         ...
 
-    def waiting(self, what: str, hint: str = "") -> AbstractContextManager[Wait]:
+    def waiting(self, what: str, hint: str = "") -> AbstractContextManager[StoreWait]:
         """Watch over a with statement that waits: says for what after a while, and gives up after a limit."""
         ...
 
@@ -134,8 +134,8 @@ class Store(Protocol):
     def command(self, command: Greeting | Resumed) -> None:
         """Send a command to all servers; returns when they have it."""
 
-    def room(self, key: int, elements: int) -> np.ndarray:
-        """Where the array of a key is put before it is sent: float32, the header included.
+    def buffer(self, key: int, elements: int) -> np.ndarray:
+        """Return the buffer that the array of a key is put into before it is sent: float32, the header included.
 
         Nothing of that key may be under way. It belongs to the caller until it is sent.
 
@@ -144,18 +144,18 @@ class Store(Protocol):
         """
         ...
 
-    def share(self, places: Sequence[Sequence[Place]]) -> None:
-        """Set up keys that all workers share, with the arrays in their rooms; server → places.
+    def init_shared(self, places: Sequence[Sequence[Place]]) -> None:
+        """Set up keys that all workers share, with the arrays in their buffers; server → places.
 
         All workers call it, and nobody returns before everybody has, except in a job that runs already, whose keys are
         there. Rank 0's arrays count.
         """
 
     def open(self, places: Sequence[Sequence[Place]]) -> None:
-        """Set up keys of this worker's own, with the arrays in their rooms, which the servers are shown."""
+        """Set up keys of this worker's own, with the arrays in their buffers, which the servers are shown."""
 
     def send(self, server: int, places: Iterable[Place], message: Mapping[str, Any] | None = None) -> None:
-        """Send the arrays in the rooms of these keys, and a message behind them; does not wait.
+        """Send the arrays in the buffers of these keys, and a message behind them; does not wait.
 
         May be called several times for one payload: with arrays alone, and at last with the message, whose fields are
         those of `wire.MESSAGE`. A key that is not set up is set up on the way.
@@ -169,7 +169,7 @@ class Store(Protocol):
         ...
 
     def release(self, keys: Collection[int]) -> None:
-        """Forget the rooms of these keys."""
+        """Forget the buffers of these keys."""
 
     def flush(self) -> None:
         """Wait until everything that was sent has left."""

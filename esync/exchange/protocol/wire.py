@@ -43,7 +43,7 @@ SERVER_WEIGHTS = -1
 AS_AGREED = 0  # as the greeting says, which holds for the whole run
 TOGETHER = 1  # with those of all members, as one round
 AT_ONCE = 2  # alone, as soon as it is complete
-ASIDE = 3  # not at all, only acknowledged: its worker is one that the rounds do not wait for
+DISCARD = 3  # not at all, only acknowledged: its worker is one that the rounds do not wait for
 
 HEADER = np.dtype(
     [("kind", "<i4"), ("rank", "<i4"), ("nonce", "<i8"), ("sequence", "<i8"), ("bucket", "<i4"), ("place", "<i4")]
@@ -60,9 +60,9 @@ MESSAGE = np.dtype(
         ("buckets", "<i4"),  # of this payload on this server; FETCH: the index of the bucket
         ("place", "<i4"),  # FETCH: which of the vectors that the rule remembers, from 0, or SERVER_WEIGHTS
         ("round", "<i8"),  # used together: number of the round that it is part of, from 1; 0: the one under way
-        ("use", "<i4"),  # how this commit is used: AS_AGREED, TOGETHER, AT_ONCE, ASIDE
+        ("use", "<i4"),  # how this commit is used: AS_AGREED, TOGETHER, AT_ONCE, DISCARD
         ("part", "<i8"),  # round of the newest part of a checkpoint of this run on this worker's disk; 0: none
-        ("switch", "<i4"),  # how commits are to be used from now on, see `Ledger.applied`; AS_AGREED: as before
+        ("switch", "<i4"),  # how commits are to be used from now on, see `RoundState.applied`; AS_AGREED: as before
         # Of the leader's commit: whom rounds do not wait for from now on; FOLLOW: whom this one does not wait for; see
         # encode_ranks.
         ("text", f"S{TEXT_BYTES}"),
@@ -117,7 +117,7 @@ def _status_type(slots: int, scalars: tuple[str, ...]) -> np.dtype:
             ("nonce", "<i8", (slots,)),  # who holds the slot; 0: nobody
             ("arrivals", "<i4", (slots,)),  # how many workers have held it so far
             ("member", "<i4", (slots,)),  # 1: counted in the round under way
-            ("apart", "<i4", (slots,)),  # 1: is there, but rounds do not wait for it
+            ("excluded", "<i4", (slots,)),  # 1: is there, but rounds do not wait for it
             ("needed", "<i4", (slots,)),  # 1: a checkpoint of now needs its part
             ("committed", "<i4", (slots,)),  # 1: has committed in the round under way
             *([("scalars", [(name, "<f8") for name in sorted(scalars)])] if scalars else []),
@@ -132,7 +132,7 @@ def message_elements(slots: int, scalars: Iterable[str] = ()) -> int:
 
 
 def scalars_of(status: Any) -> dict[str, float]:
-    """What a status (status_type) says of the scalars beside the built-in ones; those that somebody has said."""
+    """Return what a status (status_type) says of the scalars beside the built-in ones; those that somebody has said."""
     if "scalars" not in status.dtype.names:
         return {}
     told = status["scalars"]
@@ -170,7 +170,7 @@ def blank_message(scalars: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def message(kind: int, scalars: Iterable[str] = (), **fields: Any) -> np.ndarray:
-    """A message (message_type); text may be a str of any length and is cut to what fits.
+    """Return a message (message_type); text may be a str of any length and is cut to what fits.
 
     Args:
         kind: of the message.

@@ -1,4 +1,4 @@
-"""The way to every process of the cluster, and to those that say they belong to it.
+"""Contacts: the way to every process of the cluster, and to those that say they belong to it.
 
 A registration is a mere claim: anybody can send one, and the name in it may not be resolvable at the moment. So the
 scheduler first connects to where the newcomer says it listens, as ps-lite has it listen before it registers, and only
@@ -54,7 +54,7 @@ class Contact:
 
 
 class Contacts:
-    """All of them; main thread only.
+    """The connections of a scheduler; main thread only.
 
     Args:
         context: of ZeroMQ; needs room for their sockets.
@@ -93,7 +93,7 @@ class Contacts:
         return found
 
     def keep(self, nodes: list[Node]) -> None:
-        """Of those who have answered, forget all others: ZeroMQ would go on trying to reach them."""
+        """Forget all others of those who have answered: ZeroMQ would go on trying to reach them."""
         known = {node.address for node in nodes}
         for address, contact in list(self._contacts.items()):
             if _answered(contact) and address not in known:

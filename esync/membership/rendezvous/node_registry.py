@@ -1,4 +1,4 @@
-"""Who belongs to a cluster, who gets which id, and who has come to a barrier: a scheduler's mind, without sockets.
+"""The node registry: who belongs to a cluster, who gets which id, who has come to a barrier; without sockets.
 
 ps-lite's ids: the scheduler is 1; the server of rank r has 8 + 2 r, the worker of rank r has 9 + 2 r.
 
@@ -33,7 +33,7 @@ def worker_id(rank: int) -> int:
 
 
 @dataclass(frozen=True)
-class Sending:
+class OutgoingMessage:
     """A message that is to go out.
 
     Attributes:
@@ -58,7 +58,7 @@ class Barrier:
     came: set[int] = field(default_factory=set)
 
 
-class Roster:
+class NodeRegistry:
     """The processes of one cluster.
 
     Args:
@@ -96,7 +96,7 @@ class Roster:
         return sum(self._expected.values())
 
     def everyone(self) -> list[Node]:
-        """All processes that are known, those that wait included."""
+        """Return all processes that are known, those that wait included."""
         return [*self._arriving, *self._nodes.values(), *self._waiting]
 
     def waiting(self) -> list[Node]:
@@ -104,7 +104,7 @@ class Roster:
         return list(self._waiting)
 
     def members(self) -> Message:
-        """Who has an id, as a message; the scheduler included."""
+        """Return who has an id, as a message; the scheduler included."""
         return Message(messages.WHO, (*self._nodes.values(), self._me))
 
     def run_status(self) -> Message:
@@ -130,8 +130,8 @@ class Roster:
             return True
         return False
 
-    def take(self, message: Message, sender: int = EMPTY) -> list[Sending]:
-        """What a message leads to.
+    def take(self, message: Message, sender: int = EMPTY) -> list[OutgoingMessage]:
+        """Take a message, and return what it leads to.
 
         Args:
             message: from whoever it may be.
@@ -149,10 +149,10 @@ class Roster:
         if message.command == messages.BARRIER and message.request:
             return self._barrier(message, sender)
         if message.command == messages.HEARTBEAT:
-            return [Sending(self._nodes[sender], Message(messages.HEARTBEAT, (self._me,)))]
+            return [OutgoingMessage(self._nodes[sender], Message(messages.HEARTBEAT, (self._me,)))]
         return []
 
-    def admit(self, gone: Sequence[Address]) -> list[Sending]:
+    def admit(self, gone: Sequence[Address]) -> list[OutgoingMessage]:
         """Let newcomers in, to the place that has been empty for the longest time first.
 
         Where the ids have been handed out and the run has not begun, nobody is let in; see `give_up`.
@@ -209,7 +209,7 @@ class Roster:
             self._waiting.append(node)
 
     def _note(self, message: Message) -> None:
-        """A member says what only members know."""
+        """Note what a member says that only members know."""
         for node in message.nodes:
             if node == self._nodes.get(node.id):
                 self.begun = self.begun or (message.command == messages.BEGUN and node.role == WORKER)
@@ -219,7 +219,7 @@ class Roster:
         """Whether a newcomer can stand for a member: it goes past all barriers, and asks for what is set up there."""
         return node.role == WORKER and self.begun
 
-    def _begin(self) -> list[Sending]:
+    def _begin(self) -> list[OutgoingMessage]:
         """When everyone is there: hand out the ids, and tell all of all."""
         if len(self._arriving) < self.places:
             return []
@@ -229,9 +229,9 @@ class Roster:
             self._nodes |= {number(rank): node.given(number(rank)) for rank, node in enumerate(same)}
         self._arriving = []
         everybody = Message(messages.ADD_NODE, (*self._nodes.values(), self._me))
-        return [Sending(node, everybody) for node in self._nodes.values()]
+        return [OutgoingMessage(node, everybody) for node in self._nodes.values()]
 
-    def _replace(self, number: int, newcomer: Node) -> list[Sending]:
+    def _replace(self, number: int, newcomer: Node) -> list[OutgoingMessage]:
         """Give a newcomer the slot of a dead worker; the servers are told where to find it."""
         rank = (number - worker_id(0)) // 2 + self.slots
         node = newcomer.given(worker_id(rank), recovery=True)
@@ -242,12 +242,12 @@ class Roster:
         servers = [other for other in self._nodes.values() if other.role == SERVER]
         introduction = Message(messages.ADD_NODE, (node,))
         everybody = Message(messages.ADD_NODE, (*servers, node, self._me))
-        sendings = [*(Sending(server, introduction) for server in servers), Sending(node, everybody)]
+        sendings = [*(OutgoingMessage(server, introduction) for server in servers), OutgoingMessage(node, everybody)]
         for group in list(self._barriers):  # the dead one may have been the last that was missing
             sendings += self._open(group)
         return sendings
 
-    def _barrier(self, message: Message, sender: int) -> list[Sending]:
+    def _barrier(self, message: Message, sender: int) -> list[OutgoingMessage]:
         """Somebody has come to a barrier."""
         if message.group not in range(SCHEDULER_GROUP, SCHEDULER_GROUP + SERVER_GROUP + WORKER_GROUP + 1):
             return []
@@ -256,7 +256,7 @@ class Roster:
         barrier.answer = Message(messages.BARRIER, app=message.app, customer=message.customer)
         return self._open(message.group)
 
-    def _open(self, group: int) -> list[Sending]:
+    def _open(self, group: int) -> list[OutgoingMessage]:
         """Answer all members of a group when all of them have come.
 
         The scheduler itself counts as having come, and so do newcomers: in ps-lite they go past all barriers.
@@ -266,7 +266,7 @@ class Roster:
         if not members or not barrier.came >= self._members(group):
             return []
         del self._barriers[group]
-        return [Sending(node, barrier.answer) for node in members]
+        return [OutgoingMessage(node, barrier.answer) for node in members]
 
     def _awaited_at_barriers(self) -> set[int]:
         """Ids of those that have not come to a barrier at which others wait."""

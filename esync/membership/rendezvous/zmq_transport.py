@@ -1,4 +1,4 @@
-"""The roster on ZeroMQ: listens where the cluster expects its scheduler, and reaches every process where it listens."""
+"""The node registry on ZeroMQ: listens where the cluster expects its scheduler, and reaches every process."""
 
 import contextlib
 import logging
@@ -18,7 +18,7 @@ from . import messages
 from .contacts import EXAMINED_MOST, SOCKETS_EACH, Contacts
 from .directory import ASK_EVERY, failure_reason
 from .messages import EMPTY, SERVER, WORKER, BadMessageError, Message, Node
-from .node_registry import SURPLUS_MOST, Roster, Sending
+from .node_registry import SURPLUS_MOST, NodeRegistry, OutgoingMessage
 
 log = logging.getLogger(__name__)
 
@@ -47,11 +47,11 @@ class ListenError(ExpectedError):
     """The scheduler's address cannot be used."""
 
 
-class Switchboard:
-    """Runs a roster; main thread only.
+class ZMQTransport:
+    """Runs a node registry; main thread only.
 
     Args:
-        roster: decides.
+        registry: decides.
         host: the scheduler's address as the others know it.
         port: where it listens.
         patience: seconds that a member may be gone, before the run has begun, until nobody waits for it any longer.
@@ -63,11 +63,11 @@ class Switchboard:
         ListenError: somebody else listens there, or the address is not this machine's.
     """
 
-    def __init__(self, roster: Roster, host: str, port: int, patience: float = config.PEER_GONE) -> None:
-        self._roster, self._patience = roster, patience
+    def __init__(self, registry: NodeRegistry, host: str, port: int, patience: float = config.PEER_GONE) -> None:
+        self._registry, self._patience = registry, patience
         self._context = zmq.Context()
         # Members and those who wait, those under examination, and the receiver.
-        most = 2 * roster.places + SURPLUS_MOST + SOCKETS_EACH * (EXAMINED_MOST + 1) + 1
+        most = 2 * registry.places + SURPLUS_MOST + SOCKETS_EACH * (EXAMINED_MOST + 1) + 1
         self._context.set(zmq.MAX_SOCKETS, most + 1024)
         self._receiver = self._context.socket(zmq.ROUTER)
         self._receiver.setsockopt(zmq.MAXMSGSIZE, LONGEST)
@@ -101,12 +101,12 @@ class Switchboard:
                 self._take(self._receiver.recv_multipart())
             for node in self._contacts.answered():
                 self.here |= {node.address}
-                self._send(self._roster.take(Message(messages.ADD_NODE, (node,))))
+                self._send(self._registry.take(Message(messages.ADD_NODE, (node,))))
             if time.monotonic() - looked >= TICK:
                 self._look()
                 looked = time.monotonic()
-                if self._roster.lost and end == math.inf:
-                    log.error("%s", failure_reason(self._roster.lost))
+                if self._registry.lost and end == math.inf:
+                    log.error("%s", failure_reason(self._registry.lost))
                     end = looked + FAREWELL
 
     def _take(self, frames: list[bytes]) -> None:
@@ -123,15 +123,15 @@ class Switchboard:
                 self._register(node)
         elif message.command in (messages.WHO, messages.RUN_STATUS):
             self._timestamp += 1
-            answer = self._roster.members() if message.command == messages.WHO else self._roster.run_status()
+            answer = self._registry.members() if message.command == messages.WHO else self._registry.run_status()
             with contextlib.suppress(zmq.ZMQError):  # whoever asked is gone, or does not read
                 self._receiver.send_multipart([frames[0], answer.encode(self._timestamp)], zmq.NOBLOCK)
         else:
-            self._send(self._roster.take(message, sender))
+            self._send(self._registry.take(message, sender))
 
     def _register(self, node: Node) -> None:
         """Somebody says that it belongs to the cluster, and where it listens."""
-        if self._roster.may_join(node) and node.address not in self._contacts:
+        if self._registry.may_join(node) and node.address not in self._contacts:
             self._contacts.introduce(node)
 
     def _look(self) -> None:
@@ -139,15 +139,15 @@ class Switchboard:
         found = connections()
         self._shut_out(found)
         established = {connection.there for connection in found if connection.established}
-        known = self._roster.everyone()
+        known = self._registry.everyone()
         there = {node.address for node in known if self._contacts.connected(node, established)}
         gone = self._gone(known, there)
-        self._send(self._roster.admit(gone))
+        self._send(self._registry.admit(gone))
         now = time.monotonic()
-        self._roster.give_up({address for address in gone if self._detector.missing(address, now) >= self._patience})
-        self._contacts.keep(self._roster.everyone())
-        self._announce(self._roster.awaited(gone))
-        self._mention(self._roster.waiting())
+        self._registry.give_up({address for address in gone if self._detector.missing(address, now) >= self._patience})
+        self._contacts.keep(self._registry.everyone())
+        self._announce(self._registry.awaited(gone))
+        self._mention(self._registry.waiting())
         members = {node.address for node in known if node.id != EMPTY}
         self.here = frozenset((members | there) - set(gone))
 
@@ -194,7 +194,7 @@ class Switchboard:
                     what, node.host, node.port,
                 )  # fmt: skip
 
-    def _send(self, sendings: list[Sending]) -> None:
+    def _send(self, sendings: list[OutgoingMessage]) -> None:
         for sending in sendings:
             self._timestamp += 1
             self._contacts.send(sending.to, sending.message, self._timestamp)

@@ -12,7 +12,7 @@ from ...algorithms import SCAFFOLD, SSGD, Algorithm, DiLoCo, ESync, FedProx, Loc
 from ...algorithms.registry import all_flags, flags_of
 from ...arguments import choose_algorithm
 from ...exchange.protocol.layout import Layout
-from ...exchange.protocol.round_state import Ledger
+from ...exchange.protocol.round_state import RoundState
 from ...launch import flags
 from ...training.worker_setup import make_limits
 from ..cluster import ClusterModel
@@ -129,19 +129,19 @@ class RoundwiseSimulation:
         self.workers = [worker.sums for worker in self._workers]
         self.network = HostTraffic()
         # The servers' books, in which all workers together are one: they commit together.
-        self._ledger = Ledger(1, True, make_limits(options, numerics.samples))
+        self._round_state = RoundState(1, True, make_limits(options, numerics.samples))
         self._asks = choose_algorithm(options).asks_state_server
         self.now, self.round = 0.0, 0
 
     @property
     def rounds(self) -> int:
         """Rounds completed."""
-        return self._ledger.round
+        return self._round_state.round
 
     @property
     def samples(self) -> int:
         """Of all workers, in those rounds."""
-        return self._ledger.samples
+        return self._round_state.samples
 
     @property
     def events(self) -> int:
@@ -161,15 +161,15 @@ class RoundwiseSimulation:
             gc.unfreeze()
 
     def _run(self) -> None:
-        ledger, exchanges = self._ledger, self._exchanges
-        ledger.join(0, 1, 0.0)
+        round_state, exchanges = self._round_state, self._exchanges
+        round_state.join(0, 1, 0.0)
         arrivals = self._begin()
-        while not ledger.finished:
+        while not round_state.finished:
             ready = self._compute(arrivals)
             ended = exchanges.push(ready)
-            ledger.count(self.options.batch_size * sum(worker.iterations for worker in ready), ended)
-            self.round = ledger.round
-            arrivals = exchanges.pull(ready, last=ledger.finished)
+            round_state.count(self.options.batch_size * sum(worker.iterations for worker in ready), ended)
+            self.round = round_state.round
+            arrivals = exchanges.pull(ready, last=round_state.finished)
             for arrived, worker in arrivals:
                 worker.end_round(arrived)
             self.now = arrivals[-1][0]

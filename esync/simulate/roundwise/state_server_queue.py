@@ -7,7 +7,7 @@ everything that a worker does until its next one is worked out there.
 from collections.abc import Iterable
 from heapq import heapify, heappop, heapreplace
 
-from ...coordination import Decision
+from ...coordination import ExchangeDecision
 from ...coordination.coordinator import Coordinator
 from ..coordination import StateServerModel
 from .worker import RoundwiseWorker
@@ -74,7 +74,7 @@ class StateServerQueue:
                         worker.rank, round, worker.iterations, worker.mean, free, worker.round_trip
                     )
                 else:
-                    decision = Decision(
+                    decision = ExchangeDecision(
                         coordinator.apply(worker.rank, worker.iterations, worker.mean, free, round=round)
                     )
                 worker.round_trip = back - worker.called

@@ -9,9 +9,9 @@ import numpy as np
 
 from esync.exchange import STATISTICS, WEIGHTS, Payload, Specification
 from esync.exchange.collectives import SCHEDULES
-from esync.exchange.collectives.coroutines import Pauses
-from esync.exchange.collectives.engine import Engine
+from esync.exchange.collectives.engine import CollectiveEngine
 from esync.exchange.collectives.mpi import MPITransport
+from esync.exchange.collectives.transport import Pauses
 from esync.exchange.collectives.worker_exchange import CollectiveExchange
 from esync.exchange.protocol.round_state import Limits
 from esync.runtime.watchdog import Watchdog, exit_now
@@ -33,7 +33,7 @@ class Vector:
 def sums(transport: MPITransport) -> None:
     """All collectives, small and large, odd and empty, in both number formats."""
     for name in (*SCHEDULES, "mpi"):
-        engine = Engine(name, transport)
+        engine = CollectiveEngine(name, transport)
         for dtype in (np.float16, np.float32):
             for size in (0, 1, 7, 100_003, 3_000_001 if name in ("ring", "mpi") and dtype == np.float32 else 64):
                 values = [np.random.default_rng((rank, size)).standard_normal(size) for rank in range(transport.size)]
@@ -67,7 +67,9 @@ def store(transport: MPITransport) -> None:
 
 def exchanges(transport: MPITransport, case: str) -> None:
     """Rounds of a model of 1 MB, in which rank 1 does what the case says."""
-    exchange = CollectiveExchange(Specification("add_mean_update", True), Engine("ring", transport), Watchdog())
+    exchange = CollectiveExchange(
+        Specification("add_mean_update", True), CollectiveEngine("ring", transport), Watchdog()
+    )
     model = Vector(250_000)
     exchange.join({WEIGHTS: 250_000, STATISTICS: 0}, Limits(rounds=3 if case == "work" else 10**9), {})
     exchange.begin({WEIGHTS: model}, model)

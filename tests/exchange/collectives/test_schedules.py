@@ -6,18 +6,20 @@ import numpy as np
 import pytest
 
 from esync.exchange.collectives import SCHEDULES
-from esync.exchange.collectives.allreduce import Rooms, allreduce
-from esync.exchange.collectives.coroutines import Fibres
+from esync.exchange.collectives.allreduce import ReceiveBuffers, allreduce
 from esync.exchange.collectives.memory import Hub, take_turns
+from esync.exchange.collectives.transport import Fibres
 
 SIZES = (0, 1, 2, 7, 64, 1001)
 
 
 def summed(name: str, values: list[np.ndarray]) -> list[np.ndarray]:
     """What each rank holds after the collective."""
-    hub, rooms = Hub(len(values)), Rooms()
+    hub, buffers = Hub(len(values)), ReceiveBuffers()
     results = [each.copy() for each in values]
-    fibres = [allreduce(SCHEDULES[name], result, hub.transports[rank], 0, rooms) for rank, result in enumerate(results)]
+    fibres = [
+        allreduce(SCHEDULES[name], result, hub.transports[rank], 0, buffers) for rank, result in enumerate(results)
+    ]
     random.Random(len(values)).shuffle(fibres)
     take_turns(fibres)
     assert not any(sent or received for sent, received in hub.lines.values())
@@ -59,39 +61,42 @@ def test_bytes_and_steps(name: str, ranks: int) -> None:
 
 
 def test_schedules_that_do_not_fit_are_noticed() -> None:
-    hub, rooms = Hub(2), Rooms()
+    hub, buffers = Hub(2), ReceiveBuffers()
     values = np.ones(4, np.float32)
-    fibres = [allreduce(SCHEDULES["ring"], values, hub.transports[0], 0, rooms)]
+    fibres = [allreduce(SCHEDULES["ring"], values, hub.transports[0], 0, buffers)]
     with pytest.raises(RuntimeError, match="wait for one another"):
         take_turns(fibres)
     fibres = [
-        allreduce(SCHEDULES["ring"], np.ones(3 + rank, np.float32), hub.transports[rank], 1, rooms) for rank in range(2)
+        allreduce(SCHEDULES["ring"], np.ones(3 + rank, np.float32), hub.transports[rank], 1, buffers)
+        for rank in range(2)
     ]
     with pytest.raises(ValueError, match="values sent"):
         take_turns(fibres)
 
 
 def test_rooms_are_used_again_whatever_the_sizes_and_types() -> None:
-    rooms, generator = Rooms(), np.random.default_rng(0)
+    buffers, generator = ReceiveBuffers(), np.random.default_rng(0)
     for size, dtype in ((5, np.float16), (1001, np.float32), (3, np.float16), (64, np.float32), (1001, np.float16)):
         hub = Hub(3)
         values = [generator.standard_normal(size).astype(dtype) for _ in range(3)]
         expected = np.sum(np.float64(values), axis=0)
         take_turns(
-            [allreduce(SCHEDULES["butterfly"], each, hub.transports[i], 0, rooms) for i, each in enumerate(values)]
+            [allreduce(SCHEDULES["butterfly"], each, hub.transports[i], 0, buffers) for i, each in enumerate(values)]
         )
         np.testing.assert_allclose(values[0], expected, rtol=0.01, atol=0.01)
-    room = rooms.take(100)
-    address = room.ctypes.data
-    rooms.give(room)
-    assert rooms.take(60).ctypes.data == address
+    buffer = buffers.take(100)
+    address = buffer.ctypes.data
+    buffers.give(buffer)
+    assert buffers.take(60).ctypes.data == address
 
 
 def test_every_transfer_that_has_come_counts_as_progress() -> None:
     """Pauses grow while nothing happens, and a large bucket takes long."""
-    hub, rooms = Hub(2), Rooms()
+    hub, buffers = Hub(2), ReceiveBuffers()
     ranks = [
-        Fibres([lambda rank=rank: allreduce(SCHEDULES["ring"], np.ones(4, np.float32), hub.transports[rank], 0, rooms)])
+        Fibres(
+            [lambda rank=rank: allreduce(SCHEDULES["ring"], np.ones(4, np.float32), hub.transports[rank], 0, buffers)]
+        )
         for rank in range(2)
     ]
     assert ranks[0].advance()  # has begun to wait

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from esync.arguments import read
-from esync.exchange.collectives.mpi_start import check_start
+from esync.exchange.collectives.worker_exchange import check_start
 from esync.runtime.environment import EnvironmentProblemError
 
 from . import mpiexec

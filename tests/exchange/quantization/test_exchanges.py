@@ -38,7 +38,9 @@ def started(
 
 def exact(cluster: MemoryExchanges) -> np.ndarray:
     """What the rule works on."""
-    return np.concatenate([cluster.servers[each.shard]._shelves[each.index].weights for each in cluster.layout.buckets])
+    return np.concatenate(
+        [cluster.servers[each.shard]._bucket_states[each.index].weights for each in cluster.layout.buckets]
+    )
 
 
 @quick
@@ -107,7 +109,7 @@ def test_where_the_rule_moves_every_weight_the_answer_stays_small_and_the_rest_c
     for _ in range(3):
         for each in crowd:
             each.send(normal(rng, size, 0.1))
-        lengths = set(cluster.servers[0].ledger.answer.tolist())
+        lengths = set(cluster.servers[0].round_state.answer.tolist())
         assert lengths.pop() < 5 * most + 100
         before = crowd[0].weights.copy()
         for each in crowd:
@@ -162,7 +164,7 @@ def test_rounds_go_on_without_a_worker_that_is_dropped_and_another_takes_its_pla
         cluster.round([*crowd[:2], newcomer], [normal(rng, 3000, 0.01) for _ in range(3)])
     for each in (*crowd[:2], newcomer):
         assert each.weights.tobytes() == cluster.weights().tobytes()
-    assert [list(server.ledger.acknowledged) for server in cluster.servers] == 2 * [[5, 5, 3 + sent]]
+    assert [list(server.round_state.acknowledged) for server in cluster.servers] == 2 * [[5, 5, 3 + sent]]
 
 
 @pytest.mark.parametrize("servers", [1, 3])
@@ -242,7 +244,7 @@ def test_a_round_that_ends_while_a_newcomer_takes_the_model_is_not_added_twice_o
     def ask() -> list[Status]:
         asked.append(None)
         if len(asked) == 2:  # it has the model, and wants to know what it belongs to
-            side.cluster.wait(lambda: side.servers[0].ledger.round == 2)
+            side.cluster.wait(lambda: side.servers[0].round_state.round == 2)
         return statuses()
 
     def commit() -> None:

@@ -15,7 +15,7 @@ from esync.exchange.codecs.sparse.changed_values import ChangeTracker
 from esync.exchange.codecs.sparse.compressors import DeepGradientCompression, GradientDropping, SAMomentum
 from esync.exchange.codecs.sparse.message_format import BITS, GAPS, HEADER, INDEX_CODES, NEW_VALUES, Codec
 from esync.exchange.codecs.sparse.selection import Selection, keep_count, top_k, top_k_of_difference
-from esync.exchange.codecs.sparse.sizes import classes, pieces
+from esync.exchange.codecs.sparse_messages import classes, pieces
 
 #: Values whose sums are exact in float32.
 EXACT = st.integers(-(2**9), 2**9).map(lambda each: each / 64)

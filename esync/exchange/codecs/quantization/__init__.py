@@ -1,4 +1,4 @@
-"""Smaller synchronous exchanges: what `--compression` can be, and what the codecs of its buckets have in common.
+"""Quantization, for smaller synchronous exchanges: the values of `--compression`, and the codecs of buckets.
 
 Free of MXNet and of the network. "fp16" and "2bit" pack every bucket of a model into a fixed number of bytes
 (`fp16`, `two_bit`); "topk:RATIO" sends what is largest as sparse messages (`esync.exchange.codecs.sparse`; with local
@@ -30,13 +30,13 @@ __all__ = [
 def codec_of(compression: Compression, segments: Sequence[int]) -> BucketCodec:
     """The codec of a bucket that consists of (parts of) tensors of these sizes; for "fp16" and "2bit"."""
     if compression.kind == FP16:
-        from .fp16 import Halves
+        from .fp16 import FP16Codec
 
-        return Halves(sum(segments))
+        return FP16Codec(sum(segments))
     if compression.kind == TWO_BIT:
-        from .two_bit import Ternary
+        from .two_bit import TwoBitCodec
 
-        return Ternary(segments)
+        return TwoBitCodec(segments)
     raise ValueError(f"compression {compression} does not pack buckets")
 
 

@@ -19,7 +19,7 @@ TOP = 14
 MOST = 100
 
 
-class Halves(BucketCodec):
+class FP16Codec(BucketCodec):
     """Packs a bucket of `size` values; see `BucketCodec`."""
 
     def __init__(self, size: int) -> None:

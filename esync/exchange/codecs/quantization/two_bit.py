@@ -26,7 +26,7 @@ MOST = 2.0**15
 LEAST = 2.0**-100
 
 
-class Ternary(BucketCodec):
+class TwoBitCodec(BucketCodec):
     """Packs a bucket; see `BucketCodec`.
 
     Args:

@@ -1,4 +1,4 @@
-"""Sparse exchanges: which values are worth sending, how they are coded, and what a server owes each worker.
+"""Sparse exchanges: which values are sent, how they are coded, and what a server still has to send each worker.
 
 Source: Yan et al., "Dual-Way Gradient Sparsification for Asynchronous Distributed Deep Learning", ICPP 2020 (DGS), with
 its errata; Aji and Heafield, EMNLP 2017 (gradient dropping); Lin et al., ICLR 2018 (DGC). Free of MXNet and of the

@@ -1,4 +1,4 @@
-"""Places as marks, one bit for each, and the loops that go through them."""
+"""Bitmaps: one bit for each position, and the loops that go through them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Messages on their way into the arrays that they are sent or pulled from."""
+"""Buffers of sparse messages: the arrays that a message is written into, to be sent or pulled."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 
-class Rooms:
+class MessageBuffers:
     """Arrays that hold one message together, one behind the other.
 
     Args:
@@ -23,69 +23,69 @@ class Rooms:
 
     def take(self, size: int) -> np.ndarray:
         """The next `size` bytes (uint8), to be written until `close`."""
-        rooms = self._next(size)
-        if len(rooms) == 1:
-            return rooms[0]
+        buffers = self._next(size)
+        if len(buffers) == 1:
+            return buffers[0]
         aside = np.empty(size, np.uint8)
-        self._split.append((aside, rooms))
+        self._split.append((aside, buffers))
         return aside
 
     def close(self) -> None:
-        """The message is whole: zeros go behind it."""
-        for aside, rooms in self._split:
-            _copy(aside, rooms)
+        """Fill the rest with zeros: the message is complete."""
+        for aside, buffers in self._split:
+            _copy(aside, buffers)
         for rest in self._free:
             rest[:] = 0
 
     def _next(self, size: int) -> list[np.ndarray]:
-        """Where the next bytes lie."""
+        """Return where the next bytes lie."""
         found = []
         while size:
-            room = self._free[0]
-            found.append(room[:size])
+            buffer = self._free[0]
+            found.append(buffer[:size])
             size -= found[-1].size
-            self._free[0] = room[found[-1].size :]
+            self._free[0] = buffer[found[-1].size :]
             if not self._free[0].size:
                 del self._free[0]
         return found
 
 
-def _copy(part: np.ndarray, rooms: list[np.ndarray]) -> None:
+def _copy(part: np.ndarray, buffers: list[np.ndarray]) -> None:
     done = 0
-    for room in rooms:
-        np.copyto(room, part[done : done + room.size])
-        done += room.size
+    for buffer in buffers:
+        np.copyto(buffer, part[done : done + buffer.size])
+        done += buffer.size
 
 
-class Message(NamedTuple):
+class SparseMessage(NamedTuple):
     """A message that has yet to be written.
 
     Attributes:
         size: in bytes.
-        write: puts it into rooms; at most once, and before anything else is asked of whom it comes from.
+        write: puts it into buffers; at most once, and before anything else is asked of whom it comes from.
     """
 
     size: int
-    write: Callable[[Rooms], None]
+    write: Callable[[MessageBuffers], None]
 
     @classmethod
-    def of(cls, parts: list[np.ndarray]) -> "Message":
+    def of(cls, parts: list[np.ndarray]) -> "SparseMessage":
         """One that is there in parts (uint8), one behind the other."""
 
-        def write(rooms: Rooms) -> None:
+        def write(buffers: MessageBuffers) -> None:
             for part in parts:
-                rooms.put(part)
+                buffers.put(part)
 
         return cls(sum(part.size for part in parts), write)
 
     def pour(self, targets: Iterable[np.ndarray]) -> None:
         """Write it into arrays (float32) that hold it together, with zeros behind it."""
-        rooms = Rooms(targets)
-        self.write(rooms)
-        rooms.close()
+        buffers = MessageBuffers(targets)
+        self.write(buffers)
+        buffers.close()
 
     def whole(self) -> np.ndarray:
-        """All of it in one piece (uint8)."""
+        """Return all of it in one piece (uint8)."""
         target = np.empty(-(-self.size // 4), np.float32)
         self.pour([target])
         return target.view(np.uint8)[: self.size]

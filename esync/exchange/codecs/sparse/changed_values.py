@@ -12,9 +12,9 @@ from itertools import pairwise
 import numpy as np
 
 from . import bitmap, kernels
-from .buffers import Message, Rooms
+from .buffers import MessageBuffers, SparseMessage
 from .message_format import BITS, GAPS, HEADER, Codec, check_sum, runs
-from .tracker import Pending, Tracker
+from .tracker import PendingPlaces, Tracker
 
 
 class ChangeTracker(Tracker):
@@ -31,33 +31,33 @@ class ChangeTracker(Tracker):
         self._values = np.empty(self.size, np.float32)
         self._code = np.empty(self.size + self.size // kernels.FURTHER + 1, np.uint8)
 
-    def answer(self, worker: int) -> Message:
+    def answer(self, worker: int) -> SparseMessage:
         """See `Tracker.answer`."""
         self._pending[worker].mark(self._bits)
-        self._pending[worker] = Pending(self.size)
+        self._pending[worker] = PendingPlaces(self.size)
         counts = np.zeros(self.codec.bounds.size - 1, np.int64)
         bitmap.count_marks(self._bits, self.codec.bounds, counts)
         if self.codec.crowded(counts):
             size = HEADER.itemsize + 4 * counts.size + self._bits.nbytes + 4 * int(counts.sum())
-            return Message(size, partial(self._write_marked, counts))
+            return SparseMessage(size, partial(self._write_marked, counts))
         return self._coded(counts)
 
-    def _write_marked(self, counts: np.ndarray, rooms: Rooms) -> None:
+    def _write_marked(self, counts: np.ndarray, buffers: MessageBuffers) -> None:
         """Write an answer whose places are a bit each."""
-        header = rooms.take(HEADER.itemsize)
+        header = buffers.take(HEADER.itemsize)
         coded = [counts.astype("<u4").view(np.uint8), self._bits.view(np.uint8)]
         for each in coded:
-            rooms.put(each)
+            buffers.put(each)
         check = check_sum(*coded)
         for part, weights in enumerate(self.weights):
-            values = rooms.take(4 * int(counts[self._cuts[part] : self._cuts[part + 1]].sum()))
+            values = buffers.take(4 * int(counts[self._cuts[part] : self._cuts[part + 1]].sum()))
             first, last = int(self.offsets[part]), int(self.offsets[part + 1])
             bitmap.take_marked(self._bits, first, last, weights, values.view(np.float32))
             check += check_sum(values)  # while it is in the processor's cache
         header[:] = self.codec.header(counts, BITS, int(counts.sum()), self._bits.nbytes, check & 0xFFFFFFFF)
         self._bits.fill(0)
 
-    def _coded(self, counts: np.ndarray) -> Message:
+    def _coded(self, counts: np.ndarray) -> SparseMessage:
         """An answer whose places are distances."""
         dense = self.codec.fuller(counts)
         counts[dense] = np.diff(self.codec.bounds)[dense]

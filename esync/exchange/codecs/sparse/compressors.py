@@ -1,4 +1,4 @@
-"""What a worker does with its gradients before it sends a part of them: one class per method.
+"""Compressors: what a worker does with its gradients before it sends a part of them; one class per method.
 
 Every compressor works on flat float32 vectors (weight decay is in the gradient already), keeps its own state, and gives
 the sparse step that the server is to subtract from the weights: it is multiplied by the learning rate here, so that

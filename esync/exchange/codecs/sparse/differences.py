@@ -12,11 +12,11 @@ import numpy as np
 
 from . import Sparse, join, kernels
 from .bitmap import list_marked
-from .buffers import Message
+from .buffers import SparseMessage
 from .compressors import as_sent
 from .message_format import Codec
 from .selection import Selection
-from .tracker import Pending, Tracker
+from .tracker import PendingPlaces, Tracker
 
 #: Share of the weights beyond which comparing all of them costs less than going through the pending places.
 EVERYWHERE = 0.05
@@ -58,7 +58,7 @@ class DifferenceTracker(Tracker):
         for worker in range(len(self._pending)):
             self._look(worker)
 
-    def answer(self, worker: int) -> Message:
+    def answer(self, worker: int) -> SparseMessage:
         """See `Tracker.answer`."""
         return self.codec.message(self.difference(worker))
 
@@ -70,7 +70,7 @@ class DifferenceTracker(Tracker):
         indices, values = self._different(worker)
         chosen = self._secondary.among(indices, values) if self._secondary is not None else slice(None)
         parts = self._send(worker, indices[chosen], values[chosen])
-        self._pending[worker] = Pending(self.size)
+        self._pending[worker] = PendingPlaces(self.size)
         self._everywhere[worker] = False
         left = [
             (places[self.weights[part][places] != self._sent[worker][part][places]] + self.offsets[part], amounts)
@@ -87,7 +87,7 @@ class DifferenceTracker(Tracker):
         pending = self._pending[worker]
         if self._everywhere[worker] or pending.bits is not None or pending.entries > EVERYWHERE * self.size:
             self._everywhere[worker] = True
-            self._pending[worker] = Pending(self.size)
+            self._pending[worker] = PendingPlaces(self.size)
 
     def _send(self, worker: int, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
         """v_k ← v_k + G, with the values as they are sent, which are returned."""

@@ -1,4 +1,4 @@
-"""The inner loops, compiled by numba on first use (its cache makes later processes start at once).
+"""The inner loops of sparse messages, compiled by numba on first use (cached for later processes).
 
 Each goes through its arrays once; the same in NumPy takes several passes over memory, which is what limits them.
 """

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import Sparse, SparseError, bitmap, kernels
-from .buffers import Message
+from .buffers import SparseMessage
 
 #: Changes whenever two versions would misunderstand each other.
 VERSION = 3
@@ -61,7 +61,7 @@ class Codec:
         """
         return self.message(entries).whole()
 
-    def message(self, entries: Sparse) -> Message:
+    def message(self, entries: Sparse) -> SparseMessage:
         """The same, yet to be written."""
         counts = np.diff(np.searchsorted(entries[0], self.bounds))
         if self.crowded(counts):
@@ -75,7 +75,7 @@ class Codec:
         code, how = encode_indices(coded)
         return self.assemble(counts, how, code, values)
 
-    def assemble(self, counts: np.ndarray, how: str, code: np.ndarray, values: np.ndarray) -> Message:
+    def assemble(self, counts: np.ndarray, how: str, code: np.ndarray, values: np.ndarray) -> SparseMessage:
         """A message of what has been coded already.
 
         Args:
@@ -87,7 +87,7 @@ class Codec:
         sent = _filled(values.astype(VALUE_TYPES[self.kind], copy=False).view(np.uint8))
         counted, coded = counts.astype("<u4").view(np.uint8), _filled(code)
         header = self.header(counts, how, values.size, code.size, check_sum(counted, coded, sent))
-        return Message.of([header, counted, coded, sent])
+        return SparseMessage.of([header, counted, coded, sent])
 
     def header(self, counts: np.ndarray, how: str, entries: int, code: int, check: int) -> np.ndarray:
         """The header (uint8) of a message of so many entries, bytes of code, and that check sum; see `assemble`."""

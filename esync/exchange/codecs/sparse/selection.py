@@ -1,4 +1,4 @@
-"""Top-k: which values of a tensor are worth sending."""
+"""Top-k selection: which values of a tensor are sent."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a server owes each worker (DGS paper, Algorithm 2 with its errata): what all trackers do alike, and who is owed.
+"""Tracking of what a server owes each worker (DGS paper, Algorithm 2 with its errata): the base of all trackers.
 
 In the paper's words M ← M − g, G ← M − v_k, v_k ← v_k + G, with M and v_k zero at the start. Here θ0 + M is kept: the
 weights that all start from with all updates.
@@ -15,12 +15,12 @@ import numpy as np
 
 from . import Sparse, kernels
 from .bitmap import mark, no_marks
-from .buffers import Message
+from .buffers import SparseMessage
 from .message_format import Codec
 
 
-class Pending:
-    """Where the weights of one worker may differ from the model.
+class PendingPlaces:
+    """The positions at which the weights of one worker may differ from the model.
 
     Args:
         size: of the model.
@@ -68,7 +68,7 @@ class Tracker(ABC):
         self.codec, self.offsets = codec, offsets
         self.size = int(offsets[-1])
         self.weights: list[np.ndarray] = [np.empty(0, np.float32)] * (offsets.size - 1)
-        self._pending = [Pending(self.size) for _ in range(slots)]
+        self._pending = [PendingPlaces(self.size) for _ in range(slots)]
         self._bits = no_marks(self.size)
 
     @property
@@ -79,15 +79,15 @@ class Tracker(ABC):
         return sum(part.nbytes for part in self.weights) + sum(lists.values()) + bits + self._bits.nbytes
 
     def place(self, part: int, weights: np.ndarray) -> None:
-        """A part of the weights lives here from now on."""
+        """Take the array in which a part of the weights is from now on."""
         self.weights[part] = weights
 
     def join(self, worker: int) -> None:
-        """A worker (or its successor) has come; it will pull all weights before it sends anything."""
-        self._pending[worker] = Pending(self.size)
+        """Take a worker (or its successor) in; it will pull all weights before it sends anything."""
+        self._pending[worker] = PendingPlaces(self.size)
 
     def welcome(self, worker: int, part: int, sent: np.ndarray) -> None:  # noqa: B027 - of no use to some
-        """A worker has pulled exactly these weights; `sent` is its own, and may be changed in place from now on."""
+        """Note that a worker has pulled exactly these weights; `sent` is its own, and may be changed in place."""
 
     def apply(self, step: Sparse) -> None:
         """M ← M − g: subtract a step from the weights."""
@@ -101,7 +101,7 @@ class Tracker(ABC):
         for pending in self._pending:
             pending.add(places)
 
-    def pending(self, worker: int) -> Pending:
+    def pending(self, worker: int) -> PendingPlaces:
         """Where the weights of a worker may differ from the model."""
         return self._pending[worker]
 
@@ -113,5 +113,5 @@ class Tracker(ABC):
             yield part, indices[first:last] - self.offsets[part], values[first:last]
 
     @abstractmethod
-    def answer(self, worker: int) -> Message:
+    def answer(self, worker: int) -> SparseMessage:
         """The message that brings a worker up to date, as far as it goes; of use until the next one is asked for."""

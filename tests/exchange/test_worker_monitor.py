@@ -1,4 +1,4 @@
-"""Who is left out: decided over real ledgers and weights, with a scripted clock and scripted connections."""
+"""Who is left out: decided over real round states and weights, with a scripted clock and scripted connections."""
 
 import math
 
@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from esync import config
-from esync.exchange.membership import LOOK_EVERY, Membership
 from esync.exchange.protocol import wire
+from esync.exchange.worker_monitor import LOOK_EVERY, WorkerMonitor
 from esync.membership.peers import Peers
 
-from ..exchange.memory_servers import MemoryServers
+from .memory_servers import MemoryServers
 
 LEASE = 10.0
 
@@ -23,7 +23,7 @@ class Situation:
         self.server = self.servers.nodes[0].server
         self.connected = {("127.0.0.1", 90 + rank) for rank in range(3)}
         self.peers: Peers[int] = Peers(lambda among: self.connected & set(among))
-        self.membership = Membership(self.server, LEASE, self.servers.clock, self.peers)
+        self.membership = WorkerMonitor(self.server, LEASE, self.servers.clock, self.peers)
         for rank in range(3):
             self.membership.joined(rank, f"127.0.0.1:{90 + rank}")
         self.pass_by(LOOK_EVERY)
@@ -38,7 +38,7 @@ class Situation:
 
     @property
     def members(self) -> list[int]:
-        return np.flatnonzero(self.server.ledger.member).tolist()
+        return np.flatnonzero(self.server.round_state.member).tolist()
 
 
 @pytest.mark.parametrize("synchronous", [True, False])
@@ -121,14 +121,14 @@ class NotElastic(Situation):
 
     def __init__(self, replacement: float) -> None:
         super().__init__()
-        self.membership = Membership(self.server, math.inf, self.servers.clock, self.peers)
+        self.membership = WorkerMonitor(self.server, math.inf, self.servers.clock, self.peers)
         for rank in range(3):
             self.membership.joined(rank, f"127.0.0.1:{90 + rank}", replacement)
         self.pass_by(LOOK_EVERY)
 
     @property
     def failure(self) -> str:
-        return self.server.ledger.failure
+        return self.server.round_state.failure
 
 
 GONE = config.CONNECTION_GONE + 2 * LOOK_EVERY
@@ -143,7 +143,7 @@ def test_a_dead_worker_that_nobody_replaces_ends_the_run_with_its_name():
     assert now.failure.startswith("worker 1 at 127.0.0.1:91 is gone: its connection has ended, and nobody has promised")
     for rank in (0, 2):
         now.servers.say(wire.LEAVE, rank)
-    assert now.server.ledger.deserted
+    assert now.server.round_state.deserted
 
 
 def test_one_that_dies_before_anybody_has_seen_its_connection_is_noticed_too():
@@ -187,7 +187,7 @@ def test_of_those_who_die_when_the_run_is_over_only_a_promised_worker_0_is_waite
     replacement = math.inf if promised else 0
     now = NotElastic(replacement)
     if elastic:
-        now.membership = Membership(now.server, LEASE, now.servers.clock, now.peers)
+        now.membership = WorkerMonitor(now.server, LEASE, now.servers.clock, now.peers)
         for rank in range(3):
             now.membership.joined(rank, f"127.0.0.1:{90 + rank}", replacement)
         now.pass_by(LOOK_EVERY)
@@ -198,12 +198,12 @@ def test_of_those_who_die_when_the_run_is_over_only_a_promised_worker_0_is_waite
     now.membership.look()
     assert not now.failure
     awaited = promised and victim == 0
-    assert now.server.ledger.deserted == (not awaited)
+    assert now.server.round_state.deserted == (not awaited)
     if awaited:
         now.servers.join(0, nonce=77)
         now.membership.joined(0, "127.0.0.1:99", replacement)
         now.servers.say(wire.DONE, 0, nonce=77)
-        assert now.server.ledger.deserted
+        assert now.server.round_state.deserted
 
 
 def test_the_goodbye_of_one_that_was_dropped_ends_nothing_in_the_middle_of_the_run():
@@ -216,5 +216,5 @@ def test_the_goodbye_of_one_that_was_dropped_ends_nothing_in_the_middle_of_the_r
     now.pass_by(GONE, heard=(2,))
     now.servers.say(wire.LEAVE, 2)
     now.membership.look()
-    assert not now.server.ledger.deserted
-    assert not now.server.ledger.over
+    assert not now.server.round_state.deserted
+    assert not now.server.round_state.over

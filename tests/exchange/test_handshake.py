@@ -7,7 +7,7 @@ import pytest
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.handshake import Greeting, Resumed, decode
 from esync.exchange.protocol.layout import STATISTICS, WEIGHTS
-from esync.exchange.protocol.resume_negotiation import Books, Offer, Offers
+from esync.exchange.protocol.resume_negotiation import Offer, Offers, RunProgress
 from esync.exchange.protocol.round_state import Limits
 from esync.exchange.protocol.specification import Specification
 from esync.rules import add_mean_update, replace_by_mean
@@ -129,7 +129,7 @@ def test_a_greeting_with_other_fields_is_refused(greeting, surplus):
         Greeting.decode(json.dumps(fields))
 
 
-@pytest.mark.parametrize("books", [None, Books(3, 6, 384, 1.5)])
+@pytest.mark.parametrize("books", [None, RunProgress(3, 6, 384, 1.5)])
 def test_so_does_the_word_that_a_worker_has_gone_back_to_a_checkpoint(greeting, books):
     resumed = Resumed(1, 2**62 + 1, 3, books)
     assert decode(resumed.encode()) == resumed

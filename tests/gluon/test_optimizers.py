@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import esync
-from esync.gluon.cpu_sgd import BLOCK, SGD
+from esync.gluon.optimizers import BLOCK, SGD
 from esync.runtime.mxnet_import import mx
 
 OPTIONS = [{}, {"momentum": 0.9}, {"wd": 0.01}, {"momentum": 0.9, "wd": 0.01}, {"clip_gradient": 0.1}]

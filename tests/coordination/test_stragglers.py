@@ -5,13 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from esync.coordination.straggler_policies import Directive, Watch, Watching, elastic, greedy
+from esync.coordination.straggler_policies import OnlinePolicy, OnlinePolicySettings, PolicyDirective, elastic, greedy
 from esync.coordination.stragglers import Detection, Detector
 
 WORKERS, STEP = 8, 0.1
 
 
-def steps(detector, random, count, slower=None, jitter=0.1, apart=()):
+def steps(detector, random, count, slower=None, jitter=0.1, excluded=()):
     """So many synchronous steps with jitter; the step after which each straggler was named, and all that ever were."""
     slower = slower or {}
     named = {}
@@ -19,7 +19,7 @@ def steps(detector, random, count, slower=None, jitter=0.1, apart=()):
         for rank in range(WORKERS):
             seconds = STEP * max(0.1, random.normal(1, jitter)) + slower.get(rank, 0.0)
             detector.tell(rank, 1, seconds)
-        detector.look([rank for rank in range(WORKERS) if rank not in apart])
+        detector.look([rank for rank in range(WORKERS) if rank not in excluded])
         for rank in detector.stragglers:
             named.setdefault(rank, step)
     return named
@@ -95,10 +95,10 @@ def test_settings_that_make_no_sense_are_refused(wrong):
 
 
 def test_policies():
-    assert elastic({5, 2}, 8) == Directive(apart=(2, 5))
-    assert len(elastic(range(8), 8).apart) == 3  # more than half stay
-    assert elastic({0}, 2) == greedy(set(), 2) == Directive()
-    assert greedy({3}, 8) == Directive(asynchronous=True)
+    assert elastic({5, 2}, 8) == PolicyDirective(excluded=(2, 5))
+    assert len(elastic(range(8), 8).excluded) == 3  # more than half stay
+    assert elastic({0}, 2) == greedy(set(), 2) == PolicyDirective()
+    assert greedy({3}, 8) == PolicyDirective(asynchronous=True)
 
 
 def feed(watch, count, slow=(), since=None):
@@ -111,25 +111,26 @@ def feed(watch, count, slow=(), since=None):
 
 
 @pytest.mark.parametrize(
-    ("policy", "during"), [("elastic", Directive(apart=(1, 4))), ("greedy", Directive(asynchronous=True))]
+    ("policy", "during"),
+    [("elastic", PolicyDirective(excluded=(1, 4))), ("greedy", PolicyDirective(asynchronous=True))],
 )
 def test_a_watch_goes_on_from_its_state_as_if_nothing_had_happened(policy, during):
-    watch = Watch(WORKERS, Watching(policy))
+    watch = OnlinePolicy(WORKERS, OnlinePolicySettings(policy))
     told = feed(watch, 33, slow=(1, 4))
     assert watch.directive == during
     told = feed(watch, 7, since=told)
-    other = Watch.from_state(json.loads(json.dumps(watch.state())))
+    other = OnlinePolicy.from_state(json.loads(json.dumps(watch.state())))
     assert other.directive == during
     for step in range(30):
         before = list(told)
         assert feed(watch, 1, since=told) == feed(other, 1, since=before)
         assert watch.directive == other.directive, step
-    assert watch.directive == Directive()
+    assert watch.directive == PolicyDirective()
     assert watch.state() == other.state()
 
 
 def test_what_is_told_twice_counts_once_and_a_new_process_begins_anew():
-    once, twice = (Watch(2, Watching(detection=Detection(window=4, stride=2))) for _ in range(2))
+    once, twice = (OnlinePolicy(2, OnlinePolicySettings(detection=Detection(window=4, stride=2))) for _ in range(2))
     for since in range(8):
         for rank in (0, 1):
             once.tell(rank, since, 1, 1.0)

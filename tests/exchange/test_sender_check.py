@@ -7,7 +7,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from esync.exchange.keystores.sender_check import Doorkeeper
+from esync.exchange.keystores.sender_check import SenderCheck
 from esync.membership.connections import listening
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
@@ -53,7 +53,7 @@ def stack():
     ],
 )
 def test_what_is_no_zeromq_does_not_get_in(stack, first):
-    doorkeeper = Doorkeeper(listening())
+    doorkeeper = SenderCheck(listening())
     server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
     assert doorkeeper.look()
     here, there = conversation(stack, server, first)
@@ -65,7 +65,7 @@ def test_what_is_no_zeromq_does_not_get_in(stack, first):
 
 
 def test_who_has_brought_the_signature_may_go_on(stack):
-    doorkeeper = Doorkeeper(listening())
+    doorkeeper = SenderCheck(listening())
     server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
     doorkeeper.look()
     here, there = conversation(stack, server, SIGNATURE)
@@ -79,7 +79,7 @@ def test_who_has_brought_the_signature_may_go_on(stack):
 
 def test_other_ports_of_the_process_are_left_alone(stack):
     before = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-    doorkeeper = Doorkeeper(listening())
+    doorkeeper = SenderCheck(listening())
     meant = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
     meanwhile = stack.enter_context(socket.create_server(("127.0.0.1", 0)))  # opened by the user's program
     doorkeeper.look()
@@ -93,7 +93,7 @@ def test_other_ports_of_the_process_are_left_alone(stack):
 
 
 def test_it_watches_by_itself(stack):
-    doorkeeper = Doorkeeper(listening())
+    doorkeeper = SenderCheck(listening())
     stack.callback(doorkeeper.over)
     doorkeeper.start()
     server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esync.exchange.protocol.payload_staging import HostMemory, Inbox, RankOrderedSum
+from esync.exchange.protocol.payload_staging import HostMemory, PayloadStaging, RankOrderedSum
 
 from .memory_servers import floats
 
@@ -14,8 +14,8 @@ def memory() -> HostMemory:
 
 
 @pytest.fixture
-def inbox(memory) -> Inbox:
-    return Inbox(memory)
+def staging(memory) -> PayloadStaging:
+    return PayloadStaging(memory)
 
 
 def ones(count: int = 4, value: float = 1.0) -> np.ndarray:
@@ -55,55 +55,55 @@ def test_the_values_that_are_pulled_are_written_in_place(memory):
     assert np.array_equal(memory.fetch(kept), ones(value=5.0))
 
 
-# --- inbox ------------------------------------------------------------------------------------------------------
+# --- staging ------------------------------------------------------------------------------------------------------
 
 
-def test_a_payload_is_complete_when_no_bucket_is_missing(inbox):
-    inbox.put(0, 1, 1, bucket=3, values=ones())
-    assert not inbox.complete(0, 1, 1, buckets=2)
-    inbox.put(0, 1, 1, bucket=5, values=ones(value=2.0))
-    assert inbox.complete(0, 1, 1, buckets=2)
-    taken = inbox.take(0)
+def test_a_payload_is_complete_when_no_bucket_is_missing(staging):
+    staging.put(0, 1, 1, bucket=3, values=ones())
+    assert not staging.complete(0, 1, 1, buckets=2)
+    staging.put(0, 1, 1, bucket=5, values=ones(value=2.0))
+    assert staging.complete(0, 1, 1, buckets=2)
+    taken = staging.take(0)
     assert {bucket: values[0] for bucket, values in taken.items()} == {3: 1.0, 5: 2.0}
 
 
-def test_a_bucket_that_comes_twice_counts_once(inbox, memory):
+def test_a_bucket_that_comes_twice_counts_once(staging, memory):
     for _ in range(2):
-        inbox.put(0, 1, 1, bucket=3, values=ones())
-    assert not inbox.complete(0, 1, 1, buckets=2)
+        staging.put(0, 1, 1, bucket=3, values=ones())
+    assert not staging.complete(0, 1, 1, buckets=2)
     assert memory.staged_bytes == 16
 
 
 @pytest.mark.parametrize(("nonce", "sequence"), [(2, 1), (1, 2)])
-def test_what_belongs_to_another_payload_does_not_complete_it(inbox, memory, nonce, sequence):
-    inbox.put(0, 1, 1, bucket=0, values=ones())
-    assert not inbox.complete(0, nonce, sequence, buckets=1)
-    inbox.put(0, nonce, sequence, bucket=1, values=ones(value=3.0))
-    assert inbox.complete(0, nonce, sequence, buckets=1)
-    assert not inbox.complete(0, nonce, sequence, buckets=2)
-    assert not inbox.complete(0, 1, 1, buckets=1)
+def test_what_belongs_to_another_payload_does_not_complete_it(staging, memory, nonce, sequence):
+    staging.put(0, 1, 1, bucket=0, values=ones())
+    assert not staging.complete(0, nonce, sequence, buckets=1)
+    staging.put(0, nonce, sequence, bucket=1, values=ones(value=3.0))
+    assert staging.complete(0, nonce, sequence, buckets=1)
+    assert not staging.complete(0, nonce, sequence, buckets=2)
+    assert not staging.complete(0, 1, 1, buckets=1)
     assert memory.staged_bytes == 16
-    assert list(inbox.take(0)) == [1]
+    assert list(staging.take(0)) == [1]
 
 
-def test_a_server_that_gets_no_bucket_has_a_complete_payload(inbox):
-    assert inbox.complete(0, 1, 1, buckets=0)
-    assert inbox.take(0) == {}
+def test_a_server_that_gets_no_bucket_has_a_complete_payload(staging):
+    assert staging.complete(0, 1, 1, buckets=0)
+    assert staging.take(0) == {}
 
 
-def test_ranks_do_not_mix(inbox):
-    inbox.put(0, 1, 1, bucket=0, values=ones(value=1.0))
-    inbox.put(1, 1, 1, bucket=0, values=ones(value=2.0))
-    assert inbox.take(1)[0][0] == 2.0
-    assert inbox.take(0)[0][0] == 1.0
+def test_ranks_do_not_mix(staging):
+    staging.put(0, 1, 1, bucket=0, values=ones(value=1.0))
+    staging.put(1, 1, 1, bucket=0, values=ones(value=2.0))
+    assert staging.take(1)[0][0] == 2.0
+    assert staging.take(0)[0][0] == 1.0
 
 
-def test_discarded_memory_is_free(inbox, memory):
-    inbox.put(0, 1, 1, bucket=0, values=ones())
-    inbox.discard(0)
+def test_discarded_memory_is_free(staging, memory):
+    staging.put(0, 1, 1, bucket=0, values=ones())
+    staging.discard(0)
     assert memory.staged_bytes == 0
-    assert not inbox.complete(0, 1, 1, buckets=1)
-    inbox.discard(0)
+    assert not staging.complete(0, 1, 1, buckets=1)
+    staging.discard(0)
     assert memory.staged_bytes == 0
 
 

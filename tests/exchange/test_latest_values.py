@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esync.exchange.protocol import wire
-from esync.exchange.protocol.latest import LatestValues
 from esync.exchange.protocol.round_state import Limits
+from esync.exchange.weighting import LatestValues
 
 from .memory_servers import MemoryServers, floats
 

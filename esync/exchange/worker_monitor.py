@@ -1,4 +1,4 @@
-"""Which of a server's workers are alive, and what becomes of the run when one is not.
+"""The monitor of a server's workers: which of them are alive, and what becomes of the run when one is not.
 
 A worker whose connection has ended without a goodbye is dead. With --elastic the others go on without it at once; they
 also go on without one that has been silent for the length of the lease while others wait for it, because its process or
@@ -18,7 +18,7 @@ from .. import config
 from ..membership.failure_detector import FailureDetector
 from ..membership.names import is_address
 from ..membership.peers import Peers
-from .protocol.round_state import Ledger
+from .protocol.round_state import RoundState
 
 log = logging.getLogger(__name__)
 
@@ -28,10 +28,10 @@ WRITER = 0
 LOOK_EVERY = 0.25
 
 
-class Server(Protocol):
-    """What `parameter_server.ParameterServer` has to offer for this."""
+class MonitoredServer(Protocol):
+    """The part of a `parameter_server.ParameterServer` that its monitor needs."""
 
-    ledger: Ledger
+    round_state: RoundState
     heard: dict[int, float]
 
     def drop(self, rank: int) -> None:
@@ -42,7 +42,7 @@ class Server(Protocol):
 
 
 @dataclass
-class Holder:
+class SlotHolder:
     """The process that holds a slot.
 
     Attributes:
@@ -56,7 +56,7 @@ class Holder:
     gone: float = math.inf
 
 
-class Membership:
+class WorkerMonitor:
     """Finds out which workers are gone, and has the server drop them or end the run. For one thread.
 
     Args:
@@ -67,12 +67,12 @@ class Membership:
     """
 
     def __init__(
-        self, server: Server, lease: float, clock: Callable[[], float], peers: Peers[int] | None = None
+        self, server: MonitoredServer, lease: float, clock: Callable[[], float], peers: Peers[int] | None = None
     ) -> None:
         self._server, self._lease, self._clock = server, lease, clock
         self._peers: Peers[int] = Peers() if peers is None else peers
         self._detector: FailureDetector[int] = FailureDetector(config.CONNECTION_GONE)
-        self._holders: dict[int, Holder] = {}
+        self._holders: dict[int, SlotHolder] = {}
         self._looked = clock()
 
     def joined(self, rank: int, address: str, replacement: float = math.inf) -> None:
@@ -81,13 +81,13 @@ class Membership:
         Args:
             rank: its slot.
             address: where it listens, host:port; "" where it does not know, and is not watched.
-            replacement: see `Holder`.
+            replacement: see `SlotHolder`.
         """
         self._detector.forget(rank)
         self._peers.discard(rank)
         host, _, port = address.rpartition(":")
         if port:
-            self._holders[rank] = Holder(address, replacement)
+            self._holders[rank] = SlotHolder(address, replacement)
             self._peers.add(rank, host, int(port))
             if is_address(host):  # a name may take long to look up
                 self._detector.expect(rank, self._clock() + config.PEER_GONE)  # it may be dead by now
@@ -95,8 +95,8 @@ class Membership:
     @property
     def patience(self) -> float:
         """Seconds that the server waits for newcomers when not a single worker is there; from any thread."""
-        ledger = self._server.ledger
-        if ledger.failure or (ledger.over and WRITER in ledger.left):
+        round_state = self._server.round_state
+        if round_state.failure or (round_state.over and WRITER in round_state.left):
             return 0.0
         longest = max((holder.replacement for holder in list(self._holders.values())), default=math.inf)
         expected = self._lease < math.inf or longest == math.inf
@@ -104,7 +104,7 @@ class Membership:
 
     def failure_reasons(self) -> list[str]:
         """Return why the run ends, a sentence for each worker that has not said goodbye; from any thread."""
-        left = self._server.ledger.left
+        left = self._server.round_state.left
         holders = sorted(self._holders.items())
         return [failure_reason(rank, each.address, each.replacement) for rank, each in holders if rank not in left]
 
@@ -113,39 +113,39 @@ class Membership:
 
         Does nothing within `LOOK_EVERY` of the last time, unless the run is over.
         """
-        now, ledger = self._clock(), self._server.ledger
-        if now - self._looked < LOOK_EVERY and not ledger.over:
+        now, round_state = self._clock(), self._server.round_state
+        if now - self._looked < LOOK_EVERY and not round_state.over:
             return
         self._looked = now
         for rank in self._detector.look(self._peers.connected(), now):
-            if rank in ledger.left:
+            if rank in round_state.left:
                 self._detector.forget(rank)
                 self._peers.discard(rank)
             else:
                 self._handle_death(rank, now)
         if self._lease < math.inf:
-            for rank in range(ledger.slots):
+            for rank in range(round_state.slots):
                 silent = now - self._server.heard.get(rank, now) > self._lease
-                if silent and ledger.member[rank] and ledger.waits_for(rank):
+                if silent and round_state.member[rank] and round_state.waits_for(rank):
                     self._drop(rank, f"it has not been heard for {self._lease:g} s")
 
     def _handle_death(self, rank: int, now: float) -> None:
         """Go on without a worker whose connection has ended, wait for its replacement, or end the run."""
-        holder, ledger = self._holders[rank], self._server.ledger
+        holder, round_state = self._holders[rank], self._server.round_state
         holder.gone = min(holder.gone, now)
         # Once the run is over there is nothing left to do but for worker 0, which writes the final model.
-        needed = rank == WRITER if ledger.over else True
-        awaited = needed and now - holder.gone < holder.replacement and not ledger.failure
+        needed = rank == WRITER if round_state.over else True
+        awaited = needed and now - holder.gone < holder.replacement and not round_state.failure
         if awaited:
-            ledger.awaited.add(rank)
+            round_state.awaited.add(rank)
         else:
-            ledger.awaited.discard(rank)
-        if not ledger.member[rank]:
+            round_state.awaited.discard(rank)
+        if not round_state.member[rank]:
             return
         if self._lease < math.inf:
             self._drop(rank, "its connection has ended")
         elif not awaited:
-            if not ledger.over:
+            if not round_state.over:
                 reason = failure_reason(rank, holder.address, holder.replacement)
                 log.error("%s", reason)
                 self._server.abort(reason)

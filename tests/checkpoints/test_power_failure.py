@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from esync.checkpoints.store import Store
+from esync.checkpoints.store import CheckpointStore
 
 from ..support.volatile_disk import Choose, VolatileDisk
 
@@ -39,14 +39,14 @@ def content(round_: int, name: str) -> bytes:
     return f"{name} of round {round_} ".encode() * 100
 
 
-def write(store: Store, round_: int) -> None:
+def write(store: CheckpointStore, round_: int) -> None:
     writers = {name: lambda path, name=name: path.write_bytes(content(round_, name)) for name in NAMES}
     store.write(round_, writers, {"job": 1})
 
 
 def job(directory: Path, done: list[int]) -> None:
     """Writes checkpoints and keeps one; `done` are the rounds of those that others have been told of."""
-    store = Store(directory, 0)
+    store = CheckpointStore(directory, 0)
     store.prepare()
     for round_ in range(1, ROUNDS + 1):
         write(store, round_)
@@ -54,7 +54,7 @@ def job(directory: Path, done: list[int]) -> None:
         store.keep(1, round_)
 
 
-def after_a_cut(tmp_path: Path, steps: int, chance: str) -> tuple[list[int], Store, bool]:
+def after_a_cut(tmp_path: Path, steps: int, chance: str) -> tuple[list[int], CheckpointStore, bool]:
     """The rounds that were said to be there, what is left, and whether the power has failed at all."""
     done, failed = list[int](), False
     with VolatileDisk(tmp_path, lasts(steps)) as disk:
@@ -64,7 +64,7 @@ def after_a_cut(tmp_path: Path, steps: int, chance: str) -> tuple[list[int], Sto
         except PowerLostError:
             failed = True
         disk.lose_power(CHANCES[chance]())
-    return done, Store(tmp_path / "runs" / "kept", 0), failed
+    return done, CheckpointStore(tmp_path / "runs" / "kept", 0), failed
 
 
 @pytest.mark.parametrize("chance", CHANCES)
@@ -91,7 +91,7 @@ def test_a_part_that_is_written_again_is_at_no_step_a_mixture(tmp_path, chance, 
     while failed:
         root = tmp_path / str(steps)
         root.mkdir()
-        store = Store(root, 0)
+        store = CheckpointStore(root, 0)
         write(store, 1)
         failed = False
         with VolatileDisk(root, lasts(steps)) as disk:
@@ -112,7 +112,7 @@ def test_a_part_that_is_written_again_is_at_no_step_a_mixture(tmp_path, chance, 
 @pytest.mark.parametrize("chance", CHANCES)
 def test_what_was_deleted_to_begin_anew_does_not_come_back(tmp_path, chance):
     """--overwrite: else a later --resume would go on with the old run."""
-    mine, others = Store(tmp_path, 0), Store(tmp_path, 1)
+    mine, others = CheckpointStore(tmp_path, 0), CheckpointStore(tmp_path, 1)
     for round_ in (10, 20):
         write(mine, round_)
         others.write(round_, {}, {"job": 1})

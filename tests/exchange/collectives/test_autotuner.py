@@ -5,9 +5,8 @@ import threading
 import numpy as np
 import pytest
 
-from esync.exchange.collectives.autotuner import Choice
+from esync.exchange.collectives.autotuner import Autotuner, measure
 from esync.exchange.collectives.cost import Costs, predict, predictions
-from esync.exchange.collectives.measuring import measure
 from esync.exchange.collectives.memory import Hub
 
 GIGABIT = Costs(latency=100e-6, per_byte=1 / 117.5e6, adding=1 / 5e9, servers=1)
@@ -31,13 +30,13 @@ def test_what_the_model_says_of_small_and_large_models() -> None:
     assert many["ps"] < 1.3 * many["ring"]  # as many ports as workers
 
 
-def play(choice: Choice, seconds: dict[str, float], exchanges: int) -> None:
+def play(choice: Autotuner, seconds: dict[str, float], exchanges: int) -> None:
     for _ in range(exchanges):
         choice.took(seconds[choice.current])
 
 
 def test_the_measured_best_is_kept_and_tried_again_when_it_gets_slow() -> None:
-    choice = Choice({"ring": 0.10, "mpi": 0.11, "butterfly": 0.12, "binary-blocks": 0.9})
+    choice = Autotuner({"ring": 0.10, "mpi": 0.11, "butterfly": 0.12, "binary-blocks": 0.9})
     assert choice.current == "ring"
     assert choice.reason.startswith("predicted: ring 100.00 ms, mpi")
     times = {"ring": 0.2, "mpi": 0.3, "butterfly": 0.15}  # the far one is never tried

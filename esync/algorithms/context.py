@@ -1,0 +1,179 @@
+"""The context of an algorithm: the seams through which it sees its worker, the other workers and time.
+
+Real ones are made by `esync.trainer` and `esync.world`, simulated ones by `esync.simulate`, so the same object runs on
+a real cluster and on a modelled one.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from .. import config
+from ..coordination import Coordination
+from ..exchange import NO_OFFERS, Exchange, ModelSink, Source, Specification
+from ..exchange.protocol.resume_negotiation import Offers, ResumeState
+from ..exchange.protocol.round_state import Limits
+from ..rules import PLAIN_SGD, RuleChoice
+from ..runtime.device import Device
+from ..runtime.phase_timer import PhaseTimer
+from .model_view import Hook
+
+
+class ModelMerge(ModelSink, Protocol):
+    """Takes the common model of a worker that has gone on; see `overlap_merge.OverlapMerge`."""
+
+    iterations: int
+
+    def discard(self) -> None:
+        """Take the common model as it is."""
+
+
+class ModelReplica(ModelSink, Protocol):
+    """This worker's copy of the model; see `replica.Replica`."""
+
+    weights: Any
+    statistics: Any
+    further: dict[str, Any]
+    contributions: dict[str, Any]
+
+    def open(self) -> None:
+        """Wait for the device, then give access to the values until `close`."""
+
+    def close(self) -> None:
+        """Hand what was written back to the device."""
+
+    def keep_anchor(self) -> None:
+        """Remember the weights of the last exchange."""
+
+    def add_vectors(self, names: Iterable[str]) -> None:
+        """Keep further vectors, each as long as the weights, which begin with zeros."""
+
+    def enable_overlap(self) -> None:
+        """Prepare for exchanges during which this worker goes on."""
+
+    def settle(self) -> None:
+        """Wait until this model's own arrays are at rest."""
+
+    def keep_statistics(self, own: bool) -> None:
+        """Say where the mean of all workers' statistics is put: beside this worker's own, or in their place."""
+
+    def keep_common(self) -> ModelMerge:
+        """Keep the common model, which this one is now, beside this worker's own."""
+
+    def begin_overlap(self) -> ModelMerge:
+        """An exchange begins during which the worker goes on: where its answer is to be put."""
+
+    def gradient(self, factor: float) -> Source:
+        """The gradient that backward left, times a factor."""
+
+    def update(self) -> Source:
+        """Return how far the weights have moved since the last exchange."""
+
+    def local_step(self, batch_size: int) -> float:
+        """Take one step of the local optimizer.
+
+        Returns:
+            The learning rate that has multiplied the mean gradient of the batch; 0 where the step was left out.
+        """
+        ...
+
+    def call_hook(self, hook: Hook, batch_size: int | None = None, fixed_weights: bool = False) -> None:
+        """Call a hook with a view of the model, which has a gradient where there is a batch; take over its changes.
+
+        Where nothing is computed the hook is not called.
+        """
+
+
+class World(Protocol):
+    """Makes the seams: real ones, or simulated ones."""
+
+    device: Device
+    recorder: PhaseTimer
+
+    def exchange(self, specification: Specification) -> Exchange:
+        """Connect to the other workers."""
+
+    def coordination(
+        self, address: str | None, rank: int, job: str = config.JOB, delayed: bool = False
+    ) -> Coordination:
+        """Connect to the state server at `address` (host:port; None: as the environment says).
+
+        `job` names the training there; `delayed`: answers are not waited for.
+        """
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Hyper-parameters of SGD as they are right now, for the rule on the other side; see `rules.Step`."""
+
+    learning_rate: float
+    momentum: float
+    weight_decay: float
+    rescale: float  # multiplies the gradient
+    gradient_scale: float = 1.0  # how many times the mean gradient of a batch that makes it
+
+
+class CheckpointHooks(Protocol):
+    """The checkpoints of this worker, as far as an algorithm has to do with them; see `checkpoints.Checkpoints`."""
+
+    def offers(self, rank: int, workers: int) -> Offers:
+        """Return what this worker could go on from, as holder of slot `rank` of so many."""
+
+    def due(self, round_: int) -> bool:
+        """Whether a checkpoint is to be written after this round, before the next exchange begins."""
+
+    def settle(self, rank: int, job: int, resume_at: int, replacement: bool) -> ResumeState | None:
+        """The workers have met: go back to the checkpoint that they have chosen.
+
+        Args:
+            rank: of this worker.
+            job: number of this job.
+            resume_at: round of the checkpoint; −1: the run begins from the beginning.
+            replacement: whether this worker has taken over the slot of a dead one in a job that runs.
+
+        Returns:
+            How far this worker had come; None where there is nothing to go back to.
+        """
+
+
+class NoCheckpoints:
+    """The hooks of a worker without checkpoints."""
+
+    def offers(self, rank: int, workers: int) -> Offers:
+        """Offer nothing."""
+        return NO_OFFERS
+
+    def due(self, round_: int) -> bool:
+        """Return False: none is written."""
+        return False
+
+    def settle(self, rank: int, job: int, resume_at: int, replacement: bool) -> None:
+        """Do nothing: there is nothing to go back to."""
+
+
+@dataclass(frozen=True)
+class AlgorithmContext:
+    """The context of an algorithm, which it is given when it starts.
+
+    Attributes:
+        replica: this worker's model.
+        world: makes the seams.
+        hyper: asked before every gradient that is sent; a learning rate schedule is then as far as
+            `Algorithm.updates` says.
+        capability: seconds that one iteration takes on this device, 0 while that is not known.
+        limits: what ends the run.
+        agreement: what must be the same on all workers; name → value.
+        checkpoints: those to go on from.
+        own: settings of this worker that may be others on other workers; name → value.
+        rule: by which the servers can take the steps of the user's optimizer, where the algorithm sends gradients.
+    """
+
+    replica: ModelReplica
+    world: World
+    hyper: Callable[[], Hyper]
+    capability: Callable[[], float]
+    limits: Limits = field(default_factory=Limits)
+    agreement: dict[str, Any] = field(default_factory=dict)
+    checkpoints: CheckpointHooks = field(default_factory=NoCheckpoints)
+    own: dict[str, Any] = field(default_factory=dict)
+    rule: RuleChoice = PLAIN_SGD

@@ -1,0 +1,173 @@
+"""A server's books: limits, and how a run ends."""
+
+import math
+
+import pytest
+
+from esync.exchange.protocol import wire
+from esync.exchange.protocol.round_state import Limits, RoundState
+
+from .round_states import commit, make
+
+
+@pytest.mark.parametrize("synchronous", [True, False])
+def test_limit_of_rounds(synchronous):
+    round_state = make(2, synchronous, rounds=2)
+    assert round_state.status()["stop_at"] == 2
+    for sequence in (1, 2):
+        assert not round_state.finished
+        commit(round_state, 0, 1.0, sequence)
+        assert not round_state.finished
+        commit(round_state, 1, 1.0, sequence)
+    assert round_state.finished
+    assert (round_state.round, round_state.version) == (2, 4)
+
+
+def test_limit_of_samples_ends_the_run_when_the_round_is_done():
+    round_state = make(2, samples=100)
+    for sequence in (1, 2):
+        commit(round_state, 0, 1.0, sequence, samples=30)
+        commit(round_state, 1, 1.0, sequence, samples=20)
+        assert round_state.finished == (sequence == 2)
+    assert round_state.samples == 100
+    assert round_state.status()["stop_at"] == 2
+
+
+def test_limit_of_samples_without_rounds():
+    round_state = make(3, synchronous=False, samples=25)
+    commit(round_state, 0, 1.0, 1, samples=24)
+    assert not round_state.finished
+    commit(round_state, 0, 1.0, 2, samples=1)
+    assert round_state.finished
+
+
+def test_limit_of_seconds_counts_from_when_all_were_there():
+    round_state = RoundState(2, True, Limits(seconds=10.0))
+    round_state.join(0, 1, now=100.0)
+    round_state.join(1, 1, now=200.0)
+    for sequence, now, over in ((1, 209.9, False), (2, 210.0, True)):
+        commit(round_state, 0, now, sequence)
+        commit(round_state, 1, now, sequence)
+        assert round_state.finished is over
+    assert round_state.status()["elapsed"] == 10.0
+
+
+def test_a_replacement_does_not_set_the_clock_back():
+    round_state = make(2, seconds=10.0)
+    round_state.join(1, 77, now=8.0)
+    commit(round_state, 0, 11.0)
+    commit(round_state, 1, 11.0)
+    assert round_state.finished
+
+
+def test_stop_ends_the_run_after_the_round_under_way():
+    round_state = make(2)
+    commit(round_state, 0, 1.0)
+    round_state.stop()
+    assert not round_state.finished
+    commit(round_state, 1, 1.0)
+    assert round_state.finished
+    assert round_state.round == 1
+
+
+def test_stop_ends_a_run_without_rounds_at_once():
+    round_state = make(2, synchronous=False)
+    commit(round_state, 0, 1.0)
+    round_state.stop()
+    assert round_state.finished
+
+
+def test_stop_comes_no_later_than_the_limit_and_no_later_than_said_before():
+    round_state = make(1, rounds=1)
+    round_state.stop()
+    assert round_state.stop_at == 1
+    round_state = make(1, rounds=5)
+    round_state.stop()
+    round_state.stop()
+    assert round_state.stop_at == 1
+
+
+@pytest.mark.parametrize("synchronous", [True, False])
+def test_a_run_that_is_over_stays_over(synchronous):
+    round_state = make(1, synchronous, rounds=1)
+    commit(round_state, 0, 1.0)
+    round_state.stop()
+    assert round_state.finished
+
+
+@pytest.mark.parametrize("synchronous", [True, False])
+def test_commits_after_the_end_are_acknowledged_but_not_used(synchronous):
+    round_state = make(1, synchronous, rounds=1)
+    commit(round_state, 0, 1.0, sequence=1)
+    assert commit(round_state, 0, 2.0, sequence=2) == []
+    status = round_state.status()
+    assert (int(status["acknowledged"][0]), int(status["used"][0])) == (2, 0)
+    assert (round_state.round, round_state.version, round_state.samples) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("limits", [Limits(rounds=1), Limits(samples=2)])
+def test_a_server_that_does_not_decide_uses_the_commits_that_the_one_that_decides_may_still_use(limits):
+    round_state = RoundState(2, False, limits, decides=False)
+    for rank in range(2):
+        round_state.join(rank, 10 + rank, now=0.0)
+    for sequence in (1, 2, 3):  # two of them may be on their way to server 0
+        assert commit(round_state, 0, 1.0, sequence) == [0]
+    assert commit(round_state, 1, 2.0) == [1]
+    assert round_state.status()["used"].tolist() == [wire.AT_ONCE] * 2
+    assert round_state.version == 4
+    round_state.abort("enough")
+    assert commit(round_state, 1, 3.0, sequence=2) == []
+
+
+def test_a_round_that_waits_when_the_run_ends_is_not_used():
+    round_state = make(2, synchronous=False, samples=2)
+
+    def say(rank, sequence, **terms):
+        message = wire.message(wire.COMMIT, rank=rank, sequence=sequence, samples=1, **terms)
+        if due := round_state.commit(message, 1.0):
+            round_state.applied(due, 1.0)
+
+    say(0, 1, use=wire.AT_ONCE, switch=wire.TOGETHER)
+    say(0, 2, use=wire.TOGETHER)
+    assert not round_state.finished
+    say(1, 1, use=wire.AT_ONCE)  # it had not heard of the switch yet
+    assert round_state.finished
+    status = round_state.status()
+    assert (status["acknowledged"].tolist(), status["used"].tolist()) == ([2, 1], [0, wire.AT_ONCE])
+    round_state.leave(1)
+    assert round_state.due() == []
+    assert (round_state.version, round_state.samples) == (2, 2)
+
+
+def test_abort_ends_the_run_and_the_first_reason_stays():
+    round_state = make()
+    assert round_state.status()["aborted"] == 0
+    round_state.abort("worker 1: loss is NaN")
+    round_state.abort("worker 0: something else")
+    assert round_state.finished
+    assert round_state.status()["aborted"] == 1
+    assert round_state.status()["text"].item().decode() == "worker 1: loss is NaN"
+
+
+def test_abort_without_a_reason_is_an_abort():
+    round_state = make()
+    round_state.abort("")
+    assert round_state.finished
+    assert round_state.status()["aborted"] == 1
+    assert round_state.status()["text"].item()
+
+
+def test_a_run_without_limits_never_ends():
+    round_state = make(1)
+    assert Limits() == Limits(math.inf, math.inf, math.inf)
+    for sequence in range(1, 50):
+        commit(round_state, 0, 1e9 * sequence, sequence, samples=10**9)
+    assert not round_state.finished
+    assert round_state.status()["stop_at"] == -1
+
+
+def test_counting_after_the_end_changes_nothing():
+    round_state = make(1, rounds=1)
+    round_state.count(20, 1.0)
+    round_state.count(20, 2.0)
+    assert (round_state.round, round_state.version, round_state.samples) == (1, 1, 20)

@@ -1,0 +1,246 @@
+import pytest
+
+from esync.membership.rendezvous import messages
+from esync.membership.rendezvous.messages import SERVER, WORKER, Message, Node
+from esync.membership.rendezvous.node_registry import (
+    SURPLUS_MOST,
+    NodeRegistry,
+    OutgoingMessage,
+    scheduler_node,
+    server_id,
+    worker_id,
+)
+
+
+def register(registry: NodeRegistry, role: int, port: int) -> list[OutgoingMessage]:
+    return registry.take(Message(messages.ADD_NODE, (Node(role, "127.0.0.1", port),)))
+
+
+def started(servers: int = 2, workers: int = 3) -> tuple[NodeRegistry, list[OutgoingMessage]]:
+    """A cluster that is complete; the processes come in no order. Servers at ports 80 …, workers at 90 …"""
+    registry = NodeRegistry(scheduler_node("127.0.0.1", 9091), servers, workers)
+    for rank in reversed(range(workers)):
+        assert register(registry, WORKER, 90 + rank) == []
+    sendings = [register(registry, SERVER, 80 + rank) for rank in range(servers)]
+    assert not any(sendings[:-1])
+    return registry, sendings[-1]
+
+
+def ids(sendings: list[OutgoingMessage]) -> dict[int, int]:
+    """Port → id of those that a message goes to."""
+    return {sending.to.port: sending.to.id for sending in sendings}
+
+
+def test_ids_follow_the_ports_and_everyone_hears_of_everyone():
+    _, sendings = started()
+    assert ids(sendings) == {80: 8, 81: 10, 90: 9, 91: 11, 92: 13}
+    for sending in sendings:
+        assert {(node.port, node.id) for node in sending.message.nodes} == {*ids(sendings).items(), (9091, 1)}
+        assert not any(node.recovery for node in sending.message.nodes)
+
+
+def barrier(group: int) -> Message:
+    return Message(messages.BARRIER, group=group, request=True, app=0, customer=0)
+
+
+def test_a_barrier_opens_when_all_of_its_group_have_come():
+    registry, _ = started()
+    for _ in range(2):  # it can be used again
+        assert [len(registry.take(barrier(7), sender)) for sender in (8, 9, 10, 11, 13)] == [0, 0, 0, 0, 5]
+    answers = [registry.take(barrier(4), sender) for sender in (9, 11, 13)]
+    assert sorted(ids(answers[-1])) == [90, 91, 92]
+    assert answers[-1][0].message == Message(messages.BARRIER, app=0, customer=0)
+
+
+def test_nobody_opens_a_barrier_who_has_no_part_in_it():
+    registry, _ = started()
+    for sender in (8, 9, 10, 11):
+        assert registry.take(barrier(7), sender) == []
+    for stranger in (messages.EMPTY, 0, 1, 15, 8):  # 8 has come already
+        assert registry.take(barrier(7), stranger) == []
+    assert len(registry.take(barrier(7), 13)) == 5
+
+
+def test_barriers_of_no_group_are_not_kept():
+    registry, _ = started()
+    for group in (0, 1, 8, 2**31):
+        for sender in (8, 9, 10, 11, 13):
+            assert registry.take(barrier(group), sender) == []
+
+
+def test_a_newcomer_goes_past_all_barriers():
+    registry, _ = started()
+    registry.begun = True
+    for sender in (8, 10, 9, 13):
+        assert registry.take(barrier(7), sender) == []
+    register(registry, WORKER, 99)  # for 11, which has died before it came to the barrier
+    opened = registry.admit(gone=[("127.0.0.1", 91)])
+    assert sum(sending.message.command == messages.BARRIER for sending in opened) == 5
+    for sender in (8, 9, 10):
+        assert registry.take(barrier(7), sender) == []
+    assert len(registry.take(barrier(7), 13)) == 5
+
+
+def test_a_newcomer_takes_the_slot_of_a_worker_that_is_gone():
+    registry, _ = started()
+    registry.begun = True
+    assert register(registry, WORKER, 99) == []
+    assert registry.admit(gone=[]) == []
+    assert [node.port for node in registry.waiting()] == [99]
+    sendings = registry.admit(gone=[("127.0.0.1", 91)])
+    newcomer = worker_id(1 + 3)
+    assert ids(sendings) == {80: server_id(0), 81: server_id(1), 99: newcomer}
+    for sending in sendings[:-1]:  # the servers hear of the newcomer only
+        assert [(node.port, node.id, node.recovery) for node in sending.message.nodes] == [(99, newcomer, True)]
+    assert [node.port for node in sendings[-1].message.nodes] == [80, 81, 99, 9091]
+    assert registry.waiting() == []
+
+
+def test_the_newcomer_can_be_replaced_in_turn():
+    registry, _ = started()
+    registry.begun = True
+    for generation in (1, 2, 3):
+        register(registry, WORKER, 100 + generation)
+        gone = [("127.0.0.1", port) for port in (91, *range(101, 100 + generation))]
+        assert registry.admit(gone)[-1].to.id == worker_id(1 + 3 * generation)
+
+
+def test_the_slot_that_has_been_empty_for_the_longest_time_comes_first():
+    registry, _ = started()
+    registry.begun = True
+    register(registry, WORKER, 98)
+    register(registry, WORKER, 99)
+    sendings = registry.admit(gone=[("127.0.0.1", 92), ("127.0.0.1", 90)])
+    assert {port: number for port, number in ids(sendings).items() if port > 92} == {98: worker_id(5), 99: worker_id(3)}
+
+
+def test_a_newcomer_that_has_gone_itself_is_forgotten():
+    registry, _ = started()
+    register(registry, WORKER, 99)
+    assert registry.admit(gone=[("127.0.0.1", 99), ("127.0.0.1", 91)]) == []
+
+
+def test_the_address_of_a_dead_worker_is_not_used_again():
+    said: list[str] = []
+    registry = NodeRegistry(scheduler_node("127.0.0.1", 9091), 1, 1, said.append)
+    register(registry, WORKER, 90)
+    register(registry, SERVER, 80)
+    register(registry, WORKER, 90)
+    assert registry.admit(gone=[("127.0.0.1", 90)]) == []
+    assert said == ["a newcomer at 127.0.0.1:90, where a dead one listened, is refused; leave PORT unset"]
+
+
+def test_who_dies_before_the_start_is_not_waited_for():
+    registry = NodeRegistry(scheduler_node("127.0.0.1", 9091), 1, 1)
+    register(registry, WORKER, 90)
+    registry.admit(gone=[("127.0.0.1", 90)])
+    assert register(registry, SERVER, 80) == []
+    assert ids(register(registry, WORKER, 91)) == {80: 8, 91: 9}
+
+
+def test_a_surplus_worker_takes_the_place_of_one_that_dies_before_the_start():
+    registry = NodeRegistry(scheduler_node("127.0.0.1", 9091), 1, 1)
+    for port in (90, 91, 92):
+        register(registry, WORKER, port)
+    assert [node.port for node in registry.waiting()] == [91, 92]
+    assert registry.admit(gone=[("127.0.0.1", 90)]) == []
+    assert [node.port for node in registry.waiting()] == [92]
+    assert ids(register(registry, SERVER, 80)) == {80: 8, 91: 9}
+
+
+def test_who_is_gone_before_the_run_has_begun_is_waited_for_in_vain():
+    registry, _ = started()
+    gone = {("127.0.0.1", 91), ("127.0.0.1", 80)}
+    registry.give_up(gone)
+    assert registry.run_status().command == messages.RUNNING  # nobody waits for them
+    for sender in (9, 13):
+        registry.take(barrier(4), sender)
+    registry.give_up(gone)
+    assert registry.run_status() == Message(messages.LOST, (Node(WORKER, "127.0.0.1", 91, 11),))
+
+
+def test_who_is_waited_for():
+    registry, _ = started()
+    assert registry.awaited(gone=[]) == []
+    for sender in (9, 13):
+        registry.take(barrier(4), sender)
+    assert [node.port for node in registry.awaited(gone=[])] == [91]
+    registry.take(barrier(4), 11)
+    assert registry.awaited(gone=[("127.0.0.1", 92)]) == []  # the run goes on
+    left = [node.address for node in registry.everyone() if node.port != 92]
+    assert [node.port for node in registry.awaited(left)] == [92]  # all servers have left
+    assert registry.awaited([*left, ("127.0.0.1", 92)]) == []
+
+
+def test_who_is_gone_later_is_the_servers_affair():
+    registry, _ = started()
+    registry.take(Message(messages.BEGUN, (Node(WORKER, "127.0.0.1", 90, 9),)))
+    registry.take(barrier(7), 9)
+    registry.give_up({("127.0.0.1", 91)})
+    assert registry.run_status().command == messages.RUNNING
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_nobody_stands_for_another_one_before_the_run_has_begun(rank):
+    """A newcomer does not wait until worker 0 has set the model up, and a server that is asked for it before ends."""
+    registry, _ = started()
+    register(registry, WORKER, 99)
+    gone = [("127.0.0.1", 90 + rank)]
+    assert registry.admit(gone) == []
+    registry.take(barrier(7), 13)
+    registry.give_up(gone)
+    assert [node.port for node in registry.lost] == [90 + rank]
+    registry, _ = started()
+    register(registry, WORKER, 99)
+    registry.take(Message(messages.BEGUN, (Node(WORKER, "127.0.0.1", 92, 13),)))
+    assert ids(registry.admit(gone))[99] == worker_id(3 + rank)
+
+
+def test_newcomers_are_told_that_the_run_is_finished():
+    registry, _ = started()
+    assert registry.run_status().command == messages.RUNNING
+    for wrong in (Node(SERVER, "127.0.0.1", 80), Node(SERVER, "127.0.0.1", 79, 8), Node(WORKER, "127.0.0.1", 90, 9)):
+        registry.take(Message(messages.OVER, (wrong,)))
+        assert registry.run_status().command == messages.RUNNING
+    registry.take(Message(messages.OVER, (Node(SERVER, "127.0.0.1", 80, 8),)))
+    assert registry.run_status().command == messages.OVER
+    register(registry, WORKER, 99)
+    assert registry.admit(gone=[("127.0.0.1", 91)]) == []
+
+
+def test_heartbeats_are_answered():
+    registry, _ = started()
+    (answer,) = registry.take(Message(messages.HEARTBEAT, (Node(WORKER, "127.0.0.1", 91, 11),)), 11)
+    assert (answer.to.port, answer.message.command) == (91, messages.HEARTBEAT)
+
+
+def test_what_is_meant_for_nobody_is_ignored():
+    registry, _ = started()
+    for message in (Message(0), Message(messages.ACK), Message(messages.BARRIER, group=7)):
+        assert registry.take(message, 9) == []
+
+
+def test_only_servers_and_workers_can_join():
+    said: list[str] = []
+    registry = NodeRegistry(scheduler_node("127.0.0.1", 9091), 1, 1, said.append)
+    for node in (Node(messages.SCHEDULER, "127.0.0.1", 90), Node(5, "127.0.0.1", 90), Node(WORKER, "127.0.0.1", 9091)):
+        assert not registry.may_join(node)
+        assert registry.take(Message(messages.ADD_NODE, (node,))) == []
+    assert registry.everyone() == []
+    assert said[0] == "the process at 127.0.0.1:90 is refused: it is neither a server nor a worker"
+
+
+def test_newcomers_without_a_place_do_not_pile_up():
+    registry, _ = started()
+    for port in range(1000, 2000):
+        register(registry, WORKER, port)
+    assert len(registry.waiting()) == 5 + SURPLUS_MOST
+
+
+def test_the_members_and_the_scheduler_are_told():
+    registry, _ = started(servers=1, workers=1)
+    told = registry.members()
+    assert told.command == messages.WHO
+    assert [(node.role, node.port, node.id) for node in told.nodes] == [
+        (SERVER, 80, 8), (WORKER, 90, 9), (messages.SCHEDULER, 9091, 1)
+    ]  # fmt: skip
