@@ -265,7 +265,7 @@ FAULTS: dict[str, Fault] = {
         "sync", (Edit("esync.checkpoints.store:flush_folder", "os.fsync(handle)", "pass"),)
     ),
     "the files of a checkpoint are not flushed": Fault(
-        "sync", (Edit("esync.checkpoints.store:whole", "os.fsync(file.fileno())", "pass"),)
+        "sync", (Edit("esync.checkpoints.store:atomic_path", "os.fsync(file.fileno())", "pass"),)
     ),
 }
 
