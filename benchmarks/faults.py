@@ -29,7 +29,8 @@ from harness import program
 from harness.figures import read_figures, write_figures
 from harness.jobs import STEPS, Job
 
-#: Where efficiency is the question: longer rounds, so that an exchange (a twentieth of a second) weighs little.
+#: Where efficiency is the question: longer rounds, so that an exchange (a twentieth of a second)
+#: weighs little.
 LONG_STEPS = [0.2, 0.47, 0.63, 2.1]
 #: Section → kills, rounds, flags.
 KILLS: dict[str, tuple[int, int, dict[str, Any]]] = {
@@ -38,8 +39,8 @@ KILLS: dict[str, tuple[int, int, dict[str, Any]]] = {
     "async": (5, 100, {"mode": "async", "learning_rate": 0.004}),
 }
 STATE_SERVER_KILLS = 10
-#: Of the time that a death costs: until the launcher has noticed, until the replacement has everything but the others,
-#: until it has the model, until its first round is over.
+#: Of the time that a death costs: until the launcher has noticed, until the replacement has
+#: everything but the others, until it has the model, until its first round is over.
 PARTS = ("noticed", "start", "restore", "first_round")
 TARGET = 0.7  # test accuracy that the esync job has to reach
 #: Seconds that a job may take to end after a kill, or to resume and end.
@@ -49,7 +50,8 @@ PAIR = [0.2, 0.4]
 #: Moment in the end of a run → ranks that are killed then.
 ENDS = {"last round": (0, 1), "after the last round": (0, 1), "export": (0,)}
 SYNC: dict[str, Any] = {"mode": "sync", "learning_rate": 0.01, "no_evaluation": True}
-#: A network whose checkpoints take long enough to be killed in one, with a momentum in every worker's part.
+#: A network whose checkpoints take long enough to be killed in one, with a momentum in every
+#: worker's part.
 LARGE: dict[str, Any] = {
     "mode": "esync",
     "local_iterations": 1,
@@ -236,7 +238,8 @@ def lose_one(folder: Path) -> dict[str, Any]:
     }
 
 
-# --- kills at chosen moments: at the end, in a checkpoint, of rank 0, of whole machines ------------------------------
+# --- kills at chosen moments: at the end, in a checkpoint, of rank 0, of whole machines
+# ------------------------------
 
 
 def end(folder: Path) -> dict[str, Any]:
@@ -425,7 +428,8 @@ def _codes(deaths: Iterable[dict[str, Any]]) -> list[int]:
     return [death["exit_code"] for death in deaths]
 
 
-# --- all of it ------------------------------------------------------------------------------------------------------
+# --- all of it
+# ------------------------------------------------------------------------------------------------------
 
 #: Sections in which nothing is drawn by chance.
 WITHOUT_CHANCE: dict[str, Callable[[Path], dict[str, Any]]] = {

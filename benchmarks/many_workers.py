@@ -140,7 +140,8 @@ class Worker:
         question: asyncio.Task[tuple[bool, float]] | None = None
         while True:
             begun = time.monotonic()
-            # What is done during a lease is waited for in one go, so that this program has little to do itself.
+            # What is done during a lease is waited for in one go, so that this program has little
+            # to do itself.
             count = 1 if question else max(1, math.ceil((free_until - begun) / self._speed))
             if question is None:
                 await asyncio.sleep(count * self._speed)

@@ -42,7 +42,8 @@ ALGORITHMS = {
     "dcasgd": ("--mode=async", "--use-dcasgd=1"),
     "local": ("--mode=local",),
 }
-#: Rounds between two evaluations: an evaluation costs as much as some 15 gradients of 64 images do for 2,500 of them.
+#: Rounds between two evaluations: an evaluation costs as much as some 15 gradients of 64 images do
+#: for 2,500 of them.
 EVALUATE_EVERY = {"esync": 1, "sync": 10, "async": 10, "dcasgd": 10}
 
 
@@ -56,7 +57,8 @@ class Run:
         data: "iid" or "niid".
         factor: of the published learning rate.
         seed: of data and weights.
-        parity: it is one of those that compare final accuracies: evaluated at its end only, on all images.
+        parity: it is one of those that compare final accuracies: evaluated at its end only, on all
+            images.
         free: the network between the machines costs nothing; no gradients, only times.
         longer: it goes on until it is at 0.8.
     """
@@ -140,7 +142,8 @@ def to_continue(out: Path, chosen: Iterable[Run]) -> list[Run]:
     return [longer for longer, result in found if longer and result and time_to_target(result) == math.inf]
 
 
-# --- the table --------------------------------------------------------------------------------------------------------
+# --- the table
+# --------------------------------------------------------------------------------------------------------
 
 #: What the paper's Table 1 says: speedup over SSGD, accuracy of ESync, of sequential SGD.
 PAPER = {
@@ -224,7 +227,8 @@ def _ratio(slow: float, fast: float) -> str:
     return f"{slow / fast:.1f}" if slow < math.inf else "not reached by SSGD"
 
 
-# --- the program ------------------------------------------------------------------------------------------------------
+# --- the program
+# ------------------------------------------------------------------------------------------------------
 
 
 def draw(out: Path, networks: Sequence[str]) -> None:

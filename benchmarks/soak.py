@@ -32,7 +32,8 @@ TRAIN = {"network": "mlp", "batch_size": 1, "local_lr": 1e-4, "learning_rate": 1
 SAMPLES = 100  # per mode
 PAUSE = 0.25  # seconds between two looks at how far the job is
 EVENTS = 100  # evaluations, and checkpoints, per mode
-#: Unit of a series → how far it may move in all, from the first tenth of the rounds on, and still be called flat …
+#: Unit of a series → how far it may move in all, from the first tenth of the rounds on, and still
+#: be called flat …
 TOLERANCE = {"KiB": 512.0, "open files": 1.0, "threads": 1.0, "files": 3.0}
 #: … or so much for each of the rounds: less than the 16 bytes of one message that somebody keeps.
 TOLERANCE_PER_ROUND = {"KiB": 8 / 1024}

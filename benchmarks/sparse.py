@@ -23,7 +23,8 @@ from harness.figures import write_figures
 from harness.timing import median_of, medians
 
 RATIO = 0.01
-#: Targets: bytes of ASGD ÷ bytes of DGS with 1 % both ways; seconds of the server at 16 workers without compression.
+#: Targets: bytes of ASGD ÷ bytes of DGS with 1 % both ways; seconds of the server at 16 workers
+#: without compression.
 FEWER, SERVER_SECONDS, SERVER_WORKERS = 40, 0.015, 16
 REPEATS = 7
 CROWDED = 0.15  # share of the weights that an answer holds with 16 workers whose messages have no place in common

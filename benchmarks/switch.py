@@ -89,7 +89,8 @@ def run(elements: int, switches: int, every: int) -> list[dict[str, Any]]:
 def by_round(seen: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[int]]:
     """A worker's synchronous exchanges, and how many commits of its own were used at once before each and in the end.
 
-    Every worker takes part in every synchronous round, so the n-th ones of all workers are one round.
+    Every worker takes part in every synchronous round, so the n-th ones of all workers are one
+    round.
     """
     rounds, between = [], [0]
     for each in seen:
@@ -110,8 +111,8 @@ def switch_times(outputs: list[dict[str, Any]]) -> tuple[list[float], list[float
     for number in range(last + 1):
         parts = [rounds[number] for rounds, _ in workers]
         span = max(part["ended"] for part in parts) - max(part["begun"] for part in parts)
-        # The first round after asynchronous commits is the one by which the servers are synchronous again; after the
-        # last one before such commits they are asynchronous.
+        # The first round after asynchronous commits is the one by which the servers are synchronous
+        # again; after the last one before such commits they are asynchronous.
         before, after = workers[0][1][number], workers[0][1][number + 1]
         (switches if before or after else plain).append(span)
     return switches, plain
@@ -134,8 +135,8 @@ def mistakes(outputs: list[dict[str, Any]], elements: int) -> list[str]:
             break
         weights, gathered = momentum_sgd(weights, PATTERN, gathered, Step(RATE * WORKERS, MOMENTUM))
         expected = zlib.crc32(np.resize(weights, elements).tobytes())
-        # After the last round before a switch the others' commits may come before a worker's pull: there the next
-        # rounds tell, whose weights depend on all that went before.
+        # After the last round before a switch the others' commits may come before a worker's pull:
+        # there the next rounds tell, whose weights depend on all that went before.
         stays = not any(between[number + 1] for _, between in workers)
         if stays and any(rounds[number]["weights"] != expected for rounds, _ in workers):
             wrong.append(f"synchronous round {number + 1}: other weights than worked out")

@@ -55,7 +55,8 @@ class Behaviour:
 
     Attributes:
         rates: samples per second, by worker.
-        paces: seconds of an iteration, by worker: all but exchanges and questions, by the clock of the whole run.
+        paces: seconds of an iteration, by worker: all but exchanges and questions, by the clock of
+            the whole run.
         waits: mean seconds by worker.
         transfer: mean seconds of an exchange besides waiting.
         iterations: seconds of every iteration, by worker.

@@ -1,8 +1,8 @@
 """ESync: Gluon training on clusters of unequal devices.
 
-`esync.Trainer` takes the place of `gluon.Trainer` in an ordinary Gluon loop. Importing this package never imports
-MXNet by itself (the state server and the log tools run without it), but it prepares NumPy for it: import `esync`
-before `mxnet`.
+`esync.Trainer` takes the place of `gluon.Trainer` in an ordinary Gluon loop. Importing this package
+never imports MXNet by itself (the state server and the log tools run without it), but it prepares
+NumPy for it: import `esync` before `mxnet`.
 """
 
 import contextlib
@@ -11,8 +11,8 @@ import sys
 
 with contextlib.suppress(OSError):  # a current folder that is gone
     if sys.argv[:1] == ["-m"] and sys.path[0] == os.getcwd() != os.path.dirname(os.path.dirname(__file__)):
-        # `python -m esync.…` looks for modules in the current folder first: an algorithm's file there that is called
-        # random.py would take the place of Python's own module.
+        # `python -m esync.…` looks for modules in the current folder first: an algorithm's file
+        # there that is called random.py would take the place of Python's own module.
         sys.path.append(sys.path.pop(0))
 
 import importlib
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Checkpoints", "Limits", "Trainer", "__version__", "algorithms", "data", "mx", "reseed", "world"]
 
-#: Where the public names are defined. They are imported when they are asked for, because most need MXNet.
+#: Where the public names are defined. They are imported when they are asked for, because most need
+#: MXNet.
 _MODULES = {
     "Checkpoints": "checkpoints.checkpoints",
     "Limits": "exchange.protocol.round_state",

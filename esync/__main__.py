@@ -1,6 +1,7 @@
 """The command `esync`: `esync launch FILE` runs the program that `python -m esync.launch FILE` runs.
 
-The module of a subcommand is imported when that subcommand is asked for, so that only what trains needs MXNet.
+The module of a subcommand is imported when that subcommand is asked for, so that only what trains
+needs MXNet.
 """
 
 import difflib

@@ -1,10 +1,10 @@
 """Compute test accuracy in a process of its own, so that no worker waits for it.
 
-The training process copies the weights into shared memory and goes on; the evaluating process, with low priority and
-one thread, answers when it is done. Never more than one evaluation is under way.
+The training process copies the weights into shared memory and goes on; the evaluating process, with
+low priority and one thread, answers when it is done. Never more than one evaluation is under way.
 
-`python -m esync.evaluate` with the task as JSON is that process; the training process starts it. With flags it is the
-evaluator, which follows a run's checkpoints (`follow`).
+`python -m esync.evaluate` with the task as JSON is that process; the training process starts it.
+With flags it is the evaluator, which follows a run's checkpoints (`follow`).
 """
 
 import contextlib
@@ -100,8 +100,9 @@ class Evaluation(Future[float]):
 class EvaluationProcess:
     """The training process's end.
 
-    An evaluating process that was killed is started again, as often as `config.EVALUATION_RESTARTS` says; one that
-    does not compute any more although it should, because it is stopped for instance, is killed before that.
+    An evaluating process that was killed is started again, as often as `config.EVALUATION_RESTARTS`
+    says; one that does not compute any more although it should, because it is stopped for instance,
+    is killed before that.
 
     Args:
         network: name in models.MODELS.
@@ -186,7 +187,8 @@ class EvaluationProcess:
         """Start another process in the place of one that was killed, with the same question.
 
         Raises:
-            EvaluationError: it has ended by itself, which another one would do, too; or there have been too many.
+            EvaluationError: it has ended by itself, which another one would do, too; or there have
+                been too many.
         """
         code = self._process.wait()
         if code >= 0:
@@ -230,7 +232,8 @@ class EvaluationProcess:
 class Stillness:
     """How long a process that should compute has not: its processor time stands still.
 
-    Time between two looks counts as `LOOK_EVERY` at most, so that whoever looks may be stopped itself for a while.
+    Time between two looks counts as `LOOK_EVERY` at most, so that whoever looks may be stopped
+    itself for a while.
     """
 
     def __init__(self) -> None:

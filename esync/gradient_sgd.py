@@ -8,8 +8,8 @@
         …
         trainer.step(batch_size)
 
-Rank 0 serves, ranks 1 to world_size − 1 train: every machine runs the same script. `step` takes the batch size, as
-Gluon's trainers do.
+Rank 0 serves, ranks 1 to world_size − 1 train: every machine runs the same script. `step` takes the
+batch size, as Gluon's trainers do.
 """
 
 import os
@@ -65,10 +65,12 @@ class GradientSGD(Trainer):
         params: net.collect_params().
         lr: learning rate, of the mean gradient of a batch.
         model: the network; not needed, and taken for the sake of its name.
-        momentum: of dgs and dgc-async; ASGD has it on the server; gradient dropping has none and takes no notice of it.
+        momentum: of dgs and dgc-async; ASGD has it on the server; gradient dropping has none and
+            takes no notice of it.
         weight_decay: added to every gradient.
-        args: rank (1 to world_size − 1), world_size, mode (gradient_sgd, aji, dgc, asgd or sgd, or this project's
-            names), master, port, no_distributed (train alone). What is missing has its default.
+        args: rank (1 to world_size − 1), world_size, mode (gradient_sgd, aji, dgc, asgd or sgd, or
+            this project's names), master, port, no_distributed (train alone). What is missing has
+            its default.
         ratio: share of the values that is sent.
         secondary_ratio: the same for the server's answers; 0: all that has changed.
         limits, agreement, world, checkpoints, gradient_scale: as in esync.Trainer.

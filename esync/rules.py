@@ -1,9 +1,10 @@
 """The update rules: what servers do with what workers send, as pure functions.
 
-A rule is `rule(weights, value, state, step) → (weights, state)`. Nothing is changed in place, nothing is remembered
-outside `state` (`None` at first), and only arithmetic operators are used: the same function runs on NumPy arrays in a
-parameter server, on MXNet arrays on a GPU, on every rank of a collective and in the simulator. All arrays of one call
-have one shape; the rules are elementwise, so it does not matter how a model is cut into pieces.
+A rule is `rule(weights, value, state, step) → (weights, state)`. Nothing is changed in place,
+nothing is remembered outside `state` (`None` at first), and only arithmetic operators are used: the
+same function runs on NumPy arrays in a parameter server, on MXNet arrays on a GPU, on every rank of
+a collective and in the simulator. All arrays of one call have one shape; the rules are elementwise,
+so it does not matter how a model is cut into pieces.
 """
 
 import math
@@ -16,7 +17,8 @@ from . import config
 #: A NumPy or MXNet array of float32.
 Array = Any
 
-#: Name in the workers' greeting → makes the rule from its options (a dict with JSON values). See `declare`.
+#: Name in the workers' greeting → makes the rule from its options (a dict with JSON values). See
+#: `declare`.
 RULES: dict[str, Callable[..., "Rule"]] = {}
 
 #: The rule of statistics.
@@ -66,17 +68,19 @@ class Step:
     """The inputs of a rule that travel with every commit, so that schedules reach the server.
 
     Attributes:
-        learning_rate: multiplies the mean gradient, or the mean model update (ESync's global learning rate ε).
+        learning_rate: multiplies the mean gradient, or the mean model update (ESync's global
+            learning rate ε).
         momentum: of the velocity that the server keeps; 0 keeps none.
         weight_decay: adds `weight_decay · weights` to the mean gradient of a batch.
-        sent: the weights that this worker was sent last; only rules that compensate delay look at it.
-        turn: steps that the weights have taken before this one, since the run began: one for every synchronous
-            round, and one for every commit that is used at once. A checkpoint keeps it.
+        sent: the weights that this worker was sent last; only rules that compensate delay look at
+            it.
+        turn: steps that the weights have taken before this one, since the run began: one for every
+            synchronous round, and one for every commit that is used at once. A checkpoint keeps it.
         workers: slots of workers.
         count: commits that go into this application of the rule: those of a round, or 1.
         scalars: further ones by name, combined over those commits; NaN where nobody has said one.
-        gradient_scale: how many times the mean gradient of a batch the gradient is: 1, or the batch size where it is
-            the sum over the batch. Only the learning rate notices it.
+        gradient_scale: how many times the mean gradient of a batch the gradient is: 1, or the batch
+            size where it is the sum over the batch. Only the learning rate notices it.
     """
 
     learning_rate: float
@@ -318,8 +322,8 @@ def add_mean_update(weights: Array, update: Array, state: None, step: Step) -> t
 def add_participants_share(vector: Array, change: Array, state: None, step: Step) -> tuple[Array, None]:
     """SCAFFOLD's control variate (Karimireddy et al., ICML 2020, Algorithm 1, line 17): c ← c + |S|/N · mean(Δc).
 
-    |S| workers of N have taken part, and the mean is theirs: an absent one counts with a change of 0. There is no
-    learning rate.
+    |S| workers of N have taken part, and the mean is theirs: an absent one counts with a change of
+    0. There is no learning rate.
     """
     return vector + (step.count / step.workers) * change, state
 
@@ -340,9 +344,10 @@ def outer_nesterov(weights: Array, update: Array, velocity: Array | None, step: 
 def delayed_nesterov(weights: Array, update: Array, state: Any, step: Step) -> tuple[Array, Any]:
     """Take the outer step of asynchronous local SGD: momentum once for so many updates (arXiv 2401.09135, section 5).
 
-    This is its case c = 0. Each of n workers' updates counts at once, w ← w + ε·Δ/n. Every n-th time the momentum is
-    renewed by the mean of the last n, v ← momentum·v + Σ Δ/n, and added, w ← w + ε·momentum·v: updates that are stale
-    to different degrees do not each accelerate it. The state is (v, Σ Δ).
+    This is its case c = 0. Each of n workers' updates counts at once, w ← w + ε·Δ/n. Every n-th
+    time the momentum is renewed by the mean of the last n, v ← momentum·v + Σ Δ/n, and added, w ← w
+    + ε·momentum·v: updates that are stale to different degrees do not each accelerate it. The state
+    is (v, Σ Δ).
     """
     velocity, gathered = state if state is not None else (None, None)
     count = step.workers
@@ -366,13 +371,15 @@ def replace_by_mean(weights: Array, mean: Array, state: None, step: Step) -> tup
 class DelayCompensatedSGDRule:
     """DC-ASGD (Zheng et al., ICML 2017, Equations 10 and 14): SGD on a gradient corrected for its delay.
 
-    g̃ = g + λ·g⊙g⊙(w − w_bak(m)), where w_bak(m) are the weights that worker m was sent last (`step.sent`), the ones
-    that its gradient belongs to. With `adaptive`, λ becomes strength ÷ √(MeanSquare + 10⁻⁷) with the running mean
-    MeanSquare ← decay·MeanSquare + (1 − decay)·g⊙g. With strength 0 this is plain ASGD.
+    g̃ = g + λ·g⊙g⊙(w − w_bak(m)), where w_bak(m) are the weights that worker m was sent last
+    (`step.sent`), the ones that its gradient belongs to. With `adaptive`, λ becomes strength ÷
+    √(MeanSquare + 10⁻⁷) with the running mean MeanSquare ← decay·MeanSquare + (1 − decay)·g⊙g. With
+    strength 0 this is plain ASGD.
 
-    As in the paper, g is the mean gradient of a batch. A gradient G that is s times as large (`Step.gradient_scale`) is
-    corrected by s times as much: G̃ = s·g̃ = G + λ/s·G⊙G⊙(w − w_bak(m)). With on="sum", G itself takes the place of g,
-    as in the public implementation of ESync, and λ acts s times as strongly.
+    As in the paper, g is the mean gradient of a batch. A gradient G that is s times as large
+    (`Step.gradient_scale`) is corrected by s times as much: G̃ = s·g̃ = G + λ/s·G⊙G⊙(w − w_bak(m)).
+    With on="sum", G itself takes the place of g, as in the public implementation of ESync, and λ
+    acts s times as strongly.
     """
 
     strength: float = config.DCASGD_LAMBDA

@@ -38,46 +38,53 @@ SMALLEST_LOSS_SCALE = 2.0**-24
 class Trainer(TrainerStatus, GluonTrainer):
     """Trains Gluon parameters together with the other workers of a cluster.
 
-    Takes what gluon.Trainer takes, in the same order, plus the algorithm. Three things differ from plain Gluon over a
-    dist_sync key store, which sums over workers: `batch_size` in `step` is this worker's own, and the mean over the
-    workers is taken here; `kvstore`, `compression_params` and `update_on_kvstore` stay as they are, None, because the
-    exchange is this project's own; and weights begin as rank 0's on all workers.
+    Takes what gluon.Trainer takes, in the same order, plus the algorithm. Three things differ from
+    plain Gluon over a dist_sync key store, which sums over workers: `batch_size` in `step` is this
+    worker's own, and the mean over the workers is taken here; `kvstore`, `compression_params` and
+    `update_on_kvstore` stay as they are, None, because the exchange is this project's own; and
+    weights begin as rank 0's on all workers.
 
-    Where the optimizer runs depends on what the algorithm sends (`Algorithm.sends`). One that sends updates ("esync",
-    "local-sgd", …), or nothing ("local"), takes any Gluon optimizer, runs it on the worker and keeps its state across
-    exchanges ("ftrl" and "ftml", whose state determines the weights, are for "local" only). With `multi_precision`,
-    what is exchanged is the optimizer's float32 copies of float16 weights. One that sends gradients ("sync", "async",
-    …) leaves the step to the servers. "sync", "async" and "ssp" take the optimizers "sgd", "nag", "adam",
-    "adamw", "rmsprop" and "adagrad" with Gluon's options, clip_gradient among them, and the servers keep
+    Where the optimizer runs depends on what the algorithm sends (`Algorithm.sends`). One that sends
+    updates ("esync", "local-sgd", …), or nothing ("local"), takes any Gluon optimizer, runs it on
+    the worker and keeps its state across exchanges ("ftrl" and "ftml", whose state determines the
+    weights, are for "local" only). With `multi_precision`, what is exchanged is the optimizer's
+    float32 copies of float16 weights. One that sends gradients ("sync", "async", …) leaves the step
+    to the servers. "sync", "async" and "ssp" take the optimizers "sgd", "nag", "adam", "adamw",
+    "rmsprop" and "adagrad" with Gluon's options, clip_gradient among them, and the servers keep
     their state. Learning rate, momentum and wd are carried along with every gradient, so that
-    set_learning_rate and schedules reach the servers; the other options are fixed for the run and the same
-    on all workers. Algorithms with an SGD of their own there ("dcasgd", "sync-switch") take "sgd" with
-    learning_rate, momentum, wd and lr_scheduler. The sparse ones ("dgs", …) take the same options, and do
-    the step on the worker, sparsely. Where gradients are sent, there is one learning rate and weight decay
-    for all parameters: another lr_mult or wd_mult is refused.
+    set_learning_rate and schedules reach the servers; the other options are fixed for the run and
+    the same on all workers. Algorithms with an SGD of their own there ("dcasgd", "sync-switch")
+    take "sgd" with learning_rate, momentum, wd and lr_scheduler. The sparse ones ("dgs", …) take
+    the same options, and do the step on the worker, sparsely. Where gradients are sent, there is
+    one learning rate and weight decay for all parameters: another lr_mult or wd_mult is refused.
 
-    Where one step is taken with the mean of all workers' gradients ("sync" and "sync-switch", `Algorithm.own_rates`
-    is False), all workers must have the same learning rate, momentum and wd. They are compared at the start and in
-    every round; where they differ, the run ends on all workers with JobAbortedError, which names ranks and values. A
-    schedule (lr_scheduler) counts rounds there, so that it also is the same on a worker that takes over the slot of a
-    dead one; set_learning_rate must be called on all workers after the same round. With other algorithms these
-    settings are each worker's own; where they differ at the start, all workers log it. What they must have in common
-    can be said with `agreement`.
+    Where one step is taken with the mean of all workers' gradients ("sync" and "sync-switch",
+    `Algorithm.own_rates` is False), all workers must have the same learning rate, momentum and wd.
+    They are compared at the start and in every round; where they differ, the run ends on all
+    workers with JobAbortedError, which names ranks and values. A schedule (lr_scheduler) counts
+    rounds there, so that it also is the same on a worker that takes over the slot of a dead one;
+    set_learning_rate must be called on all workers after the same round. With other algorithms
+    these settings are each worker's own; where they differ at the start, all workers log it. What
+    they must have in common can be said with `agreement`.
 
     Args:
         params: net.collect_params(), or a dict or list of parameters, on one device.
         optimizer: name or mx.optimizer.Optimizer.
         optimizer_params: keyword arguments of the optimizer, where it is a name.
-        algorithm: a mode's name ("esync", "sync", "local", …), `package.module:Class`, `file.py:Class`, or an object
-            with its options, such as `esync.algorithms.SSP(staleness=2)`.
+        algorithm: a mode's name ("esync", "sync", "local", …), `package.module:Class`,
+            `file.py:Class`, or an object with its options, such as
+            `esync.algorithms.SSP(staleness=2)`.
         limits: what ends the run, for all workers; `finished` tells.
-        agreement: more that must be the same on all workers, name → value (a string or a number); differences are
-            reported by name at the start.
-        world: how this worker reaches the others; by default as the DMLC_* variables and ESYNC_STATE_SERVER say.
-        checkpoints: where to write checkpoints, and whether to go on from one; call its `save_if_due` after each step.
-        gradient_scale: how many times the mean gradient of a batch the learning rate multiplies. 1 is Gluon's manner;
-            with the batch size it is the sum over the batch, as on the command line. Weight decay, clipping and the
-            λ of DC-ASGD are relative to the mean gradient in either case.
+        agreement: more that must be the same on all workers, name → value (a string or a number);
+            differences are reported by name at the start.
+        world: how this worker reaches the others; by default as the DMLC_* variables and
+            ESYNC_STATE_SERVER say.
+        checkpoints: where to write checkpoints, and whether to go on from one; call its
+            `save_if_due` after each step.
+        gradient_scale: how many times the mean gradient of a batch the learning rate multiplies. 1
+            is Gluon's manner; with the batch size it is the sum over the batch, as on the command
+            line. Weight decay, clipping and the λ of DC-ASGD are relative to the mean gradient in
+            either case.
 
     Attributes:
         algorithm: the algorithm object.
@@ -86,7 +93,8 @@ class Trainer(TrainerStatus, GluonTrainer):
         world: the seams, with the phases of the round in `world.recorder`.
 
     Raises:
-        ValueError: an argument, a parameter or an option of the optimizer cannot be used; named in the message.
+        ValueError: an argument, a parameter or an option of the optimizer cannot be used; named in
+            the message.
     """
 
     def __init__(
@@ -137,12 +145,14 @@ class Trainer(TrainerStatus, GluonTrainer):
         self._on_trial = False
         self._ignore_stale_grad = False
 
-    # --- the loop --------------------------------------------------------------------------------------------------
+    # --- the loop
+    # --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Find the other workers and begin with the common weights. The first `step` does it where it was not done.
 
-        Called after the parameters have their shapes (initialized, and one batch seen where shapes are inferred).
+        Called after the parameters have their shapes (initialized, and one batch seen where shapes
+        are inferred).
 
         Raises:
             SecondTrainerError: another Trainer of this process takes part in a cluster already.
@@ -163,7 +173,8 @@ class Trainer(TrainerStatus, GluonTrainer):
             agreement["compression"] = str(self.algorithm.compression)
         if self.checkpoints is not None:
             self.checkpoints.bind(self, agreement)
-        # Rates may be others after a resume, and so may an algorithm's source: checkpoints do not keep them.
+        # Rates may be others after a resume, and so may an algorithm's source: checkpoints do not
+        # keep them.
         common, own = ({}, self._rates()) if self.algorithm.own_rates else (self._rates(), {})
         agreement = {**self.algorithm.terms, **common, **agreement, **agreed_source(type(self.algorithm))}
         self.algorithm.start(
@@ -189,19 +200,20 @@ class Trainer(TrainerStatus, GluonTrainer):
         """Go on with the gradients of one batch of this worker: a local step, an exchange, or both.
 
         Args:
-            batch_size: samples of this worker's batch; gradients are divided by it, as in Gluon. The mean over the
-                workers is taken by the exchange.
+            batch_size: samples of this worker's batch; gradients are divided by it, as in Gluon.
+                The mean over the workers is taken by the exchange.
             ignore_stale_grad: as in gluon.Trainer.
 
-        With automatic mixed precision (`mxnet.contrib.amp`) gradients that have overflowed are not used. Where the
-        optimizer runs on the workers, the local step is left out, as in Gluon. Otherwise nothing is sent, `abandoned`
-        is True, and the exchange has to wait for the next batch of this worker.
+        With automatic mixed precision (`mxnet.contrib.amp`) gradients that have overflowed are not
+        used. Where the optimizer runs on the workers, the local step is left out, as in Gluon.
+        Otherwise nothing is sent, `abandoned` is True, and the exchange has to wait for the next
+        batch of this worker.
 
         Raises:
             JobAbortedError: another worker has ended the run because it failed.
             OverflowError: gradients overflow however small the loss scale is.
-            ValueError: `ignore_stale_grad` could leave a parameter out that the algorithm's step moves all the same;
-                or a rate that the servers would step with is NaN or infinite.
+            ValueError: `ignore_stale_grad` could leave a parameter out that the algorithm's step
+                moves all the same; or a rate that the servers would step with is NaN or infinite.
         """
         if ignore_stale_grad and self.algorithm.plain_sgd:
             raise ValueError(
@@ -235,13 +247,15 @@ class Trainer(TrainerStatus, GluonTrainer):
     def trial(self) -> Iterator[None]:
         """Try one iteration: with trainer.trial(): …forward, backward, trainer.step(b)… changes nothing in the end.
 
-        It measures what this device can do before the first round (paper, Algorithm 1, RUN-BATCH-DATA-TEST). Weights,
-        statistics and the optimizer's state are put back. The first trial of a process also pays for building the
-        graph; the last trial counts. Hooks of the algorithm are not called: what they cost is first seen in the run.
+        It measures what this device can do before the first round (paper, Algorithm 1,
+        RUN-BATCH-DATA-TEST). Weights, statistics and the optimizer's state are put back. The first
+        trial of a process also pays for building the graph; the last trial counts. Hooks of the
+        algorithm are not called: what they cost is first seen in the run.
         """
         Replica(self._params, self._local_step)  # refuses parameters without a shape, whose values could not be kept
         kept = [(parameter, parameter.data().copy()) for parameter in self._params]
-        # Wherever an optimizer keeps its state (Nadam and the schedules have some of their own), the trial uses a copy.
+        # Wherever an optimizer keeps its state (Nadam and the schedules have some of their own),
+        # the trial uses a copy.
         owners = [self._optimizer, self._updaters[0], *([self._loss_scaler] if self._loss_scaler is not None else [])]
         originals = [(each.__dict__, dict(each.__dict__)) for each in owners]
         scale = self._scale
@@ -269,11 +283,11 @@ class Trainer(TrainerStatus, GluonTrainer):
     def mean_statistics(self) -> Iterator[None]:
         """Evaluate or save the common model: with trainer.mean_statistics(): net.save_parameters(…).
 
-        Asynchronous workers keep batch-norm statistics of their own, which suit their own data. Within the with
-        statement the network of rank 0 has the mean of all workers' latest statistics, as of its last exchange. A
-        worker that runs ahead (`run_ahead`) has a model of its own: within the with statement its network has the
-        common one of the last exchange. In other synchronous modes, with `statistics="rank0"` and on other ranks
-        nothing changes.
+        Asynchronous workers keep batch-norm statistics of their own, which suit their own data.
+        Within the with statement the network of rank 0 has the mean of all workers' latest
+        statistics, as of its last exchange. A worker that runs ahead (`run_ahead`) has a model of
+        its own: within the with statement its network has the common one of the last exchange. In
+        other synchronous modes, with `statistics="rank0"` and on other ranks nothing changes.
         """
         if not self._started:
             yield
@@ -292,9 +306,10 @@ class Trainer(TrainerStatus, GluonTrainer):
     def busy(self, what: str) -> AbstractContextManager[None]:
         """Tell the others that this worker is alive while the body of a with statement runs.
 
-        With --elastic the others go on without a worker that is silent for longer than the lease. Whatever may take
-        that long belongs in such a statement, for instance `with trainer.busy("evaluating"): …`. It holds for half of
-        the round timeout at most. Writing and reading checkpoints do not need it.
+        With --elastic the others go on without a worker that is silent for longer than the lease.
+        Whatever may take that long belongs in such a statement, for instance
+        `with trainer.busy("evaluating"): …`. It holds for half of the round timeout at most.
+        Writing and reading checkpoints do not need it.
 
         Args:
             what: what the worker does, for the warning that it takes longer than that.
@@ -316,14 +331,16 @@ class Trainer(TrainerStatus, GluonTrainer):
         """Not available; see `allreduce_grads`."""
         self.allreduce_grads()
 
-    # --- helpers ----------------------------------------------------------------------------------------------------
+    # --- helpers
+    # ----------------------------------------------------------------------------------------------------
 
     def _local_step(self, batch_size: int) -> float:
         """Take a step of the local optimizer; see `Replica`."""
         optimizer = self._optimizer
         before = optimizer.num_update
         super().step(batch_size, self._ignore_stale_grad)
-        # After an overflow automatic mixed precision leaves the step out, and the optimizer counts none.
+        # After an overflow automatic mixed precision leaves the step out, and the optimizer counts
+        # none.
         return float(optimizer.learning_rate) * self.gradient_scale if optimizer.num_update > before else 0.0
 
     @property
@@ -393,7 +410,8 @@ class Trainer(TrainerStatus, GluonTrainer):
     def _hyper(self) -> Hyper:
         optimizer, number = self._optimizer, self._updates_before + self.algorithm.updates + 1
         if optimizer.lr_scheduler is not None:
-            # Some schedules only know where they are from the calls before. A newcomer has missed those of its slot.
+            # Some schedules only know where they are from the calls before. A newcomer has missed
+            # those of its slot.
             for missed in range(optimizer.num_update + 1, number):
                 optimizer.lr_scheduler(missed)
         optimizer.num_update = number

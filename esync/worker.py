@@ -3,7 +3,8 @@
     DMLC_PS_ROOT_URI=10.1.1.34 DMLC_PS_ROOT_PORT=9091 DMLC_NUM_SERVER=1 DMLC_NUM_WORKER=6 \
         python -m esync.worker -g 0 -m esync -n resnet18-v1 -ip 10.1.1.34
 
-With DMLC_ROLE=server or scheduler in the environment it takes that role, so one command line serves all.
+With DMLC_ROLE=server or scheduler in the environment it takes that role, so one command line serves
+all.
 """
 
 import argparse
@@ -185,7 +186,8 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         if not foreseen and is_at_fault(type(trainer.algorithm), error):
             progress.report_event(progress.OVER, reason=str(error))  # a replacement would meet it again
         elif joined and SUPERVISED_VARIABLE in os.environ and not foreseen:
-            # The launcher starts a replacement; the others wait for that, or go on without this worker.
+            # The launcher starts a replacement; the others wait for that, or go on without this
+            # worker.
             by_signal = isinstance(error, InterruptedBySignalError)
             how = f"ended by {error}" if by_signal else f"ends: {error or type(error).__name__}"
             log.error("worker %d %s", trainer.rank, how, exc_info=not by_signal)

@@ -17,16 +17,18 @@ class RealWorld:
     """Makes the real seams; see `algorithms.base.World`.
 
     Args:
-        step_time: seconds of one iteration on the slower device that this one stands for; None: as fast as it is.
+        step_time: seconds of one iteration on the slower device that this one stands for; None: as
+            fast as it is.
         watchdog: speaks up when something takes long.
         start_timeout: seconds to wait for the other processes of the cluster to appear.
         round_timeout: seconds to wait for the others in one exchange.
-        lease: seconds of silence after which the others go on without a worker; infinite: they wait for it, or for its
-            replacement.
+        lease: seconds of silence after which the others go on without a worker; infinite: they wait
+            for it, or for its replacement.
         straggler_events: when this worker is a straggler on purpose.
-        replacement: seconds that the others wait for another worker in the place of this one, should it die; they wait
-            for ever where the launcher has promised one.
-        collective: how vectors are summed over the workers: by a parameter server ("ps"), or as `collectives` says.
+        replacement: seconds that the others wait for another worker in the place of this one,
+            should it die; they wait for ever where the launcher has promised one.
+        collective: how vectors are summed over the workers: by a parameter server ("ps"), or as
+            `collectives` says.
     """
 
     device: Device

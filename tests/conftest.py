@@ -8,7 +8,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-# Its deadline is 200 ms of real time for an example: a busy machine misses it, whatever the example does.
+# Its deadline is 200 ms of real time for an example: a busy machine misses it, whatever the example
+# does.
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
 
@@ -36,7 +37,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_configure(config: pytest.Config) -> None:
     """MXNet 1.9.1 warns about its own use of old NumPy and SciPy names: nothing that a test could show."""
     config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:(mxnet|gluoncv).*")
-    # A shell starts what runs in its background with SIGINT ignored, and so would every program that the tests start.
+    # A shell starts what runs in its background with SIGINT ignored, and so would every program
+    # that the tests start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

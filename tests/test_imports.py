@@ -1,7 +1,7 @@
 """Nobody in esync/ imports, by whatever detour, a module that imports it.
 
-Read from the source, so that imports inside functions count as well, and those for type checkers only: whoever reads
-a module has to know what it imports, whenever that happens.
+Read from the source, so that imports inside functions count as well, and those for type checkers
+only: whoever reads a module has to know what it imports, whenever that happens.
 """
 
 import ast

@@ -89,7 +89,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def check(installed: Path, folder: Path, source: str) -> list[str]:
     """What mypy --strict prints about a user's file, without its notes.
 
-    mypy takes what is in PYTHONPATH for installed: without py.typed it would not look at this package's hints.
+    mypy takes what is in PYTHONPATH for installed: without py.typed it would not look at this
+    package's hints.
     """
     (folder / "user.py").write_text(source, encoding="utf-8")
     cache = installed.parent / "cache"

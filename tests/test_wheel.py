@@ -61,7 +61,8 @@ def bin_folder(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         *(sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", "--no-index", wheel), cwd=venv
     )
     ours, theirs = venv / Path(sysconfig.get_path("purelib")).relative_to(sys.prefix), sysconfig.get_path("purelib")
-    # Only this folder, behind the wheel: a .pth file in it that leads to the checkout is not read there.
+    # Only this folder, behind the wheel: a .pth file in it that leads to the checkout is not read
+    # there.
     (ours / "dependencies.pth").write_text(f"{theirs}\n")
     hack = Path(theirs, "distutils-precedence.pth")  # brings distutils back
     if hack.exists():

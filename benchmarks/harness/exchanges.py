@@ -45,8 +45,9 @@ def tensors() -> list[int]:
 def exchanges(algorithm: Any, warm_up: int, rounds: int) -> None:
     """Exchange random gradients, print the figures of the rounds behind the warm-up as JSON, and end the process.
 
-    Of each round: seconds of the local step and the exchange, of the exchange alone, processor seconds of this process,
-    and bytes sent and received at its sockets. A line "warm" says that the warm-up is over.
+    Of each round: seconds of the local step and the exchange, of the exchange alone, processor
+    seconds of this process, and bytes sent and received at its sockets. A line "warm" says that the
+    warm-up is over.
     """
     import esync
     from esync.membership.connections import TrafficMeter
@@ -57,7 +58,8 @@ def exchanges(algorithm: Any, warm_up: int, rounds: int) -> None:
     trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 1e-4}, algorithm=algorithm)
     trainer.start()
     trained = [parameter for parameter in trainer._params if parameter.grad_req != "null"]
-    # Other values for each place in every round, without drawing them: that takes the workers differently long.
+    # Other values for each place in every round, without drawing them: that takes the workers
+    # differently long.
     values = sum(math.prod(parameter.shape) for parameter in trained)
     pool = np.random.default_rng(trainer.rank).standard_normal(values + warm_up + rounds, np.float32)
     meter, found = TrafficMeter(), []

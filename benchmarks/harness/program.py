@@ -13,7 +13,8 @@ from esync.runtime.errors import ExpectedError
 ROOT = Path(__file__).resolve().parents[2]
 CLUSTERS = ROOT / "clusters"
 RESULTS = ROOT / "benchmarks" / "results"
-# Some programs use parts of the tests, such as key stores in memory and hosts that are network namespaces.
+# Some programs use parts of the tests, such as key stores in memory and hosts that are network
+# namespaces.
 sys.path += [str(ROOT), *(str(ROOT / "tests" / folder) for folder in ("data", "launch"))]
 
 

@@ -19,7 +19,8 @@ RATE = 0.0005
 TARGET = "0.8"
 #: Name of a kind of data → how it is dealt out to the workers.
 PARTITIONS = {"iid": "contiguous", "niid": "class"}
-#: The file that holds all finished runs of an experiment: name → result, and real times where they were measured.
+#: The file that holds all finished runs of an experiment: name → result, and real times where they
+#: were measured.
 RUNS = "runs.json"
 #: Seconds between two lines of progress.
 TELL_EVERY = 10.0
@@ -49,8 +50,8 @@ def result_file(folder: Path, run: Run) -> Path:
 def gather(folder: Path, runs: Iterable[Run]) -> None:
     """Move what these runs have written into the file of all of them.
 
-    What an interrupted program has left is found by the next one. Programs that carry out other runs of the same
-    experiment at the same time wait for one another.
+    What an interrupted program has left is found by the next one. Programs that carry out other
+    runs of the same experiment at the same time wait for one another.
     """
     with _locked(folder):
         kept = read_figures(folder / RUNS)

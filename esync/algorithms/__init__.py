@@ -1,6 +1,7 @@
 """The algorithms, one file each; may import `coordination`, `exchange`, `rules` and `runtime`.
 
-What is true of an algorithm stands in its class; every other part of the package asks the class, not its name:
+What is true of an algorithm stands in its class; every other part of the package asks the class,
+not its name:
 
     registry       `@register` enters a class into ALGORITHMS under its mode's name; `loading` finds those from outside.
     arguments      Two stages: `--mode` finds the class, whose `Options` then say flags, defaults and checks.
@@ -12,8 +13,8 @@ What is true of an algorithm stands in its class; every other part of the packag
     simulate       a state server, gradients. The simulator runs the same object in a world of its own.
     reports        Import no algorithm: name, label, style and summary are in run.json.
 
-docs/generate.py writes the tables of modes, options and flags from the classes; docs/adding_an_algorithm.md is for
-whoever writes a class.
+docs/generate.py writes the tables of modes, options and flags from the classes;
+docs/adding_an_algorithm.md is for whoever writes a class.
 """
 
 # The order of tables and figures is the order in which the classes are registered.

@@ -1,7 +1,7 @@
 """The base class of algorithms: they decide when a worker exchanges, and what it sends.
 
-An algorithm sees the world through the seams in `AlgorithmContext` only; it never imports MXNet, threads, clocks or
-HTTP. The same object therefore runs on a real cluster and on a modelled one.
+An algorithm sees the world through the seams in `AlgorithmContext` only; it never imports MXNet,
+threads, clocks or HTTP. The same object therefore runs on a real cluster and on a modelled one.
 """
 
 from abc import ABC, abstractmethod
@@ -39,7 +39,8 @@ class Style:
     marker: str = "o"
 
 
-#: Styles of algorithms that bring none, chosen by their names (the colours of Tol's scheme "bright", and more).
+#: Styles of algorithms that bring none, chosen by their names (the colours of Tol's scheme
+#: "bright", and more).
 SPARE_STYLES = tuple(
     Style(color, line, marker)
     for color, line, marker in (
@@ -95,44 +96,54 @@ Sends = Literal["gradients", "updates", "nothing"]
 class Algorithm(ABC):
     """One worker's side of an algorithm. A subclass is all that there is to know about it.
 
-    Its options are the fields of its nested class `Options`. The constructor takes their values by name or in their
-    order, `SSP(staleness=2)`, or an object of that class, `SSP(SSP.Options(staleness=2))`, which type checkers see
-    through. See docs/adding_an_algorithm.md.
+    Its options are the fields of its nested class `Options`. The constructor takes their values by
+    name or in their order, `SSP(staleness=2)`, or an object of that class,
+    `SSP(SSP.Options(staleness=2))`, which type checkers see through. See
+    docs/adding_an_algorithm.md.
 
     Attributes:
         name, label, style, summary: see `registry.register`.
         options: with their values.
-        sends: what the exchanges carry: the "gradients" of batches, with which the servers do SGD; "updates", the
-            differences that a local optimizer has made to the weights; or "nothing".
-        vectors: name of each further vector that is exchanged beside the weights → name of its rule in rules.RULES.
-            Each is as long as the weights and begins with zeros; see `before_exchange`.
-        own_rates: whether the optimizer's learning rate, momentum and weight decay are each worker's own and may
-            differ, because they act on what this worker alone has computed; else all workers must have the same.
-        optimizer_chooses_rule: whether the servers take the steps of the user's optimizer (`AlgorithmContext.rule`, one
-            of several); else where gradients are sent, the optimizer is SGD.
+        sends: what the exchanges carry: the "gradients" of batches, with which the servers do SGD;
+            "updates", the differences that a local optimizer has made to the weights; or "nothing".
+        vectors: name of each further vector that is exchanged beside the weights → name of its rule
+            in rules.RULES. Each is as long as the weights and begins with zeros; see
+            `before_exchange`.
+        own_rates: whether the optimizer's learning rate, momentum and weight decay are each
+            worker's own and may differ, because they act on what this worker alone has computed;
+            else all workers must have the same.
+        optimizer_chooses_rule: whether the servers take the steps of the user's optimizer
+            (`AlgorithmContext.rule`, one of several); else where gradients are sent, the optimizer
+            is SGD.
         has_momentum: whether the method can use one.
-        plain_sgd: whether local steps have to be those of plain SGD, because the method reckons with them: no momentum,
-            no clipping, one learning rate for all parameters.
-        needs_gradients: whether the messages depend on the values of gradients, so that a simulation without gradients
-            is none.
-        float32_only: whether the weights have to be float32, because both sides add the same numbers to them.
+        plain_sgd: whether local steps have to be those of plain SGD, because the method reckons
+            with them: no momentum, no clipping, one learning rate for all parameters.
+        needs_gradients: whether the messages depend on the values of gradients, so that a
+            simulation without gradients is none.
+        float32_only: whether the weights have to be float32, because both sides add the same
+            numbers to them.
         synchronous: whether all workers end their rounds together.
         elastic: whether the others can go on without a worker that is gone.
-        serverless: whether all workers exchange together, so that a collective can take the servers' place.
-        switches_synchrony: whether a run goes from synchronous to asynchronous training, or back; its curves are
-            recorded then.
-        prevents_checkpoints: what a checkpoint would lose, which neither `state` nor `unsent` return: a flag, or
-            another short name; "": nothing.
+        serverless: whether all workers exchange together, so that a collective can take the
+            servers' place.
+        switches_synchrony: whether a run goes from synchronous to asynchronous training, or back;
+            its curves are recorded then.
+        prevents_checkpoints: what a checkpoint would lose, which neither `state` nor `unsent`
+            return: a flag, or another short name; "": nothing.
         excludes: flag (with underscores) → the flags that it makes meaningless, and why.
-        without_state_server: what is missing where no state server is known though the mode could use one.
+        without_state_server: what is missing where no state server is known though the mode could
+            use one.
         instead_of_state_server: what to do where the mode needs one and there is none.
         compression: of the messages that carry weights.
-        round: rounds completed; asynchronous: exchanges that this worker has taken part in; local: iterations.
-        local_iterations: local iterations of the round under way, or of the one that the last step has ended.
+        round: rounds completed; asynchronous: exchanges that this worker has taken part in; local:
+            iterations.
+        local_iterations: local iterations of the round under way, or of the one that the last step
+            has ended.
         exchanged: whether the last step ended in an exchange.
-        abandoned: whether the last step left its gradients unused, because an exchange was due or they had overflowed.
-        learning_rates: of the local steps since the last exchange, added up, as they have multiplied the mean
-            gradients; a step that was left out after an overflow counts 0.
+        abandoned: whether the last step left its gradients unused, because an exchange was due or
+            they had overflowed.
+        learning_rates: of the local steps since the last exchange, added up, as they have
+            multiplied the mean gradients; a step that was left out after an overflow counts 0.
         result: how the last exchange went.
         left_out: ranks that the last exchange did without, though they are there.
 
@@ -280,33 +291,38 @@ class Algorithm(ABC):
     def before_local_step(self, model: ModelView) -> None:  # noqa: B027 - to be overridden where it is of use
         """Change the gradients of a batch, or the weights, before the gradients are used; does nothing by default.
 
-        Called once for every batch, when its gradients are there: before the step of the local optimizer, or before
-        they are sent, densely or sparsely. It is not called for gradients that are left unused, because an exchange is
-        due or because they have overflowed, in a trial (`Trainer.trial`), nor by the simulator without numerics. Its
-        time is part of the iteration's, as the phase "local update".
+        Called once for every batch, when its gradients are there: before the step of the local
+        optimizer, or before they are sent, densely or sparsely. It is not called for gradients that
+        are left unused, because an exchange is due or because they have overflowed, in a trial
+        (`Trainer.trial`), nor by the simulator without numerics. Its time is part of the
+        iteration's, as the phase "local update".
 
         Args:
-            model: this worker's weights, the mean gradient of the batch, and more; valid during the call.
+            model: this worker's weights, the mean gradient of the batch, and more; valid during the
+                call.
         """
 
     def before_exchange(self, model: ModelView) -> None:  # noqa: B027
         """Write what this worker contributes to the further vectors of an exchange; does nothing by default.
 
-        Called when an exchange is due, before anything is sent. Weights that are changed here count as progress of this
-        worker, where it sends updates. It is not called by the simulator without numerics.
+        Called when an exchange is due, before anything is sent. Weights that are changed here count
+        as progress of this worker, where it sends updates. It is not called by the simulator
+        without numerics.
 
         Args:
-            model: as in `before_local_step`, without a gradient. `model.common(name)` are the common values of a vector
-                that is named in `vectors`, and `model.contribution(name)` is what is sent for it.
+            model: as in `before_local_step`, without a gradient. `model.common(name)` are the
+                common values of a vector that is named in `vectors`, and `model.contribution(name)`
+                is what is sent for it.
         """
 
     def after_exchange(self, model: ModelView) -> None:  # noqa: B027
         """Look at the common model, or change it, at the end of an exchange; does nothing by default.
 
-        Called when the common model has been taken over, the last one of a run included; with iterations that have gone
-        on during the exchange, once they have been added to it. The common model that a run begins with is not the end
-        of an exchange. Weights that are changed here count as progress of this worker, for its next update. It is not
-        called by the simulator without numerics.
+        Called when the common model has been taken over, the last one of a run included; with
+        iterations that have gone on during the exchange, once they have been added to it. The
+        common model that a run begins with is not the end of an exchange. Weights that are changed
+        here count as progress of this worker, for its next update. It is not called by the
+        simulator without numerics.
 
         Args:
             model: as in `before_local_step`, without a gradient.
@@ -318,8 +334,8 @@ class Algorithm(ABC):
         Called once after `start`, and for every checkpoint.
 
         Returns:
-            Names → what JSON can hold, tuples, and NumPy arrays, also within lists and dicts. Where it is empty,
-            nothing is written.
+            Names → what JSON can hold, tuples, and NumPy arrays, also within lists and dicts. Where
+            it is empty, nothing is written.
         """
         return {}
 
@@ -334,8 +350,8 @@ class Algorithm(ABC):
     def unsent(self) -> dict[str, Any]:
         """Return what this worker has learnt and not sent yet, for a checkpoint; empty where that is nothing.
 
-        An algorithm that keeps such values of its own adds them, as `state` could return them, under names of its own.
-        No exchange is under way.
+        An algorithm that keeps such values of its own adds them, as `state` could return them,
+        under names of its own. No exchange is under way.
         """
         held = self.exchange.unsent() if self.exchange is not None else {}
         return {_CODECS: held} if held else {}
@@ -343,7 +359,8 @@ class Algorithm(ABC):
     def restore_unsent(self, state: dict[str, Any]) -> None:
         """Go on with what `unsent` has returned; called after `start` and before the first step of a resumed run.
 
-        A replacement begins with nothing: most of what its slot had not sent at a checkpoint has been sent since.
+        A replacement begins with nothing: most of what its slot had not sent at a checkpoint has
+        been sent since.
 
         Raises:
             KeyError, ValueError: that is not possible; the message says why.
@@ -441,8 +458,8 @@ class Algorithm(ABC):
     def _with_statistics(self, vectors: Mapping[str, Source]) -> dict[str, Any]:
         """What a payload with these vectors sends and wants back, with batch-norm statistics; the replica is open.
 
-        Synchronous workers replace theirs by the mean. Asynchronous ones send theirs and keep them, and rank 0, which
-        evaluates and exports, is sent the mean beside its own.
+        Synchronous workers replace theirs by the mean. Asynchronous ones send theirs and keep them,
+        and rank 0, which evaluates and exports, is sent the mean beside its own.
         """
         replica = self.replica
         vectors = {**vectors, **self._contributions()}

@@ -1,7 +1,7 @@
 """The context of an algorithm: the seams through which it sees its worker, the other workers and time.
 
-Real ones are made by `esync.trainer` and `esync.world`, simulated ones by `esync.simulate`, so the same object runs on
-a real cluster and on a modelled one.
+Real ones are made by `esync.trainer` and `esync.world`, simulated ones by `esync.simulate`, so the
+same object runs on a real cluster and on a modelled one.
 """
 
 from collections.abc import Callable, Iterable
@@ -73,7 +73,8 @@ class ModelReplica(ModelSink, Protocol):
         """Take one step of the local optimizer.
 
         Returns:
-            The learning rate that has multiplied the mean gradient of the batch; 0 where the step was left out.
+            The learning rate that has multiplied the mean gradient of the batch; 0 where the step
+            was left out.
         """
         ...
 
@@ -129,7 +130,8 @@ class CheckpointHooks(Protocol):
             rank: of this worker.
             job: number of this job.
             resume_at: round of the checkpoint; −1: the run begins from the beginning.
-            replacement: whether this worker has taken over the slot of a dead one in a job that runs.
+            replacement: whether this worker has taken over the slot of a dead one in a job that
+                runs.
 
         Returns:
             How far this worker had come; None where there is nothing to go back to.
@@ -165,7 +167,8 @@ class AlgorithmContext:
         agreement: what must be the same on all workers; name → value.
         checkpoints: those to go on from.
         own: settings of this worker that may be others on other workers; name → value.
-        rule: by which the servers can take the steps of the user's optimizer, where the algorithm sends gradients.
+        rule: by which the servers can take the steps of the user's optimizer, where the algorithm
+            sends gradients.
     """
 
     replica: ModelReplica

@@ -42,7 +42,8 @@ class DCASGD(EveryIteration):
     def checkpoint_terms(self) -> dict[str, Any]:
         """See `Algorithm.checkpoint_terms`.
 
-        Checkpoints from when λ was relative to the sum over the batch lack this; `--dcasgd-lambda-on sum` takes them.
+        Checkpoints from when λ was relative to the sum over the batch lack this;
+        `--dcasgd-lambda-on sum` takes them.
         """
         return {"--dcasgd-lambda-on": "mean"} if self.options.on == "mean" else {}
 

@@ -13,8 +13,8 @@ from .sparse_async import SparseAsyncWithMomentum
 class DGS(SparseAsyncWithMomentum):
     """Momentum that is applied once per value sent, not once per iteration that it waits.
 
-    Asynchrony adds momentum, so the momentum should fall with the number of workers: the paper takes 0.7 for up to 16
-    workers and 0.3 for 32.
+    Asynchrony adds momentum, so the momentum should fall with the number of workers: the paper
+    takes 0.7 for up to 16 workers and 0.3 for 32.
     """
 
     class Options(SparseAsyncWithMomentum.Options):

@@ -1,8 +1,8 @@
 """DyLU (Liu et al., arXiv 2401.09135): asynchronous local SGD with dynamic local updates and delayed Nesterov.
 
-The closest later relative of ESync: local iterations in proportion to a device's speed, so that all exchange equally
-often; but nobody waits, and every update is used at once, through an outer optimizer whose momentum is added once for
-as many updates as there are workers.
+The closest later relative of ESync: local iterations in proportion to a device's speed, so that all
+exchange equally often; but nobody waits, and every update is used at once, through an outer
+optimizer whose momentum is added once for as many updates as there are workers.
 """
 
 from typing import Any, ClassVar
@@ -23,8 +23,9 @@ ROUNDING = 1e-6
 class DyLU(Algorithm):
     """⌊H · speed ÷ speed of the fastest⌋ local iterations (1 at least), then an exchange at once.
 
-    The servers tell each worker how fast the fastest is; until then, in the first round, everybody does one iteration.
-    Each worker keeps its own batch-norm statistics. An update goes through `rules.delayed_nesterov`.
+    The servers tell each worker how fast the fastest is; until then, in the first round, everybody
+    does one iteration. Each worker keeps its own batch-norm statistics. An update goes through
+    `rules.delayed_nesterov`.
     """
 
     class Options(OwnStatisticsOptions):

@@ -30,7 +30,8 @@ class ESync(ModelAveraging):
     With the option `local_iterations` their number is fixed, and nobody asks a state server.
 
     Attributes:
-        free_until: the device's time before which the state server is not asked again: the end of a lease.
+        free_until: the device's time before which the state server is not asked again: the end of a
+            lease.
     """
 
     class Options(ModelAveraging.Options):
@@ -134,8 +135,8 @@ class ESync(ModelAveraging):
             self._asked_after, self._asked_at = self._iterations, self.device.now()
             self._question = self._coordination.ask(self._iterations, mean)
             if self._asked_after >= self._ready_after and self._last > self._coordination.round_trip:
-                # READY is what the last round got here, and it will be there long before another iteration is over: to
-                # begin one would only make the others wait.
+                # READY is what the last round got here, and it will be there long before another
+                # iteration is over: to begin one would only make the others wait.
                 self._question.wait()
             return self._called()
 

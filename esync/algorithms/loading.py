@@ -1,8 +1,9 @@
 """Algorithms from outside this package: `package.module:Class`, `file.py:Class`, and entry points.
 
-Whoever names a class has its module imported, so only the command line, a description of a cluster and Python code may:
-nothing that is read from run.json, a checkpoint, a journal or a message comes here. Entry points of the group
-`esync.algorithms` make an installed package's algorithm a mode by its name, and are imported only when they are chosen:
+Whoever names a class has its module imported, so only the command line, a description of a cluster
+and Python code may: nothing that is read from run.json, a checkpoint, a journal or a message comes
+here. Entry points of the group `esync.algorithms` make an installed package's algorithm a mode by
+its name, and are imported only when they are chosen:
 
     [project.entry-points."esync.algorithms"]
     feddyn = "feddyn.algorithm:FedDyn"
@@ -63,7 +64,8 @@ def find(text: str) -> type[Algorithm]:
     """Find an algorithm by its name, or load it from where the text says.
 
     Args:
-        text: a name of the registry, the name of an entry point, `package.module:Class` or `file.py:Class`.
+        text: a name of the registry, the name of an entry point, `package.module:Class` or
+            `file.py:Class`.
 
     Raises:
         AlgorithmError: there is none, or it cannot be used.
@@ -100,17 +102,18 @@ def entry_point_names() -> tuple[str, ...]:
 def load(text: str, name: str | None = None) -> type[Algorithm]:
     """Import a module or a file, and return the algorithm that is a class in it.
 
-    The current folder can be imported from, and so can a file's own, but behind everything that is installed. A file
-    is imported once, however often and under whatever path it is named. A class without `@register` gets its own
-    attribute `name`, or else its class name in lower case (FedProx: fed-prox), and its class name as its label.
+    The current folder can be imported from, and so can a file's own, but behind everything that is
+    installed. A file is imported once, however often and under whatever path it is named. A class
+    without `@register` gets its own attribute `name`, or else its class name in lower case
+    (FedProx: fed-prox), and its class name as its label.
 
     Args:
         text: `package.module:Class` or `file.py:Class`; `Outer.Inner` is a nested class.
         name: for a class that has none.
 
     Raises:
-        AlgorithmError: there is no such module, file or class, it cannot be imported, it is no complete algorithm, or
-            its name is taken.
+        AlgorithmError: there is no such module, file or class, it cannot be imported, it is no
+            complete algorithm, or its name is taken.
     """
     place, _, path = text.rpartition(":")
     if not place or not all(part.isidentifier() for part in path.split(".")):
@@ -130,9 +133,10 @@ def load(text: str, name: str | None = None) -> type[Algorithm]:
 def digest(algorithm: type[Algorithm]) -> str:
     """Return 12 hexadecimal digits of the SHA-256 of an algorithm's source; "" for this package's own.
 
-    It covers the files of the class, of its options, and of all classes that they inherit from, but for those of this
-    package, Pydantic and the standard library. It does not cover other modules that these files import, and it is ""
-    where no file is known, for a class typed into a notebook for instance.
+    It covers the files of the class, of its options, and of all classes that they inherit from, but
+    for those of this package, Pydantic and the standard library. It does not cover other modules
+    that these files import, and it is "" where no file is known, for a class typed into a notebook
+    for instance.
     """
     classes = [*algorithm.__mro__, *getattr(algorithm, "Options", object).__mro__]
     modules = dict.fromkeys(each.__module__ for each in classes if _is_digested(each.__module__))
@@ -163,8 +167,8 @@ def source(algorithm: type[Algorithm]) -> str:
 def is_at_fault(algorithm: type[Algorithm], error: BaseException) -> bool:
     """Whether an exception has come out of the code of an algorithm from outside this package.
 
-    Another worker in the place of this one would do the same. Not so where memory or a file failed, or where the method
-    of a base class failed that an overriding one calls.
+    Another worker in the place of this one would do the same. Not so where memory or a file failed,
+    or where the method of a base class failed that an overriding one calls.
     """
     if not isinstance(error, Exception) or isinstance(error, (MemoryError, OSError)):
         return False

@@ -1,6 +1,7 @@
 """Local SGD (Stich, ICLR 2019; FedAvg): every worker does the same number of local iterations, then all take the mean.
 
-What ESync is compared with: the same exchange, but a fast device waits for a slow one in every round.
+What ESync is compared with: the same exchange, but a fast device waits for a slow one in every
+round.
 """
 
 from .. import config

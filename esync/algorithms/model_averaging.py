@@ -20,7 +20,8 @@ _AHEAD = "ahead"
 class ModelAveraging(Algorithm):
     """Local iterations on every worker, then w ← w + ε·mean(Δ), perhaps with momentum.
 
-    An exchange is due after a fixed number of local iterations; a subclass may say otherwise (`planned_iterations`).
+    An exchange is due after a fixed number of local iterations; a subclass may say otherwise
+    (`planned_iterations`).
     """
 
     class Options(CompressionOptions):
@@ -103,8 +104,8 @@ class ModelAveraging(Algorithm):
     def planned_iterations(self) -> int:
         """Local iterations of the round under way, after which an exchange is due; from 1. It stays during a round.
 
-        A subclass may count `round`, or look at `result`, the last exchange. Mode esync heeds it only where
-        `local_iterations` is given.
+        A subclass may count `round`, or look at `result`, the last exchange. Mode esync heeds it
+        only where `local_iterations` is given.
         """
         return self.options.local_iterations or 1
 
@@ -132,8 +133,8 @@ class ModelAveraging(Algorithm):
     def step(self, batch_size: int) -> None:
         """One local step; an exchange where one is due. That of a worker which runs ahead ends in a later step.
 
-        A checkpoint must not miss what an exchange under way carries. So where one is to be written after the round
-        that has just ended, the next exchange begins with the next step.
+        A checkpoint must not miss what an exchange under way carries. So where one is to be written
+        after the round that has just ended, the next exchange begins with the next step.
         """
         if self.exchange is not None:
             self.exchange.heartbeat()

@@ -101,8 +101,9 @@ class Block:
     def weights(self) -> np.ndarray:
         """The trained values; the optimizer's float32 copies of float16 weights, where it keeps any.
 
-        Where an algorithm sends gradients, changed weights last until the next exchange brings the servers'. Where it
-        sends them sparsely, the array is read-only: the servers reckon with what each worker has.
+        Where an algorithm sends gradients, changed weights last until the next exchange brings the
+        servers'. Where it sends them sparsely, the array is read-only: the servers reckon with what
+        each worker has.
         """
         copy = self._copy("weights")
         copy.flags.writeable = not self._source.fixed_weights
@@ -118,12 +119,14 @@ class Block:
     def gradient(self) -> np.ndarray:
         """The mean gradient of this worker's batch, as long as `weights`.
 
-        Gluon leaves the sum over the batch; automatic mixed precision multiplies that by its loss scale, and
-        `gradient_scale` the step's share of it. None of that is to be seen here: the values are those that weight decay
-        is relative to. A `rescale_grad` of the optimizer is part of them.
+        Gluon leaves the sum over the batch; automatic mixed precision multiplies that by its loss
+        scale, and `gradient_scale` the step's share of it. None of that is to be seen here: the
+        values are those that weight decay is relative to. A `rescale_grad` of the optimizer is part
+        of them.
 
-        With automatic mixed precision, gradients that have overflowed may come to a hook of an algorithm with a local
-        optimizer. They should stay NaN or infinite: the step is then left out.
+        With automatic mixed precision, gradients that have overflowed may come to a hook of an
+        algorithm with a local optimizer. They should stay NaN or infinite: the step is then left
+        out.
 
         Raises:
             RuntimeError: an exchange has ended, and the gradients of the last batch have been used.
@@ -138,7 +141,8 @@ class Block:
     def anchor(self) -> np.ndarray:
         """The common weights that the last exchange, or the start, has brought; as long as `weights`, read-only.
 
-        This worker's next update is counted from them: what a hook adds to `weights` is part of that update.
+        This worker's next update is counted from them: what a hook adds to `weights` is part of
+        that update.
 
         Raises:
             RuntimeError: the algorithm keeps none.
@@ -210,15 +214,16 @@ class Block:
 class ModelView(Block):
     """This worker's model as NumPy sees it, for the time of one call of a hook.
 
-    Each property is a flat float32 array in the order of the trainer's parameters (by name, where it was given those of
-    `net.collect_params()`), and a copy that is made when it is first asked for: what is not touched costs nothing. So
-    all of NumPy is there,
+    Each property is a flat float32 array in the order of the trainer's parameters (by name, where
+    it was given those of `net.collect_params()`), and a copy that is made when it is first asked
+    for: what is not touched costs nothing. So all of NumPy is there,
 
         model.gradient += mu * (model.weights - model.anchor)
 
-    and an array may be kept after the hook has returned. What has been changed in place, or assigned, is written back
-    when the hook returns; a value that was left alone stays as it was to the last bit. When the hook raises an
-    exception, nothing is written, but for the blocks of a loop that it has gone through.
+    and an array may be kept after the hook has returned. What has been changed in place, or
+    assigned, is written back when the hook returns; a value that was left alone stays as it was to
+    the last bit. When the hook raises an exception, nothing is written, but for the blocks of a
+    loop that it has gone through.
 
     Attributes:
         batch_size: samples of this worker's batch; None where there is no batch, after an exchange.
@@ -248,8 +253,9 @@ class ModelView(Block):
             for block in model.blocks():
                 block.gradient += mu * (block.weights - block.anchor)
 
-        What has been changed in a block is written back when the loop goes on, and its arrays are not to be kept. So is
-        what has been changed in whole arrays before the loop; they have to be asked for anew after it.
+        What has been changed in a block is written back when the loop goes on, and its arrays are
+        not to be kept. So is what has been changed in whole arrays before the loop; they have to be
+        asked for anew after it.
         """
         self.write_back()
         for start in range(0, self._size, BLOCK):

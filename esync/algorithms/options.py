@@ -5,8 +5,9 @@ An algorithm has a nested class `Options`, whose fields are made with `option`:
     class Options(ASGD.Options):
         staleness: int = option(config.STALENESS, ge=0, help="iterations that a worker may be ahead of the slowest")
 
-From there come the flag `--staleness` with its check, default and help, the keyword `SSP(staleness=2)`, the entry
-`staleness: 2` of a description, what all workers must agree on, and what run.json says.
+From there come the flag `--staleness` with its check, default and help, the keyword
+`SSP(staleness=2)`, the entry `staleness: 2` of a description, what all workers must agree on, and
+what run.json says.
 """
 
 import argparse
@@ -48,14 +49,16 @@ def option(
     Args:
         default: the value where none is given.
         help: the flag's line of help, without the default.
-        flag: the flag, or several ("-gl", "--global-lr") with the long one last; "": the field's name with hyphens;
-            None: there is none, the option is for Python alone.
+        flag: the flag, or several ("-gl", "--global-lr") with the long one last; "": the field's
+            name with hyphens; None: there is none, the option is for Python alone.
         metavar: stands for the value in the help.
         per_device: whether workers may have different values; else they are compared at the start.
-        shared: the option takes the value of a setting that every mode has: "batch_size", "job", "momentum" or
-            "state_server" (host:port, or None). It has no flag of its own then.
-        fixed: whether a run that is resumed must have the value with which its checkpoint was written.
-        agreed_as: name in the message about workers, or a checkpoint, whose values differ; the flag, where not given.
+        shared: the option takes the value of a setting that every mode has: "batch_size", "job",
+            "momentum" or "state_server" (host:port, or None). It has no flag of its own then.
+        fixed: whether a run that is resumed must have the value with which its checkpoint was
+            written.
+        agreed_as: name in the message about workers, or a checkpoint, whose values differ; the
+            flag, where not given.
         ge: least value.
         gt: value that it is above.
         le: most value.
@@ -183,8 +186,8 @@ class OptionInfo:
 
         Args:
             add: its `add_argument`.
-            remark: stands behind the help instead of the default, for a parser of several modes: there a flag that is
-                not given has no value.
+            remark: stands behind the help instead of the default, for a parser of several modes:
+                there a flag that is not given has no value.
         """
         words = (f"default: {self.default_text}" if self.default_text else "") if remark is None else remark
         text = (f"{self.help} ({words})" if words else self.help).replace("%", "%%")
@@ -216,7 +219,8 @@ class Options(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
 
-    #: Names of the options that may be given without their names, in this order; empty: as they are declared.
+    #: Names of the options that may be given without their names, in this order; empty: as they are
+    #: declared.
     POSITIONAL: ClassVar[tuple[str, ...]] = ()
 
     @classmethod

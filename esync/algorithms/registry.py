@@ -1,7 +1,7 @@
 """The algorithms by name: the built-in ones, and those of other packages once they have been loaded.
 
-Whatever is derived from the algorithms starts from here: the choices of `--mode` and its flags, folders, labels and
-styles of the figures, the tables in the documentation.
+Whatever is derived from the algorithms starts from here: the choices of `--mode` and its flags,
+folders, labels and styles of the figures, the tables in the documentation.
 """
 
 import functools
@@ -61,15 +61,18 @@ def register(
     """Make a class known under a name, as a decorator.
 
     Args:
-        name: the value of `--mode`, and the name of the folder of its logs: lower-case letters, digits, ".", "_", "-".
+        name: the value of `--mode`, and the name of the folder of its logs: lower-case letters,
+            digits, ".", "_", "-".
         label: what figures and tables call it, in up to 60 characters; the name, where not given.
         style: how it looks in figures; chosen by the name, where not given.
         summary: stem of the file that summarize writes; the label with hyphens, where not given.
 
     Raises:
-        ValueError: the name, the label or the summary cannot be used, the name is another class's, or an option has
-            the flag of another algorithm's option with another meaning, or a name or flag that cannot be used.
-        TypeError: the class's `Options` lacks those of a base class, an option has no default, or the style is none.
+        ValueError: the name, the label or the summary cannot be used, the name is another class's,
+            or an option has the flag of another algorithm's option with another meaning, or a name
+            or flag that cannot be used.
+        TypeError: the class's `Options` lacks those of a base class, an option has no default, or
+            the style is none.
     """
     if not NAME.fullmatch(name) or name.endswith(NON_IID) or name == FIGURES:
         raise ValueError(

@@ -17,8 +17,9 @@ from .options import option
 class SparseAsync(Algorithm):
     """Asynchronous SGD whose messages hold what is largest; the rest waits on the worker, or on the server.
 
-    The step (learning rate, momentum, weight decay) is made on the worker, with its own hyper-parameters of the moment.
-    Of the batch-norm statistics every SPARSE_STATISTICS_EVERY-th exchange of a worker carries the latest.
+    The step (learning rate, momentum, weight decay) is made on the worker, with its own
+    hyper-parameters of the moment. Of the batch-norm statistics every SPARSE_STATISTICS_EVERY-th
+    exchange of a worker carries the latest.
     """
 
     class Options(OwnStatisticsOptions):
@@ -133,7 +134,8 @@ class SparseAsync(Algorithm):
 
     def _compress(self, hyper: Hyper, batch_size: int) -> Any:
         gradient, weights = self._gradient, self.replica.weights
-        # Weight decay and clipping are relative to the mean gradient: only the learning rate sees a multiple of it.
+        # Weight decay and clipping are relative to the mean gradient: only the learning rate sees a
+        # multiple of it.
         self.replica.gradient(hyper.rescale / hyper.gradient_scale / batch_size).read(0, gradient.size, gradient)
         if hyper.weight_decay:
             decay = np.empty_like(gradient)

@@ -14,8 +14,9 @@ from .registry import register
 class SSP(ASGD):
     """ASGD, but a worker that is more than s iterations ahead of the slowest one waits for it.
 
-    The waiting is the servers' affair: they use every gradient at once, and answer it when its worker may go on, with
-    the weights as they are then. With s = 0 all iterations begin together; with a large s this is ASGD.
+    The waiting is the servers' affair: they use every gradient at once, and answer it when its
+    worker may go on, with the weights as they are then. With s = 0 all iterations begin together;
+    with a large s this is ASGD.
     """
 
     class Options(ASGD.Options):

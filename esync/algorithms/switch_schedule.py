@@ -1,8 +1,9 @@
 """The schedule of Sync-Switch: segments of synchronous (BSP) and asynchronous (ASP) training, in samples.
 
-Published schedules are lists with one entry per segment; ends are *global steps*: a step of BSP uses the batches of all
-workers, a step of ASP one worker's. Here everything is turned into samples, so that neither the number of workers nor
-the place of a switch shifts what depends on how far the training is (the learning rate, for instance).
+Published schedules are lists with one entry per segment; ends are *global steps*: a step of BSP
+uses the batches of all workers, a step of ASP one worker's. Here everything is turned into samples,
+so that neither the number of workers nor the place of a switch shifts what depends on how far the
+training is (the learning rate, for instance).
 """
 
 import math
@@ -57,8 +58,9 @@ class SwitchPlan:
     def at(self, samples: float, together: float | None = None) -> ScheduleSegment:
         """Return the segment that the schedule is in.
 
-        Each segment is ended by samples of its own kind. Samples that an online policy trains asynchronously during a
-        synchronous segment therefore do not shorten that segment: they are taken from the asynchronous ones.
+        Each segment is ended by samples of its own kind. Samples that an online policy trains
+        asynchronously during a synchronous segment therefore do not shorten that segment: they are
+        taken from the asynchronous ones.
 
         Args:
             samples: that all workers have used so far.
@@ -69,7 +71,8 @@ class SwitchPlan:
     def settings(self, synchronous: bool, samples: float, together: float | None = None) -> ScheduleSegment:
         """Return the segment whose hyper-parameters hold for a step of that kind.
 
-        During a detour to asynchronous training this is the next asynchronous segment, whose samples it uses.
+        During a detour to asynchronous training this is the next asynchronous segment, whose
+        samples it uses.
         """
         segments = (each for each in self._unfinished(samples, together) if each.synchronous == synchronous)
         return next(segments, self.at(samples, together))
@@ -113,7 +116,8 @@ class Schedule:
         hparams: name=value,… of each segment, names from HYPER_PARAMETERS; "-" for none.
 
     Raises:
-        ValueError: the lists do not fit the order, or an entry cannot be used; the message says which.
+        ValueError: the lists do not fit the order, or an entry cannot be used; the message says
+            which.
     """
 
     order: str = config.SWITCH_ORDER

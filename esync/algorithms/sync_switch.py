@@ -39,24 +39,25 @@ def _checked_decay(text: str) -> str:
 class SyncSwitch(EveryIteration):
     """BSP and ASP on the same servers; weights and momentum stay where they are at a switch.
 
-    The leader, rank 0 unless the rounds go on without it, asks for the switch with its commit of a segment's last
-    round; the servers' status tells all workers together with the end of that round, and every commit says how it is to
-    be used. What an online policy wants goes the same way. Whoever notices first that the samples of an asynchronous
-    segment are used up asks for the way back. A worker that the rounds do not wait for trains on with the others'
-    model, and its gradients are discarded, so that its speed can still be told.
+    The leader, rank 0 unless the rounds go on without it, asks for the switch with its commit of a
+    segment's last round; the servers' status tells all workers together with the end of that round,
+    and every commit says how it is to be used. What an online policy wants goes the same way.
+    Whoever notices first that the samples of an asynchronous segment are used up asks for the way
+    back. A worker that the rounds do not wait for trains on with the others' model, and its
+    gradients are discarded, so that its speed can still be told.
 
-    A detour to asynchronous training (policy greedy) uses samples that the schedule has for its asynchronous segments:
-    a segment ends when as many samples as it has were used in its own way, and the run when its samples are used up.
-    A detour ends before the asynchronous share does.
+    A detour to asynchronous training (policy greedy) uses samples that the schedule has for its
+    asynchronous segments: a segment ends when as many samples as it has were used in its own way,
+    and the run when its samples are used up. A detour ends before the asynchronous share does.
 
-    Configuration policy (as in the published runs): batch n·B and learning rate n·η in BSP, B and η in ASP, the
-    momentum's buffer kept as it is. It holds gradients (v ← μ·v + g; w ← w − rate·v), so that another learning rate
-    does not scale what has been gathered. Weight decay is part of g, and is scaled by n with it. Where rounds go on
-    without m workers, n − m takes the place of n.
+    Configuration policy (as in the published runs): batch n·B and learning rate n·η in BSP, B and η
+    in ASP, the momentum's buffer kept as it is. It holds gradients (v ← μ·v + g; w ← w − rate·v),
+    so that another learning rate does not scale what has been gathered. Weight decay is part of g,
+    and is scaled by n with it. Where rounds go on without m workers, n − m takes the place of n.
 
-    In Python the options of a schedule and of a policy may also be given as objects: `schedule` (`Schedule`), `decay`
-    (pairs of a share of the samples and a factor) and `watching` (`OnlinePolicySettings`; None: nothing is done about
-    stragglers).
+    In Python the options of a schedule and of a policy may also be given as objects: `schedule`
+    (`Schedule`), `decay` (pairs of a share of the samples and a factor) and `watching`
+    (`OnlinePolicySettings`; None: nothing is done about stragglers).
 
     Attributes:
         plan: once started.
@@ -275,12 +276,13 @@ class SyncSwitch(EveryIteration):
         after = self.plan.at(*then).synchronous
         wanted = excluded
         leads = self.exchange.rank == min(set(range(self.exchange.workers)) - set(excluded), default=0)
-        # The way back is asked for by whoever notices first that the asynchronous samples are used up: until the commit
-        # of a leader that is slow, the others would use up synchronous ones.
+        # The way back is asked for by whoever notices first that the asynchronous samples are used
+        # up: until the commit of a leader that is slow, the others would use up synchronous ones.
         asks = leads or not self.synchronous
         if self._straggler_client is not None and after:
             directive = self._straggler_client.directive
-            # On the way back every other worker has a commit under way, and learns of it with the answer to the next.
+            # On the way back every other worker has a commit under way, and learns of it with the
+            # answer to the next.
             late = 2 * (self.exchange.workers - 1) * batch_size
             after = not ((directive.asynchronous or not leads) and self.plan.asynchronous_left(*then) > late)
             wanted = directive.excluded
@@ -349,7 +351,8 @@ class SyncSwitch(EveryIteration):
 class StragglerClient:
     """A worker's side of an online policy: tells its own seconds, and knows what the state server wants.
 
-    Steps are told one after the other, without waiting for answers; steps that end meanwhile are told together.
+    Steps are told one after the other, without waiting for answers; steps that end meanwhile are
+    told together.
 
     Args:
         coordination: of this worker.

@@ -57,9 +57,9 @@ class TrainerStatus:
     def abandoned(self) -> bool:
         """Whether the last step left its gradients unused.
 
-        It exchanged at once (ESync with delayed ACK, paper §4.2), or the gradients had overflowed (automatic mixed
-        precision where the step is the servers'). The batch may be used again; where it is not, nothing but its
-        samples is lost.
+        It exchanged at once (ESync with delayed ACK, paper §4.2), or the gradients had overflowed
+        (automatic mixed precision where the step is the servers'). The batch may be used again;
+        where it is not, nothing but its samples is lost.
         """
         return self.algorithm.abandoned
 

@@ -1,8 +1,8 @@
 """The command line of a worker, which servers and schedulers understand as well.
 
 `mode` reads the mode and the options of its algorithm. The flags that all modes have are groups
-(`flag_types.FlagGroup`) in `training`, `outputs` and `cluster`; every flag is checked here. May import
-`algorithms`, `config`, `data`, `exchange` (names only), `runtime` and `version`.
+(`flag_types.FlagGroup`) in `training`, `outputs` and `cluster`; every flag is checked here. May
+import `algorithms`, `config`, `data`, `exchange` (names only), `runtime` and `version`.
 """
 
 import argparse
@@ -64,7 +64,8 @@ def build_parser(
     Args:
         program: its name.
         description: what it does.
-        words: the command line, whose mode decides on the flags; None: the flags of all modes, without defaults.
+        words: the command line, whose mode decides on the flags; None: the flags of all modes,
+            without defaults.
         kind: class of the parser.
     """
     parser = kind(
@@ -118,7 +119,8 @@ def reporting_conflicts(parser: argparse.ArgumentParser, algorithm: type[Algorit
 def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
     """Parse and check what one flag alone cannot tell; a mistake ends the program with exit code 2.
 
-    The result has, beside the flags' values, the class of the `algorithm` and the names of the flags that were `given`.
+    The result has, beside the flags' values, the class of the `algorithm` and the names of the
+    flags that were `given`.
     """
     typed = given(parser, arguments)
     options = parser.parse_args(arguments)
@@ -152,8 +154,8 @@ def read(
 def expand_paths(options: argparse.Namespace) -> None:
     """Replace `~` in the folders of these options by the home directory here, where they are used.
 
-    `parse` leaves it: launch passes the flags on to other machines, where it means another folder. `data_dir` is looked
-    up by `data.find_data_dir`, which does the same.
+    `parse` leaves it: launch passes the flags on to other machines, where it means another folder.
+    `data_dir` is looked up by `data.find_data_dir`, which does the same.
 
     Raises:
         NoHomeError: no such home directory is known.

@@ -26,10 +26,10 @@ class FlagGroup:
 
     Attributes:
         add_to: adds the flags to a parser.
-        check: raises ValueError where the flags contradict one another; it takes the options and the
-            names of the values that were typed.
-        conditions: flags, by the names of their values, that make sense with some algorithms only, and
-            for each a function that takes the class of the algorithm and tells whether it does.
+        check: raises ValueError where the flags contradict one another; it takes the options and
+            the names of the values that were typed.
+        conditions: flags, by the names of their values, that make sense with some algorithms only,
+            and for each a function that takes the class of the algorithm and tells whether it does.
     """
 
     add_to: Callable[[argparse.ArgumentParser], None]

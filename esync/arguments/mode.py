@@ -1,7 +1,8 @@
 """The mode, its flags, and the algorithm that they describe.
 
-Flags are read in two stages: first the mode, then the options of its algorithm beside the flags of all modes. So a
-flag's default, check and help are its algorithm's, and a flag of another mode is refused by name.
+Flags are read in two stages: first the mode, then the options of its algorithm beside the flags of
+all modes. So a flag's default, check and help are its algorithm's, and a flag of another mode is
+refused by name.
 """
 
 import argparse
@@ -73,7 +74,8 @@ def add_to(parser: ArgumentParser, algorithm: type[Algorithm] | None) -> None:
 
     Args:
         parser: to which they are added.
-        algorithm: whose options are meant; None: those of all modes, whose values have no defaults then.
+        algorithm: whose options are meant; None: those of all modes, whose values have no defaults
+            then.
     """
     mode = parser.add_argument_group("algorithm")
     _add_mode(mode.add_argument)
@@ -162,7 +164,8 @@ def choose_algorithm(options: Namespace) -> Algorithm:
         "momentum": options.momentum,
         "state_server": given_state_server(options),
     }
-    # What was not given is left out: an option may say more than its value, as `run_ahead` does. A switch never does.
+    # What was not given is left out: an option may say more than its value, as `run_ahead` does. A
+    # switch never does.
     settings: dict[str, Any] = {}
     for each in options_of(options.algorithm):
         if each.shared:

@@ -1,6 +1,7 @@
 """Checkpoints: what a run needs to go on after everything was killed, written so that a kill never spoils the last.
 
-`checkpoints` is what a run uses, `store` the files on disk (without MXNet, so that launch can look at them, too),
-`contents` what is in them, `state_serialization` the states of optimizers and algorithms as JSON and arrays, and `lock`
-keeps a second run out. May import `algorithms`, `exchange`, `gluon`, `rules` and `runtime`.
+`checkpoints` is what a run uses, `store` the files on disk (without MXNet, so that launch can look
+at them, too), `contents` what is in them, `state_serialization` the states of optimizers and
+algorithms as JSON and arrays, and `lock` keeps a second run out. May import `algorithms`,
+`exchange`, `gluon`, `rules` and `runtime`.
 """

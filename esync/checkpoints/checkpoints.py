@@ -1,8 +1,9 @@
 """esync.Checkpoints: writes a worker's part of every checkpoint, and goes back to one at the start.
 
-Rank 0 writes the model and what the servers' rule remembers (momentum); every worker writes the states of its
-optimizer and its algorithm, and whatever else it keeps track of, its place in the stream of batches for instance. In
-synchronous modes all workers do that after the same round, before the next one can begin. See docs/checkpoints.md.
+Rank 0 writes the model and what the servers' rule remembers (momentum); every worker writes the
+states of its optimizer and its algorithm, and whatever else it keeps track of, its place in the
+stream of batches for instance. In synchronous modes all workers do that after the same round,
+before the next one can begin. See docs/checkpoints.md.
 """
 
 import logging
@@ -64,9 +65,11 @@ class Checkpoints:
     """One worker's checkpoints; give it to `esync.Trainer`, and call `save_if_due` after every step.
 
     Args:
-        directory: where they are; best one that all workers see. `~` is this machine's home directory.
+        directory: where they are; best one that all workers see. `~` is this machine's home
+            directory.
         every: rounds from one to the next.
-        keep: how many are kept, beside those that are newer than the newest one that is known to be whole.
+        keep: how many are kept, beside those that are newer than the newest one that is known to be
+            whole.
         resume: go on from the newest that is whole; from the beginning where there is none.
         overwrite: delete those of an earlier run, instead of refusing to begin.
 
@@ -103,7 +106,8 @@ class Checkpoints:
         self._last = 0  # round of the newest checkpoint of this job, or the one that the job began after
         self._whole = 0  # round of the newest checkpoint that was known to be whole when parts were last deleted
 
-    # --- for a training loop ----------------------------------------------------------------------------------------
+    # --- for a training loop
+    # ----------------------------------------------------------------------------------------
 
     def track(self, name: str, item: Tracked) -> None:
         """Keep the state of something else, too, from now on; after a resume it is put where it stood.
@@ -138,8 +142,8 @@ class Checkpoints:
         """Write a checkpoint now. In synchronous modes all workers must do it after the same round.
 
         Raises:
-            CheckpointError: it could not be written; or an exchange is under way (`run_ahead`), whose payload it would
-                lose.
+            CheckpointError: it could not be written; or an exchange is under way (`run_ahead`),
+                whose payload it would lose.
         """
         trainer, result = self._trainer, self._result()
         if 0 not in result.needed or (self.newest is not None and result.round <= self.newest.round):
@@ -191,7 +195,8 @@ class Checkpoints:
         """What all workers must have in common, beside what the trainer knows."""
         return {"rounds between checkpoints": self._every}
 
-    # --- for esync.Trainer and its algorithm ------------------------------------------------------------------------
+    # --- for esync.Trainer and its algorithm
+    # ------------------------------------------------------------------------
 
     def bind(self, trainer: CheckpointedTrainer, agreement: dict[str, Any]) -> None:
         """Write the checkpoints of this trainer from now on.
@@ -201,8 +206,9 @@ class Checkpoints:
             agreement: what a checkpoint must have in common with it.
 
         Raises:
-            CheckpointError: its algorithm's state could be written but not restored, or the other way round; or the
-                rule of one of its further vectors remembers something, which is kept for the weights' rule only.
+            CheckpointError: its algorithm's state could be written but not restored, or the other
+                way round; or the rule of one of its further vectors remembers something, which is
+                kept for the weights' rule only.
         """
         kind = type(trainer.algorithm)
         for name, rule in kind.vectors.items():
@@ -288,9 +294,9 @@ class Checkpoints:
     def take_over(self, resume_at: int) -> bool:
         """Go on from the dead worker's newest part of this run, as a replacement in a running job.
 
-        The states of the local optimizer and of the algorithm, and what is tracked, are restored from it; the model and
-        the round are the job's. Parts up to `resume_at`, the round that the job itself has gone on from, belong to this
-        run whichever job wrote them.
+        The states of the local optimizer and of the algorithm, and what is tracked, are restored
+        from it; the model and the round are the job's. Parts up to `resume_at`, the round that the
+        job itself has gone on from, belong to this run whichever job wrote them.
 
         Returns:
             Whether there was one.
@@ -320,7 +326,8 @@ class Checkpoints:
         """Count rounds from here, and restore the algorithm's state: the trainer has the common model now.
 
         Raises:
-            CheckpointError: the algorithm cannot go back to that state, or has one that cannot be stored.
+            CheckpointError: the algorithm cannot go back to that state, or has one that cannot be
+                stored.
         """
         algorithm = self._trainer.algorithm
         if algorithm.result is not None:
@@ -337,7 +344,8 @@ class Checkpoints:
                 "there is no state of algorithm %r to go on from: on this worker it begins anew", algorithm.name
             )
 
-    # --- helpers ----------------------------------------------------------------------------------------------------
+    # --- helpers
+    # ----------------------------------------------------------------------------------------------------
 
     def _restore(self, restore: Callable[[dict[str, Any]], None], round_: int, state: dict[str, Any]) -> None:
         try:

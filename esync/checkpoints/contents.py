@@ -116,7 +116,8 @@ def load_vectors(part: Part, trainer: CheckpointedTrainer) -> None:
 def load_model(part: Part, trainer: CheckpointedTrainer) -> None:
     """Load the model by name, or in order where another prefix has been given to the same network.
 
-    Float32 copies of float16 weights, restored with the optimizer's state, stay where they are the weights' own.
+    Float32 copies of float16 weights, restored with the optimizer's state, stay where they are the
+    weights' own.
     """
     saved = mx.nd.load(str(part.folder / MODEL_FILE))
     names: Sequence[str] = [parameter.name for parameter in trainer._params]

@@ -1,7 +1,7 @@
 """The lock of a directory of checkpoints: one run at a time, each worker locks its rank while its process lives.
 
-The operating system keeps the lock (POSIX record locks, which NFS knows, too), so it ends with the process, whatever
-kills that. The file of the lock says who holds it, and stays when it is let go.
+The operating system keeps the lock (POSIX record locks, which NFS knows, too), so it ends with the
+process, whatever kills that. The file of the lock says who holds it, and stays when it is let go.
 """
 
 import contextlib
@@ -123,8 +123,8 @@ class RankLock:
     def sign(self, job: int) -> None:
         """Note for which job this process writes.
 
-        A replacement goes on without the lock where its predecessor, which hangs or whose machine has vanished, still
-        has it: the lock is the same job's.
+        A replacement goes on without the lock where its predecessor, which hangs or whose machine
+        has vanished, still has it: the lock is the same job's.
 
         Raises:
             CheckpointError: another job has it, or the directory cannot be written.

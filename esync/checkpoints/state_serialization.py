@@ -2,8 +2,9 @@
 
 There is no pickle in it, which would run whatever somebody has put there.
 
-Gluon's optimizers keep their state in nested tuples, lists and dicts of NDArrays and numbers, some of it in the
-updater, some (counters, Nadam's schedule, a learning rate scheduler) in objects' attributes.
+Gluon's optimizers keep their state in nested tuples, lists and dicts of NDArrays and numbers, some
+of it in the updater, some (counters, Nadam's schedule, a learning rate scheduler) in objects'
+attributes.
 """
 
 from typing import Any
@@ -12,7 +13,8 @@ import numpy as np
 
 from ..runtime.mxnet_import import mx
 
-#: What of an optimizer is no state: the parameters themselves, and the scheduler, which is kept on its own.
+#: What of an optimizer is no state: the parameters themselves, and the scheduler, which is kept on
+#: its own.
 NO_STATE = ("param_dict", "lr_scheduler", "_index_update_count")
 
 
@@ -24,7 +26,8 @@ def encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     """Return a tree as what JSON can hold; its arrays are put into `arrays` and referred to by name.
 
     Raises:
-        NotStorableError: it holds something else than arrays, numbers, texts, tuples, lists and dicts.
+        NotStorableError: it holds something else than arrays, numbers, texts, tuples, lists and
+            dicts.
     """
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
@@ -73,8 +76,9 @@ class OptimizerState:
     """The state of a Gluon trainer's local optimizer.
 
     Args:
-        trainer: a gluon.Trainer in the state that the program gave it; what differs from that later is restored, unless
-            the program now begins with another value, which then is what the user wants.
+        trainer: a gluon.Trainer in the state that the program gave it; what differs from that later
+            is restored, unless the program now begins with another value, which then is what the
+            user wants.
 
     Attributes:
         initial: the attributes of the optimizer and of its scheduler in that state, encoded.

@@ -1,11 +1,12 @@
 """Checkpoints on disk: folders `round-N` with one part per worker; a part is there as a whole, or it is not there.
 
-A part is some data files and `worker-R.json`, which says what the part is and has the size and the SHA-256 of each
-data file, and its own. It is written last, and deleted first. Every file is written beside, flushed to the disk and
-renamed; data files are on the disk under their names before the JSON file is, and stay until it is gone from there, so
-that a part is whole after a power cut, too, or none. It counts as written when its JSON file is on the disk. Workers on
-one file system share the folders, and each touches the files of its own part only; workers on different machines may
-each have folders of their own.
+A part is some data files and `worker-R.json`, which says what the part is and has the size and the
+SHA-256 of each data file, and its own. It is written last, and deleted first. Every file is written
+beside, flushed to the disk and renamed; data files are on the disk under their names before the
+JSON file is, and stay until it is gone from there, so that a part is whole after a power cut, too,
+or none. It counts as written when its JSON file is on the disk. Workers on one file system share
+the folders, and each touches the files of its own part only; workers on different machines may each
+have folders of their own.
 """
 
 import hashlib

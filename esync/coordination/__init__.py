@@ -1,9 +1,9 @@
 """Coordination: when a worker of ESync exchanges, and what is done about stragglers.
 
-`coordinator` answers the workers by `decision`, out of their `records`, in plain Python; `client` asks a state server
-for that over HTTP (`http_client`), and `delayed` does so in the background. `stragglers` detects slow workers for
-`straggler_policies`, and `reports` tells the dashboard about rounds. Needs no MXNet and no Django; may import
-`runtime`.
+`coordinator` answers the workers by `decision`, out of their `records`, in plain Python; `client`
+asks a state server for that over HTTP (`http_client`), and `delayed` does so in the background.
+`stragglers` detects slow workers for `straggler_policies`, and `reports` tells the dashboard about
+rounds. Needs no MXNet and no Django; may import `runtime`.
 """
 
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ __all__ = ["Coordination", "ExchangeDecision", "OnlinePolicySettings", "PolicyDi
 class Coordination(Protocol):
     """What the ESync algorithm knows of the state server: one worker's view (paper, Algorithm 1).
 
-    An implementation knows the worker's rank and keeps the round, which starts at 1 and follows `reset`. Whether a
-    question is waited for (blocking mode) or answered in the background (delayed ACK) is its own affair: the algorithm
-    goes on while the handle is not done.
+    An implementation knows the worker's rank and keeps the round, which starts at 1 and follows
+    `reset`. Whether a question is waited for (blocking mode) or answered in the background (delayed
+    ACK) is its own affair: the algorithm goes on while the handle is not done.
 
     Attributes:
         round: that this worker is in.
@@ -42,8 +42,8 @@ class Coordination(Protocol):
     ) -> None:
         """Begin a training with `num_workers` workers (rank 0 only, before any worker asks).
 
-        `epsilon` is in seconds, None leaves it to the coordinator; `slowest_iterations` is how many iterations the
-        slowest worker does in each round; `watching` asks it to look for stragglers.
+        `epsilon` is in seconds, None leaves it to the coordinator; `slowest_iterations` is how many
+        iterations the slowest worker does in each round; `watching` asks it to look for stragglers.
         """
         ...
 
@@ -52,8 +52,8 @@ class Coordination(Protocol):
 
         Args:
             iteration: local iterations done in this round; 0 never gets READY.
-            capability: mean seconds of the iterations since the last question, waiting left out and *not* smoothed
-                (the coordinator smooths); 0 while it is not known.
+            capability: mean seconds of the iterations since the last question, waiting left out and
+                *not* smoothed (the coordinator smooths); 0 while it is not known.
         """
         ...
 
@@ -62,8 +62,10 @@ class Coordination(Protocol):
 
         Args:
             round: the round.
-            rejoin: this worker has taken over the slot of a dead one: what that one has said about this round is void.
-            members: the ranks that take part in the rounds from now on, where some are dead; None: nothing has changed.
+            rejoin: this worker has taken over the slot of a dead one: what that one has said about
+                this round is void.
+            members: the ranks that take part in the rounds from now on, where some are dead; None:
+                nothing has changed.
         """
         ...
 

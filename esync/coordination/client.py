@@ -178,7 +178,8 @@ class StateServerClient:
         return StateServerError(f"{self.address} is no state server: it answered {str(answer)[:80]}")
 
 
-#: Ranks that are listed one by one, as state servers of before understand them: 1,000 take 6 kB of a request.
+#: Ranks that are listed one by one, as state servers of before understand them: 1,000 take 6 kB of
+#: a request.
 LISTED_MOST = 1000
 
 

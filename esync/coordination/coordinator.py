@@ -1,15 +1,19 @@
 """The coordinator of ESync: which worker is READY to exchange, and when (paper, Algorithm 2).
 
-Plain Python over records: no network, no globals and no clock of its own. Every call is given `now`, the seconds of one
-monotonic clock that belongs to whoever runs the coordinator: the web server passes its own, the simulator and the tests
-pass virtual time. Clocks of workers are never read: an iteration ended when the message about it arrived.
+Plain Python over records: no network, no globals and no clock of its own. Every call is given
+`now`, the seconds of one monotonic clock that belongs to whoever runs the coordinator: the web
+server passes its own, the simulator and the tests pass virtual time. Clocks of workers are never
+read: an iteration ended when the message about it arrived.
 
 Where this departs from the published rule, it is to survive real clusters:
 
 * seconds per iteration are smoothed, so that one slow iteration does not plan the whole round;
-* as long as some worker has not told its speed, it counts as the slowest, so that the others go on training;
-* the slowest may be given several iterations per round (`slowest_iterations`, the paper's case is 1);
-* every message may arrive twice. Of several about the same (rank, round, iteration) the first counts;
+* as long as some worker has not told its speed, it counts as the slowest, so that the others go on
+  training;
+* the slowest may be given several iterations per round (`slowest_iterations`, the paper's case is
+  1);
+* every message may arrive twice. Of several about the same (rank, round, iteration) the first
+  counts;
 * NOT-READY comes with a lease: for how long it would be NOT-READY anyway (docs/coordination.md).
 """
 
@@ -32,11 +36,12 @@ class Coordinator:
 
     Args:
         num_workers: the ranks are 0 … num_workers − 1.
-        epsilon: seconds. A worker is READY when the slowest one ends sooner than one own iteration (and the round trip
-            of a question, where it says how long that takes) + epsilon. None: for each worker what its iterations and
-            round trips fluctuate by.
+        epsilon: seconds. A worker is READY when the slowest one ends sooner than one own iteration
+            (and the round trip of a question, where it says how long that takes) + epsilon. None:
+            for each worker what its iterations and round trips fluctuate by.
         slowest_iterations: local iterations of the slowest worker per round; 1 in the paper.
-        smoothing: weight of the newest iteration in the exponentially weighted mean of seconds per iteration.
+        smoothing: weight of the newest iteration in the exponentially weighted mean of seconds per
+            iteration.
 
     Raises:
         InvalidError: an argument is out of range.
@@ -88,8 +93,9 @@ class Coordinator:
     ) -> bool:
         """Answer QUERY-STATE of a published worker, which asks after every iteration: True for READY.
 
-        Of a question that comes again, only the answer is worked out again: it can turn from NOT-READY to READY (the
-        worker has not seen the first answer) but READY stays READY until the next round.
+        Of a question that comes again, only the answer is worked out again: it can turn from
+        NOT-READY to READY (the worker has not seen the first answer) but READY stays READY until
+        the next round.
 
         Args:
             rank: who asks.
@@ -123,8 +129,8 @@ class Coordinator:
             rank: who asks.
             round: the round that it is in.
             iteration: local iterations that it has done in this round (k); 0 never gets READY.
-            capability: mean seconds of its iterations since its last question, without the time of questions and
-                exchanges, not smoothed; 0 for unknown.
+            capability: mean seconds of its iterations since its last question, without the time of
+                questions and exchanges, not smoothed; 0 for unknown.
             now: the coordinator's time, seconds.
             round_trip: seconds that its newest answered question took; None where it does not say.
 
@@ -164,10 +170,10 @@ class Coordinator:
             round: the round.
             now: the coordinator's time, seconds.
             te: the worker's own clock; only kept to be shown.
-            rejoin: it has taken over the slot of a dead worker: what that one has said about this round is void, but
-                not what is known of its speed.
-            members: the ranks that take part in the rounds; the others are dead and not reckoned with until they
-                rejoin. None: nothing has changed.
+            rejoin: it has taken over the slot of a dead worker: what that one has said about this
+                round is void, but not what is known of its speed.
+            members: the ranks that take part in the rounds; the others are dead and not reckoned
+                with until they rejoin. None: nothing has changed.
 
         Raises:
             InvalidError: unknown rank, negative or non-finite value.
@@ -228,7 +234,8 @@ class Coordinator:
         vars(self).update(known, _records=records, _ranking=Ranking(records))
         return self
 
-    # --- called with the lock held ----------------------------------------------------------------------------
+    # --- called with the lock held
+    # ----------------------------------------------------------------------------
 
     def _record(self, rank: int) -> Record:
         if not 0 <= rank < self.num_workers:
@@ -285,7 +292,8 @@ class InvalidError(RefusedError):
 class ConflictError(RefusedError):
     """The message does not fit what the job is doing now: another round, no job, another job.
 
-    `retry_after` is the time in seconds after which the same message may be welcome, or None if it never will be.
+    `retry_after` is the time in seconds after which the same message may be welcome, or None if it
+    never will be.
     """
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:

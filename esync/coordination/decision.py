@@ -16,8 +16,8 @@ class ExchangeDecision:
 
     Attributes:
         ready: True: go and exchange; False: train on.
-        lease: seconds from the answer in which the worker need not ask again; 0 where it is to ask after its next
-            iteration.
+        lease: seconds from the answer in which the worker need not ask again; 0 where it is to ask
+            after its next iteration.
     """
 
     ready: bool
@@ -43,7 +43,8 @@ def decide(
     """
     begun = record.asked > 0  # nobody exchanges without an iteration
     if slowest.round != round:
-        # It is still taking the model over. If it is dead, somebody has to exchange for the servers to notice.
+        # It is still taking the model over. If it is dead, somebody has to exchange for the servers
+        # to notice.
         silent = now - slowest.finished - (slowest_iterations + 1) * slowest.speed_rank
         return READY if begun and silent > config.RESET_PATIENCE else NOT_READY
     if slowest is record:
@@ -56,8 +57,8 @@ def decide(
     slack = rest_time - (record.capability + record.round_trip + epsilon)
     if slack < 0 and begun:
         return READY
-    # Nobody can exchange before the slowest's iteration under way has ended, whoever is the slowest by then: so a lease
-    # that ends before it need never be taken back.
+    # Nobody can exchange before the slowest's iteration under way has ended, whoever is the slowest
+    # by then: so a lease that ends before it need never be taken back.
     unavoidable = slowest.finished + slowest.shortest - now
     lease = lease_share(record.rank) * slack
     if unavoidable < lease:
@@ -68,8 +69,8 @@ def decide(
 def lease_share(rank: int) -> float:
     """The share of the slack that a lease covers: between a quarter and a half, another one for each rank.
 
-    Workers of one kind, which begin a round together, would otherwise all ask in the same instant, again and again.
-    Multiples of the golden ratio, modulo 1, lie evenly however many there are.
+    Workers of one kind, which begin a round together, would otherwise all ask in the same instant,
+    again and again. Multiples of the golden ratio, modulo 1, lie evenly however many there are.
     """
     return 0.5 - 0.25 * (rank * GOLDEN % 1.0)
 
@@ -77,8 +78,8 @@ def lease_share(rank: int) -> float:
 def automatic_epsilon(record: Record) -> float:
     """Return the seconds that guard the decision about one worker where no number was given.
 
-    They cover what its iteration and its round trip usually fluctuate by. They cost it that much computing time a
-    round, so they are never more than a small share of its own iteration.
+    They cover what its iteration and its round trip usually fluctuate by. They cost it that much
+    computing time a round, so they are never more than a small share of its own iteration.
     """
     most = config.EPSILON_SHARE * record.capability
     fluctuates = record.jitter + record.round_trip_jitter

@@ -16,8 +16,8 @@ T = TypeVar("T")
 class DelayedClient:
     """A worker's `Coordination` that never keeps it waiting, save at the very beginning.
 
-    Calls are made one after the other, in their order, by a thread. What RESET fails with is raised by the question
-    that follows.
+    Calls are made one after the other, in their order, by a thread. What RESET fails with is raised
+    by the question that follows.
 
     Args:
         client: makes the calls.

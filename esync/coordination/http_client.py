@@ -1,7 +1,8 @@
 """The HTTP client of a state server's JSON API.
 
-Where ESYNC_TOKEN is set, calls carry that token; where ESYNC_STATE_SERVER_CA is set, they go over TLS to a server whose
-certificate that file confirms ("system": one of the authorities that this machine trusts).
+Where ESYNC_TOKEN is set, calls carry that token; where ESYNC_STATE_SERVER_CA is set, they go over
+TLS to a server whose certificate that file confirms ("system": one of the authorities that this
+machine trusts).
 """
 
 import contextlib
@@ -34,7 +35,8 @@ class APIResponse:
     Attributes:
         status: of HTTP.
         body: bytes, JSON if it is a state server's.
-        worth_repeating: whether the same call may succeed later: the server failed, or said so by Retry-After.
+        worth_repeating: whether the same call may succeed later: the server failed, or said so by
+            Retry-After.
     """
 
     status: int
@@ -103,14 +105,14 @@ class HTTPClient:
     def post(self, path: str, fields: Mapping[str, Any], wait: Callable[[str, float], None]) -> APIResponse:
         """Return the answer to POST `path` with `fields` as JSON.
 
-        It is posted again, with growing pauses, until it has succeeded or is refused for good. Every call of the API
-        may be repeated without harm: the server counts the first arrival.
+        It is posted again, with growing pauses, until it has succeeded or is refused for good.
+        Every call of the API may be repeated without harm: the server counts the first arrival.
 
         Args:
             path: the call.
             fields: its content.
-            wait: called with the reason why an attempt has failed and the seconds of the pause; it waits for that
-                long, or raises what the caller gives up with.
+            wait: called with the reason why an attempt has failed and the seconds of the pause; it
+                waits for that long, or raises what the caller gives up with.
         """
         body = json.dumps(fields).encode()
         pause = config.STATE_SERVER_RETRY_PAUSE

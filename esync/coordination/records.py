@@ -41,12 +41,13 @@ class Record:
         if capability == 0:
             return
         if iteration == 0:
-            # No iteration has ended since the last question. Only the trial before the very first one is news, and it
-            # gives way to the first real iteration.
+            # No iteration has ended since the last question. Only the trial before the very first
+            # one is news, and it gives way to the first real iteration.
             if not self.measured:
                 self.capability = capability
         elif self.measured:
-            # A mean of n fluctuates by 1/√n of what one does; it weighs as much as n equal ones, one after the other.
+            # A mean of n fluctuates by 1/√n of what one does; it weighs as much as n equal ones,
+            # one after the other.
             difference = abs(capability - self.capability) * math.sqrt(iterations)
             self.jitter += smoothing * (difference - self.jitter)
             self.capability += (1 - (1 - smoothing) ** iterations) * (capability - self.capability)
@@ -67,8 +68,8 @@ class Record:
         else:
             self.round_trip = round_trip
         if iteration > 0:
-            # It waits for answers or it does not: the time between its messages tells. Anything beyond a round trip
-            # was something else.
+            # It waits for answers or it does not: the time between its messages tells. Anything
+            # beyond a round trip was something else.
             lost = min(max((now - self.finished) / iterations - capability, 0.0), self.round_trip)
             self.held_up += smoothing * (lost - self.held_up)
 
@@ -76,9 +77,9 @@ class Record:
 class Ranking:
     """The workers that take part, by their speed.
 
-    A heap of (−speed, rank) has an entry for every speed that was told, so that telling one costs O(log n), where
-    looking at a thousand workers would cost more than all the rest of an answer. Entries that are out of date are
-    thrown away when they come to its front.
+    A heap of (−speed, rank) has an entry for every speed that was told, so that telling one costs
+    O(log n), where looking at a thousand workers would cost more than all the rest of an answer.
+    Entries that are out of date are thrown away when they come to its front.
 
     Args:
         records: of all workers, by rank; changed by others.

@@ -1,7 +1,8 @@
 """Reports of rounds to the state server, for its dashboard; training never waits for them.
 
-A thread of its own sends the reports, at most one in REPORT_INTERVAL seconds: rounds that end faster are added up, and
-so are those that end while the state server is away. A report that comes twice counts once: it may be sent again.
+A thread of its own sends the reports, at most one in REPORT_INTERVAL seconds: rounds that end
+faster are added up, and so are those that end while the state server is away. A report that comes
+twice counts once: it may be sent again.
 """
 
 import logging
@@ -57,7 +58,8 @@ def shares(phases: Mapping[str, Mapping[str, float]], wait: float) -> dict[str, 
 
     Args:
         phases: as in the log files: iteration → phase → seconds.
-        wait: seconds from this worker's commit to the last one's; they are part of the exchange's phase.
+        wait: seconds from this worker's commit to the last one's; they are part of the exchange's
+            phase.
     """
     compute = sum(phase.get(name, 0.0) for phase in phases.values() for name in _COMPUTING)
     exchange = sum(phase.get(name, 0.0) for phase in phases.values() for name in _EXCHANGING)
@@ -74,8 +76,8 @@ class RoundReporter:
         job: the name of the job there.
         rank: of this worker.
         device: its name.
-        begin: how many workers there are, where this worker is to begin the job: nobody else does so in the modes that
-            ask no state server.
+        begin: how many workers there are, where this worker is to begin the job: nobody else does
+            so in the modes that ask no state server.
         ends: this worker tells the end of the training.
         interval: least number of seconds between two reports.
     """
@@ -149,7 +151,8 @@ class RoundReporter:
             self._wake.notify()
         self._thread.join(config.REPORT_FAREWELL + 1)
 
-    # --- the thread ------------------------------------------------------------------------------------------------
+    # --- the thread
+    # ------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         if self._begin is not None:

@@ -1,12 +1,14 @@
 """Online policies of Sync-Switch, for stragglers in synchronous training; run by the state server.
 
-The two policies are named in the paper (Li, Mangoubi, Xu, Guo, ICDCS 2021). Their details are reconstructions: the
-authors' repository has no code for them, only the logs of runs in which the segments were started by hand. Those logs
-show what greedy does with the planned work; that more than half of the workers stay, and when an elastic straggler
-comes back, are choices made here (docs/sync_switch.md).
+The two policies are named in the paper (Li, Mangoubi, Xu, Guo, ICDCS 2021). Their details are
+reconstructions: the authors' repository has no code for them, only the logs of runs in which the
+segments were started by hand. Those logs show what greedy does with the planned work; that more
+than half of the workers stay, and when an elastic straggler comes back, are choices made here
+(docs/sync_switch.md).
 
-Plain Python without clocks: the workers tell their own seconds, and the answer to each of them is the directive that
-holds now. Rank 0 (or whoever leads the rounds) passes it on to the parameter servers with its commits.
+Plain Python without clocks: the workers tell their own seconds, and the answer to each of them is
+the directive that holds now. Rank 0 (or whoever leads the rounds) passes it on to the parameter
+servers with its commits.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -38,8 +40,8 @@ def elastic(stragglers: Collection[int], workers: int) -> PolicyDirective:
 def greedy(stragglers: Collection[int], workers: int) -> PolicyDirective:
     """Train asynchronously as long as there is a straggler (the paper's greedy policy).
 
-    `SyncSwitch` takes the samples of such a detour from the schedule's asynchronous share, as the published runs do:
-    the planned synchronous share is still trained synchronously afterwards.
+    `SyncSwitch` takes the samples of such a detour from the schedule's asynchronous share, as the
+    published runs do: the planned synchronous share is still trained synchronously afterwards.
     """
     return PolicyDirective(asynchronous=bool(stragglers))
 
@@ -100,8 +102,8 @@ class OnlinePolicy:
 
         Args:
             rank: who tells.
-            since: steps that its process had told before: a message that comes twice counts once, and one from the
-                beginning is another process's.
+            since: steps that its process had told before: a message that comes twice counts once,
+                and one from the beginning is another process's.
             steps: how many more it has done.
             seconds: of its own that they took together, without waiting for others.
         """

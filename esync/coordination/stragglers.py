@@ -1,13 +1,15 @@
 """Detection of stragglers for Sync-Switch: a rule of throughputs, as plain code over what the workers tell.
 
-The rule is a reconstruction: throughputs below the mean minus the standard deviation in several windows in a row are
-what the paper (Li, Mangoubi, Xu, Guo, ICDCS 2021) is understood to compare. The lengths of the window and of the row,
-the stride and the floor were chosen here; the authors' repository has no detector.
+The rule is a reconstruction: throughputs below the mean minus the standard deviation in several
+windows in a row are what the paper (Li, Mangoubi, Xu, Guo, ICDCS 2021) is understood to compare.
+The lengths of the window and of the row, the stride and the floor were chosen here; the authors'
+repository has no detector.
 
-A worker is suspect in one look when the throughput of its last steps is below the mean of all workers minus their
-standard deviation, and below a share of the mean; it is a straggler after several looks in a row, and none any more
-after several in a row in which it was not suspect. What counts is a worker's own time, without waiting for the others:
-in synchronous training all take the same time with it.
+A worker is suspect in one look when the throughput of its last steps is below the mean of all
+workers minus their standard deviation, and below a share of the mean; it is a straggler after
+several looks in a row, and none any more after several in a row in which it was not suspect. What
+counts is a worker's own time, without waiting for the others: in synchronous training all take the
+same time with it.
 """
 
 from collections import deque
@@ -25,11 +27,13 @@ class Detection:
 
     Attributes:
         window: steps whose throughput is looked at; config.STRAGGLER_WINDOW_MOST at most.
-        stride: steps from one look to the next. With half a window a single slow step is seen by two looks.
+        stride: steps from one look to the next. With half a window a single slow step is seen by
+            two looks.
         raise_after: looks in a row in which a worker has to be suspect.
         clear_after: looks in a row in which it has not to be.
         sigmas: standard deviations of all workers below their mean.
-        floor: share of the mean; without it the smallest differences between equal workers would count.
+        floor: share of the mean; without it the smallest differences between equal workers would
+            count.
     """
 
     window: int = config.STRAGGLER_WINDOW
@@ -82,8 +86,8 @@ class Detector:
     def look(self, waited_for: Collection[int]) -> bool:
         """Look, if it is time to; whether somebody has become a straggler or is none any more.
 
-        It is time when all that the steps wait for have told a stride of steps, and a whole window. Of the others, who
-        train at their own pace, one that has told nothing new is suspect.
+        It is time when all that the steps wait for have told a stride of steps, and a whole window.
+        Of the others, who train at their own pace, one that has told nothing new is suspect.
         """
         window, stride = self._detection.window, self._detection.stride
         if any(self._fresh[rank] < stride or len(self._seconds[rank]) < window for rank in waited_for):

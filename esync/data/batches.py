@@ -18,15 +18,18 @@ def as_floats(images: np.ndarray) -> np.ndarray:
 class Batches(Iterator[tuple[np.ndarray, np.ndarray]]):
     """Endless iterator of (images, labels): float32 of shape (batch_size, 1, height, width) and (batch_size,).
 
-    An epoch visits every sample of the share once, in an order drawn from (seed, epoch). A batch may span the end of
-    an epoch, so no sample is ever left out; a share smaller than one batch is gone through several times per batch.
+    An epoch visits every sample of the share once, in an order drawn from (seed, epoch). A batch
+    may span the end of an epoch, so no sample is ever left out; a share smaller than one batch is
+    gone through several times per batch.
 
     Args:
-        images: uint8, all images of the data set; they stay where they are, only batches are copied.
+        images: uint8, all images of the data set; they stay where they are, only batches are
+            copied.
         labels: the labels of all images.
         indices: which of them are in the share.
         batch_size: samples of one batch.
-        seed: one number or several, not negative. Give (seed, rank) so that the workers' orders are unrelated.
+        seed: one number or several, not negative. Give (seed, rank) so that the workers' orders are
+            unrelated.
     """
 
     def __init__(
@@ -72,7 +75,8 @@ class Batches(Iterator[tuple[np.ndarray, np.ndarray]]):
         self._position = position
 
     def _begin(self, epoch: int) -> None:
-        # The spawn key keeps these random numbers apart from others that are drawn from the same seed.
+        # The spawn key keeps these random numbers apart from others that are drawn from the same
+        # seed.
         sequence = np.random.SeedSequence(self._seed, spawn_key=(epoch,))
         self._order = np.random.default_rng(sequence).permutation(self._indices)
         self._epoch, self._position = epoch, 0

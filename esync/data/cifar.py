@@ -1,7 +1,7 @@
 """CIFAR-10 and CIFAR-100 (cs.toronto.edu/~kriz/cifar.html): colour images in binary files, in one archive each.
 
-A record is one or two label bytes (CIFAR-100: the coarse class, then the fine one, which is what is learnt) and 3,072
-bytes of an image: its red, green and blue plane, 32 rows of 32 each.
+A record is one or two label bytes (CIFAR-100: the coarse class, then the fine one, which is what is
+learnt) and 3,072 bytes of an image: its red, green and blue plane, 32 rows of 32 each.
 """
 
 import hashlib
@@ -79,7 +79,8 @@ class CifarEntry:
         """Training images and labels, test images and labels; images have shape (samples, 3, 32, 32).
 
         Raises:
-            DataError: a file is missing, holds no whole records, or labels that are none of this data set.
+            DataError: a file is missing, holds no whole records, or labels that are none of this
+                data set.
         """
         return *self._records(folder, self.train), *self._records(folder, self.test)
 

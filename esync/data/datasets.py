@@ -18,8 +18,8 @@ from .registry import IdxEntry, Split, find_entry
 class Dataset:
     """Training and test samples; all arrays are read-only uint8.
 
-    Images have shape (samples, height, width), or (samples, 3, height, width) where they have colours, with values 0 to
-    255; labels have shape (samples,) with values below `classes`.
+    Images have shape (samples, height, width), or (samples, 3, height, width) where they have
+    colours, with values 0 to 255; labels have shape (samples,) with values below `classes`.
     """
 
     name: str
@@ -53,10 +53,12 @@ def find_data_dir(data_dir: str | Path | None, name: str) -> Path:
 def load(name: str, data_dir: str | Path | None = None) -> Dataset:
     """Read a data set into memory (Fashion-MNIST: 55 MB, CIFAR: 184 MB), from where `find_data_dir` finds it.
 
-    The files may hold any number of samples, so a part of a data set in the same format can be used too.
+    The files may hold any number of samples, so a part of a data set in the same format can be used
+    too.
 
     Raises:
-        DataError: the set is unknown or not found, or one of its files is missing, broken or does not fit the others.
+        DataError: the set is unknown or not found, or one of its files is missing, broken or does
+            not fit the others.
     """
     entry = find_entry(name)
     folder = find_data_dir(data_dir, name) / name

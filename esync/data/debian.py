@@ -18,7 +18,8 @@ def unpacked(package: str) -> Iterator[Path]:
     """Download a package from this machine's apt sources and give a temporary folder that holds its files.
 
     Raises:
-        DataError: there is no such package, or apt-get or dpkg-deb is missing, fails or takes too long.
+        DataError: there is no such package, or apt-get or dpkg-deb is missing, fails or takes too
+            long.
     """
     for tool in ("apt-get", "dpkg-deb"):
         if shutil.which(tool) is None:

@@ -1,7 +1,8 @@
 """Fetch a data set's files, from Debian's package or by download; incomplete files never look complete.
 
-A file is written beside its place under another name, its decompressed content is compared with the registry's
-checksum, and only then is it renamed. So whatever interrupts a fetch, the next one goes on with what is missing.
+A file is written beside its place under another name, its decompressed content is compared with the
+registry's checksum, and only then is it renamed. So whatever interrupts a fetch, the next one goes
+on with what is missing.
 """
 
 import contextlib
@@ -32,8 +33,8 @@ def download(url: str, file: AnyFile | Archive, timeout: float, console: Console
     """Yield the bytes of a compressed file; `timeout` is in seconds without a byte.
 
     Raises:
-        DataError: the server cannot be reached, stalls, answers with an error status, closes the connection early, or
-            sends more than a compressed file of this content can have.
+        DataError: the server cannot be reached, stalls, answers with an error status, closes the
+            connection early, or sends more than a compressed file of this content can have.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     try:
@@ -81,8 +82,8 @@ def fetch(
     Args:
         entry: the data set.
         data_dir: made if it is not there.
-        source: "apt" takes Debian's package, "download" the mirrors; "auto" the package where there is one and apt is
-            at hand, and the mirrors if that fails or if mirrors are given.
+        source: "apt" takes Debian's package, "download" the mirrors; "auto" the package where there
+            is one and apt is at hand, and the mirrors if that fails or if mirrors are given.
         mirrors: URLs of folders to download from, instead of the registry's.
         timeout: seconds without a byte before one download is given up.
         pause: seconds before the mirrors are tried again; doubled each time.

@@ -1,7 +1,8 @@
 """Read a gzip-compressed idx file, the format of MNIST and Fashion-MNIST, and check it.
 
-The content is two zero bytes, one byte for the element type (8: unsigned byte), one for the number of dimensions, each
-dimension as a big-endian 32-bit integer, and then the elements in row-major order.
+The content is two zero bytes, one byte for the element type (8: unsigned byte), one for the number
+of dimensions, each dimension as a big-endian 32-bit integer, and then the elements in row-major
+order.
 """
 
 import gzip
@@ -40,8 +41,8 @@ def read_idx(path: Path, ndim: int) -> np.ndarray:
     """Read the unsigned bytes of a gzip-compressed idx file into a read-only array of ndim dimensions.
 
     Raises:
-        DataError: the file cannot be decompressed, its magic number or number of dimensions is another one, or it
-            holds fewer or more elements than its header announces.
+        DataError: the file cannot be decompressed, its magic number or number of dimensions is
+            another one, or it holds fewer or more elements than its header announces.
     """
     content = decompress(path)
     header = 4 + 4 * ndim

@@ -74,9 +74,10 @@ def by_class(labels: np.ndarray, parts: int) -> Partition:
 def dirichlet(labels: np.ndarray, parts: int, alpha: float, seed: int) -> Partition:
     """Split each class in proportions drawn from Dirichlet(alpha): label skew (Hsu et al. 2019, arXiv:1909.06335).
 
-    A large alpha comes near to equal class mixtures. The smaller it is, the fewer workers share a class, down to
-    whole classes on single workers. The sizes of the shares differ; nothing is dropped. Where a share would be empty,
-    as with a tiny alpha, it gets one sample of the share that is the largest then, so that every worker can train.
+    A large alpha comes near to equal class mixtures. The smaller it is, the fewer workers share a
+    class, down to whole classes on single workers. The sizes of the shares differ; nothing is
+    dropped. Where a share would be empty, as with a tiny alpha, it gets one sample of the share
+    that is the largest then, so that every worker can train.
     """
     _check(len(labels), parts)
     rng = np.random.default_rng(seed)
@@ -103,8 +104,8 @@ def redistribute(dealt: Partition, members: Collection[int], seed: int) -> Parti
         seed: of the order in which samples are dealt out.
 
     Returns:
-        For each rank its own share and equal parts of those of the missing ones; nothing for those. As it was, where
-        nobody is missing, or nobody is there.
+        For each rank its own share and equal parts of those of the missing ones; nothing for those.
+        As it was, where nobody is missing, or nobody is there.
     """
     present = sorted(set(members))
     missing = [rank for rank in range(len(dealt.shares)) if rank not in present]

@@ -15,7 +15,8 @@ from .idx import decompress
 class IdxFile:
     """One gzip-compressed idx file; size (bytes) and SHA-256 are those of its *decompressed* content.
 
-    Distributions compress the files again, so that the checksums of the compressed bytes differ from upstream's.
+    Distributions compress the files again, so that the checksums of the compressed bytes differ
+    from upstream's.
     """
 
     name: str

@@ -1,9 +1,10 @@
 """The exchange of models and gradients between workers: one interface for algorithms, several ways across it.
 
-An algorithm sees `base`: it starts an exchange with a `Payload`, gets a handle, and asks or waits for the `Result`.
-`protocol` has what workers and parameter servers say to each other, `keystores` what carries it, `codecs` how weights
-are packed on the way; `collectives` does without a server. `worker_monitor` finds out which workers are gone. May
-import `membership`, `rules` and `runtime`; docs/exchange.md follows one batch through all.
+An algorithm sees `base`: it starts an exchange with a `Payload`, gets a handle, and asks or waits
+for the `Result`. `protocol` has what workers and parameter servers say to each other, `keystores`
+what carries it, `codecs` how weights are packed on the way; `collectives` does without a server.
+`worker_monitor` finds out which workers are gone. May import `membership`, `rules` and `runtime`;
+docs/exchange.md follows one batch through all.
 """
 
 from .base import (

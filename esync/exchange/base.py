@@ -1,9 +1,10 @@
 """The interface of the exchange that algorithms see: payloads, results, and where models come from and go to.
 
-An algorithm starts an exchange with a `Payload`, gets a handle, and asks or waits for the `Result`. Behind the
-interface are parameter servers (`protocol.client`) or a collective (`collectives.worker_exchange`). What is exchanged
-is flat float32 vectors with names, the weights (or gradients, or updates), the statistics and what else an algorithm
-has; both sides see them piece by piece, so that no second copy of a model is needed.
+An algorithm starts an exchange with a `Payload`, gets a handle, and asks or waits for the `Result`.
+Behind the interface are parameter servers (`protocol.client`) or a collective
+(`collectives.worker_exchange`). What is exchanged is flat float32 vectors with names, the weights
+(or gradients, or updates), the statistics and what else an algorithm has; both sides see them piece
+by piece, so that no second copy of a model is needed.
 """
 
 import math
@@ -88,21 +89,25 @@ class Payload:
     """What a worker contributes to one exchange.
 
     Attributes:
-        vectors: name of each vector that is sent → its values; at `WEIGHTS` gradients or model updates, unless there is
-            a step. Where the payload is used at once, the mean of a vector that is replaced by it, as the statistics
-            are, is that of all workers' latest.
+        vectors: name of each vector that is sent → its values; at `WEIGHTS` gradients or model
+            updates, unless there is a step. Where the payload is used at once, the mean of a vector
+            that is replaced by it, as the statistics are, is that of all workers' latest.
         samples: training samples that went into it.
         learning_rate: for the rule on the other side, as are momentum and weight_decay.
-        together: whether it is used with those of all workers (True) or at once (False); None: as the specification
-            says.
-        switch: of the leader, the first of those that rounds wait for: whether the next ones are to be used together or
-            at once; None: as before. It holds from the end of the round on, for all workers. Of a payload that is used
-            at once, every worker may ask for the next ones to be used together.
-        discard: it is not used, only acknowledged, because its worker is excluded (see `Result.excluded`).
-        excluded: of the leader: the ranks that rounds are not to wait for from the end of this one on; None: as before.
+        together: whether it is used with those of all workers (True) or at once (False); None: as
+            the specification says.
+        switch: of the leader, the first of those that rounds wait for: whether the next ones are to
+            be used together or at once; None: as before. It holds from the end of the round on, for
+            all workers. Of a payload that is used at once, every worker may ask for the next ones
+            to be used together.
+        discard: it is not used, only acknowledged, because its worker is excluded (see
+            `Result.excluded`).
+        excluded: of the leader: the ranks that rounds are not to wait for from the end of this one
+            on; None: as before.
         step: what is to be subtracted from the weights, where the specification is sparse.
         pace: seconds of an iteration on this worker, where the others want to know; 0: they do not.
-        gradient_scale: how many times the mean gradient of a batch the values are; see `rules.Step`.
+        gradient_scale: how many times the mean gradient of a batch the values are; see
+            `rules.Step`.
         wanted: names of the vectors that come back; None: the weights and all that were sent.
         scalars: further ones by name, as the specification has them.
     """
@@ -156,19 +161,23 @@ class Result:
         wait: seconds from this worker's commit to the last one of its round, by the server's clock.
         transfer: seconds that the whole exchange took, less the wait.
         finished: whether the run is over.
-        used: whether the payload went into the weights; False where it was discarded, or came after the end of an
-            asynchronous run.
+        used: whether the payload went into the weights; False where it was discarded, or came after
+            the end of an asynchronous run.
         elapsed: seconds of the run.
         members: ranks that take part in the rounds; all of them, unless dead ones are left out.
-        needed: ranks whose parts a checkpoint written now needs; without rank 0, which has the model, none can be.
+        needed: ranks whose parts a checkpoint written now needs; without rank 0, which has the
+            model, none can be.
         whole: round of the newest checkpoint that is known to be whole; 0: none.
-        step: times that the weights had changed by then: once per round, or once per payload used at once.
-        synchronous: whether the next payloads should be used together; None where that never changes.
-        samples_together: those of `samples` that were used in rounds of several workers; None where nobody counts them.
+        step: times that the weights had changed by then: once per round, or once per payload used
+            at once.
+        synchronous: whether the next payloads should be used together; None where that never
+            changes.
+        samples_together: those of `samples` that were used in rounds of several workers; None where
+            nobody counts them.
         excluded: ranks that are there, but that rounds do not wait for (on some server at least).
         fastest: seconds of an iteration on the fastest worker that has said so; 0: none has.
-        scalars: what the specification's further scalars have become, over the round, or over all workers' latest where
-            payloads are used at once; those that somebody has said.
+        scalars: what the specification's further scalars have become, over the round, or over all
+            workers' latest where payloads are used at once; those that somebody has said.
     """
 
     round: int
@@ -226,9 +235,10 @@ class Exchange(Protocol):
         replacement: whether this worker has taken over the slot of a dead one (known after `join`).
         exchanges: how many exchanges of this slot have been used so far (known after `join`).
         job: number of this job (known after `join`).
-        resume_at: the round of the checkpoint that the workers go on from; −1: from the beginning (known after `join`).
-        part: round of the newest part of a checkpoint of this run that is on this worker's disk, which payloads say;
-            0: none.
+        resume_at: the round of the checkpoint that the workers go on from; −1: from the beginning
+            (known after `join`).
+        part: round of the newest part of a checkpoint of this run that is on this worker's disk,
+            which payloads say; 0: none.
     """
 
     rank: int
@@ -280,9 +290,10 @@ class Exchange(Protocol):
     def busy(self, what: str) -> AbstractContextManager[None]:
         """Send heartbeats while the body of a with statement runs.
 
-        With --elastic the others go on without a worker that is silent for longer than the lease, so whatever may take
-        longer than an iteration belongs in such a statement. The heartbeats end after half of the round timeout, so
-        that a process that hangs counts as dead all the same.
+        With --elastic the others go on without a worker that is silent for longer than the lease,
+        so whatever may take longer than an iteration belongs in such a statement. The heartbeats
+        end after half of the round timeout, so that a process that hangs counts as dead all the
+        same.
 
         Args:
             what: what the body does, for the user.

@@ -4,9 +4,10 @@ The mean of values v_i of workers that have trained on s_i samples is Σ factor_
 
 * uniform: the plain mean, (Σ v_i) ÷ p;
 * samples: by what each worker has computed, (Σ s_i·v_i) ÷ Σ s_i;
-* normalized: FedNova (Wang et al., NeurIPS 2020, Equation 10, equal shares of the data, plain local SGD). Every update
-  is divided by what was computed for it, and the mean *direction* is taken as many steps as the workers have done on
-  average: (Σ v_i/s_i) ÷ p · (Σ s_i) ÷ p. A fast worker's many steps no longer pull the mean to its own data.
+* normalized: FedNova (Wang et al., NeurIPS 2020, Equation 10, equal shares of the data, plain local
+  SGD). Every update is divided by what was computed for it, and the mean *direction* is taken as
+  many steps as the workers have done on average: (Σ v_i/s_i) ÷ p · (Σ s_i) ÷ p. A fast worker's
+  many steps no longer pull the mean to its own data.
 
 FedNova counts local steps; samples count the same where all batches have one size.
 """
@@ -61,10 +62,10 @@ def rounding_error(workers: int) -> float:
 class LatestValues:
     """The latest values of one bucket of every worker, and their mean.
 
-    For vectors that are replaced by that mean: batch-norm statistics. Asynchronous workers keep statistics of their
-    own. Each of these describes one worker's data only, so none of them suits the common weights where the shares
-    differ. Every commit brings its worker's statistics, and the servers publish the mean of the latest of all members:
-    it is what is evaluated and exported.
+    For vectors that are replaced by that mean: batch-norm statistics. Asynchronous workers keep
+    statistics of their own. Each of these describes one worker's data only, so none of them suits
+    the common weights where the shares differ. Every commit brings its worker's statistics, and the
+    servers publish the mean of the latest of all members: it is what is evaluated and exported.
 
     Memory: one bucket for each worker that has sent values, and one for the others together.
 
@@ -93,7 +94,8 @@ class LatestValues:
     def mean(self) -> np.ndarray:
         """Return the mean over the workers, summed in rank order in float64, as float32.
 
-        Values that are the same on all workers, of frozen layers for instance, come out bit for bit.
+        Values that are the same on all workers, of frozen layers for instance, come out bit for
+        bit.
         """
         ranks = sorted(self._values)
         total = np.zeros(self._values[ranks[0]].size)

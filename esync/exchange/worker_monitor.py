@@ -1,11 +1,13 @@
 """The monitor of a server's workers: which of them are alive, and what becomes of the run when one is not.
 
-A worker whose connection has ended without a goodbye is dead. With --elastic the others go on without it at once; they
-also go on without one that has been silent for the length of the lease while others wait for it, because its process or
-its machine hangs. Without --elastic they wait for a replacement where one is promised, and where none is the run ends,
-naming the worker. At the end of a run only worker 0 is waited for, where its replacement is promised.
+A worker whose connection has ended without a goodbye is dead. With --elastic the others go on
+without it at once; they also go on without one that has been silent for the length of the lease
+while others wait for it, because its process or its machine hangs. Without --elastic they wait for
+a replacement where one is promised, and where none is the run ends, naming the worker. At the end
+of a run only worker 0 is waited for, where its replacement is promised.
 
-A server looks for dead workers when a message has come, on the thread that handles messages: workers send heartbeats.
+A server looks for dead workers when a message has come, on the thread that handles messages:
+workers send heartbeats.
 """
 
 import logging
@@ -47,7 +49,8 @@ class SlotHolder:
 
     Attributes:
         address: where it listens, host:port.
-        replacement: seconds that the others wait for a replacement once it is gone; infinite: for as long as it takes.
+        replacement: seconds that the others wait for a replacement once it is gone; infinite: for
+            as long as it takes.
         gone: when it was found to be gone; infinite while it is there.
     """
 
@@ -61,7 +64,8 @@ class WorkerMonitor:
 
     Args:
         server: the parameter server.
-        lease: seconds that a worker may be silent while others wait for it, with --elastic; infinite without.
+        lease: seconds that a worker may be silent while others wait for it, with --elastic;
+            infinite without.
         clock: seconds, monotonic; the one of the server.
         peers: tells which ranks are connected; None: as the kernel says.
     """
@@ -133,7 +137,8 @@ class WorkerMonitor:
         """Go on without a worker whose connection has ended, wait for its replacement, or end the run."""
         holder, round_state = self._holders[rank], self._server.round_state
         holder.gone = min(holder.gone, now)
-        # Once the run is over there is nothing left to do but for worker 0, which writes the final model.
+        # Once the run is over there is nothing left to do but for worker 0, which writes the final
+        # model.
         needed = rank == WRITER if round_state.over else True
         awaited = needed and now - holder.gone < holder.replacement and not round_state.failure
         if awaited:

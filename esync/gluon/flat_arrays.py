@@ -15,7 +15,8 @@ class FlatArrays:
     """Several NDArrays as one flat vector in host memory, read and written as float32.
 
     Args:
-        arrays: gives the NDArrays, always in the same order and shapes; asked anew for every `open`.
+        arrays: gives the NDArrays, always in the same order and shapes; asked anew for every
+            `open`.
 
     Attributes:
         sizes: values of each array.
@@ -81,7 +82,8 @@ class FlatArrays:
     def change(self, values: np.ndarray, factor: float, start: int) -> None:
         """Take over what has been changed in the array that `times` has returned.
 
-        What has not been changed keeps every bit, which a multiplication and a division would not leave it.
+        What has not been changed keeps every bit, which a multiplication and a division would not
+        leave it.
         """
         multiplier, stop = np.float32(factor), start + values.size
         scratch, changed = np.empty(BLOCK, np.float32), np.empty(BLOCK, bool)

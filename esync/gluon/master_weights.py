@@ -1,8 +1,9 @@
 """The float32 copies that an optimizer with `multi_precision` keeps of float16 weights, its *master weights*.
 
-Such an optimizer adds every step to the copy and rounds the sum into the network's weight. So the copy is the weight
-that a worker exchanges: progress smaller than float16 can tell is not lost, and a common model that were written to
-the network alone would be overwritten by the next step (Micikevicius et al., ICLR 2018, section 3.1).
+Such an optimizer adds every step to the copy and rounds the sum into the network's weight. So the
+copy is the weight that a worker exchanges: progress smaller than float16 can tell is not lost, and
+a common model that were written to the network alone would be overwritten by the next step
+(Micikevicius et al., ICLR 2018, section 3.1).
 """
 
 from typing import Any

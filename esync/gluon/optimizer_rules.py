@@ -78,7 +78,8 @@ def rule_of(optimizer: Any, given: Collection[str], algorithm: str) -> RuleChoic
         algorithm: the name of the algorithm.
 
     Raises:
-        ValueError: there is no such rule, or one of the optimizer's options would be ignored or cannot be used.
+        ValueError: there is no such rule, or one of the optimizer's options would be ignored or
+            cannot be used.
     """
     name = _known(optimizer)
     if name is None:

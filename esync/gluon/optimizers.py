@@ -1,9 +1,10 @@
 """Optimizers of Gluon: SGD on host memory, and AdamW, of which MXNet 1.9 has the operator only.
 
-SGD gives the same bits as MXNet's own, in a fifth of the time on one core (with momentum, in half of it). MXNet's
-operator works element by element, and the aggregated one, Gluon's default, takes twice as long as the single one: on a
-CPU the update of ResNet-18 takes a third of an iteration of 24 images. This one goes through blocks that stay in the
-processor's cache, with NumPy. On other devices, and for other types than float32, it leaves the work to MXNet.
+SGD gives the same bits as MXNet's own, in a fifth of the time on one core (with momentum, in half
+of it). MXNet's operator works element by element, and the aggregated one, Gluon's default, takes
+twice as long as the single one: on a CPU the update of ResNet-18 takes a third of an iteration of
+24 images. This one goes through blocks that stay in the processor's cache, with NumPy. On other
+devices, and for other types than float32, it leaves the work to MXNet.
 """
 
 import ctypes
@@ -51,7 +52,8 @@ class SGD(GluonSGD):
             )
 
 
-#: States that earlier versions have saved (`Trainer.save_states`) name the modules that these classes were in then.
+#: States that earlier versions have saved (`Trainer.save_states`) name the modules that these
+#: classes were in then.
 sys.modules["esync.hostsgd"] = sys.modules["esync.adamw"] = sys.modules[__name__]
 
 
@@ -103,8 +105,9 @@ def _wait_to_write(array: Any) -> None:
 class AdamW(mx.optimizer.Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter, ICLR 2019), by the name "adamw".
 
-    weights ← weights − learning_rate·(m̂/(√v̂ + epsilon) + wd·weights), with the running means m̂ and v̂
-    corrected as by mx.optimizer.Adam. As the decay has no part in the gradient, it is not clipped.
+    weights ← weights − learning_rate·(m̂/(√v̂ + epsilon) + wd·weights), with the running means m̂
+    and v̂ corrected as by mx.optimizer.Adam. As the decay has no part in the gradient, it is not
+    clipped.
 
     Args:
         options: those of mx.optimizer.Adam, with the same defaults.

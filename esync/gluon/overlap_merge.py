@@ -1,9 +1,10 @@
 """The merge of a common model into a worker that has gone on: what was learnt since its push is kept.
 
-Weights: w ← w_new + (w − w_pushed). The next update is counted from w_new, so every local step is sent exactly once.
-Statistics: batch norm's are running means, which forget by a share an iteration. The mean that arrives takes the place
-of what was pushed, so after n more iterations only the share KEPTⁿ of it is left: s ← s + KEPTⁿ·(s_new − s). That lies
-between the two, so a variance stays positive.
+Weights: w ← w_new + (w − w_pushed). The next update is counted from w_new, so every local step is
+sent exactly once. Statistics: batch norm's are running means, which forget by a share an iteration.
+The mean that arrives takes the place of what was pushed, so after n more iterations only the share
+KEPTⁿ of it is left: s ← s + KEPTⁿ·(s_new − s). That lies between the two, so a variance stays
+positive.
 """
 
 from collections.abc import Mapping
@@ -27,8 +28,9 @@ class OverlapMerge:
 
     Attributes:
         iterations: local ones since the push; set it before the model comes.
-        weights: the common ones as they have come, rounded where this worker's weights are not float32: what float16
-            cannot hold would otherwise look like progress in the other direction, and be taken back.
+        weights: the common ones as they have come, rounded where this worker's weights are not
+            float32: what float16 cannot hold would otherwise look like progress in the other
+            direction, and be taken back.
         statistics: the same.
     """
 

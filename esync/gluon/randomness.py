@@ -21,7 +21,8 @@ def sequence(seed: int, rank: int, round_: int, iteration: int) -> np.random.See
 def reseed(trainer: TrainerStatus, seed: int) -> None:
     """Seed MXNet (dropout, augmentations) for the iteration that comes now; call it before the forward pass.
 
-    Without it, a run that goes on from a checkpoint draws other random numbers than one that was not interrupted.
+    Without it, a run that goes on from a checkpoint draws other random numbers than one that was
+    not interrupted.
     """
     iteration = 0 if trainer.exchanged else trainer.local_iterations
     state = sequence(seed, trainer.rank, trainer.round, iteration).generate_state(1)

@@ -1,7 +1,7 @@
 """A Gluon network as the algorithms see it: flat vectors of weights, gradients and statistics, and a local step.
 
-On a CPU the parameters' own memory is read and written without a copy in between; on a GPU, or with another number
-format than float32, they pass through host memory.
+On a CPU the parameters' own memory is read and written without a copy in between; on a GPU, or with
+another number format than float32, they pass through host memory.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,20 +28,23 @@ class Replica:
 
     Args:
         parameters: initialized Gluon parameters, of one device, whose shapes are known.
-        local_step: does a local optimizer step; called with the batch size. It returns the learning rate that has
-            multiplied the mean gradient; 0 where the step was left out.
-        master: the float32 copy of a parameter that the local optimizer works on, see `masters`; None: there is none.
-        scale: what the gradients that backward leaves are to be multiplied by, besides 1/(batch size), to be those of
-            the mean loss.
+        local_step: does a local optimizer step; called with the batch size. It returns the learning
+            rate that has multiplied the mean gradient; 0 where the step was left out.
+        master: the float32 copy of a parameter that the local optimizer works on, see `masters`;
+            None: there is none.
+        scale: what the gradients that backward leaves are to be multiplied by, besides 1/(batch
+            size), to be those of the mean loss.
 
     Attributes:
-        weights: the trained values, grad_req other than "null"; their float32 copies where there are any.
+        weights: the trained values, grad_req other than "null"; their float32 copies where there
+            are any.
         statistics: the values that are not trained: batch norm's statistics, frozen layers.
-        further: name of each further vector that an algorithm exchanges → its common values, see `add_vectors`.
+        further: name of each further vector that an algorithm exchanges → its common values, see
+            `add_vectors`.
         contributions: the same names → what this worker sends for them.
         anchor: the weights of the last exchange (None unless `keep_anchor` was called).
-        mean_statistics: of all workers, as they came last, where they are kept beside this worker's own (see
-            `keep_statistics`); else None.
+        mean_statistics: of all workers, as they came last, where they are kept beside this worker's
+            own (see `keep_statistics`); else None.
     """
 
     def __init__(
@@ -100,7 +103,8 @@ class Replica:
         """Say where the mean of the workers' statistics is put from now on; the replica is open.
 
         Args:
-            own: True: beside this worker's own statistics, which stay as they are; False: in their place.
+            own: True: beside this worker's own statistics, which stay as they are; False: in their
+                place.
         """
         if not own:
             self.mean_statistics = None
@@ -175,11 +179,13 @@ class Replica:
 
         Args:
             hook: called with a `ModelView`.
-            batch_size: samples of the batch whose gradients are there; None: the view has no gradient.
+            batch_size: samples of the batch whose gradients are there; None: the view has no
+                gradient.
             fixed_weights: the hook may not change the weights.
 
         Raises:
-            AlgorithmResultError: the hook has returned something, as hooks of PyTorch do; it would be lost.
+            AlgorithmResultError: the hook has returned something, as hooks of PyTorch do; it would
+                be lost.
         """
         self._wait()
         view = ModelView(self, batch_size, self._scale() / (batch_size or 1), fixed_weights)

@@ -1,7 +1,7 @@
 """The type of gluon.Trainer: MXNet has no type hints, and under a base of type Any no misspelled name is an error.
 
-At run time `GluonTrainer` is gluon.Trainer itself. Type checkers see the class below: what a program may use, and what
-this package reads and sets.
+At run time `GluonTrainer` is gluon.Trainer itself. Type checkers see the class below: what a
+program may use, and what this package reads and sets.
 """
 
 from os import PathLike

@@ -9,7 +9,8 @@ from ..runtime import output
 
 def main() -> int:
     """Launch; the exit code."""
-    # While the modules are read, half a second in which nothing has been started yet, Ctrl-C just ends.
+    # While the modules are read, half a second in which nothing has been started yet, Ctrl-C just
+    # ends.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: os._exit(128 + number))
     from . import command

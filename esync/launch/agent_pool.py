@@ -1,7 +1,7 @@
 """Query the agents of all remote hosts at once; each failure becomes a sentence that names the host.
 
-Nothing of a job starts before every host has answered: then it is reachable, knows the key, has the working directory,
-Python, this package in the same version, the data, and free ports.
+Nothing of a job starts before every host has answered: then it is reachable, knows the key, has the
+working directory, Python, this package in the same version, the data, and free ports.
 """
 
 import json
@@ -118,7 +118,8 @@ class AgentPool:
             limit: seconds without a word from one that has not answered.
 
         Raises:
-            RemoteHostError: for every host that has not answered, or has answered that something is wrong.
+            RemoteHostError: for every host that has not answered, or has answered that something is
+                wrong.
         """
         self.send(requests)
         return self.collect(list(requests), limit)

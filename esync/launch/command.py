@@ -32,7 +32,8 @@ from .supervisor import Supervisor
 #: What workers and state server share, where others can reach it.
 TOKEN_VARIABLE = "ESYNC_TOKEN"
 
-#: Launch itself passes a token on over ssh, where no list of processes shows it; a printed command has none.
+#: Launch itself passes a token on over ssh, where no list of processes shows it; a printed command
+#: has none.
 TOKEN_NEEDED = f"""\
 # Set {TOKEN_VARIABLE} first, to the same secret text for the state server and for every worker, on each machine. For a
 # command that begins with ssh this shell's does not count: ssh passes it on only with -o SendEnv={TOKEN_VARIABLE}, and

@@ -132,8 +132,8 @@ def _train(section: object) -> dict[str, Any]:
 class Description(Section):
     """A cluster and what it trains.
 
-    `hosts` may give a host an address; a host that is not among them is its own address. So `hosts: {cloud1: {address:
-    localhost}}` has this machine stand for cloud1.
+    `hosts` may give a host an address; a host that is not among them is its own address. So
+    `hosts: {cloud1: {address: localhost}}` has this machine stand for cloud1.
     """
 
     scheduler: SchedulerEntry
@@ -173,7 +173,8 @@ def read(path: Path, changes: Mapping[str, Any] | None = None) -> Description:
 
     Args:
         path: of the file.
-        changes: values that take the place of those in the file: network.bandwidth, workers.0.step_time …
+        changes: values that take the place of those in the file: network.bandwidth,
+            workers.0.step_time …
 
     Raises:
         DescriptionError: the file cannot be read, is no YAML, or describes no cluster.

@@ -1,6 +1,7 @@
 """Worker flags as settings (name → value), checked by the worker's own parser.
 
-Settings come from the `train` section of a description and from launch's command line, which overrides it.
+Settings come from the `train` section of a description and from launch's command line, which
+overrides it.
 """
 
 import argparse
@@ -125,8 +126,9 @@ def check(name: str, value: object) -> Any:
 def merge(described: Mapping[str, Any], typed: Mapping[str, Any]) -> Settings:
     """Return what is to be passed on: what was typed, and of the description whatever does not contradict it.
 
-    A description may hold settings of several modes; those of other modes than the one that is run are left out. What
-    was typed is kept as it is, so that the worker's parser refuses what makes no sense.
+    A description may hold settings of several modes; those of other modes than the one that is run
+    are left out. What was typed is kept as it is, so that the worker's parser refuses what makes no
+    sense.
     """
     for name in typed:
         if name in CHOSEN_BY_LAUNCH:

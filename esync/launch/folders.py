@@ -34,8 +34,8 @@ class LogFolders:
         resume: the job may go on with that run: leave the devices' logs to the workers.
 
     Attributes:
-        nonce: what stands in the file NONCE_FILE of `mode_folder` as long as the job runs: another machine that finds
-            it has the same folder on a shared disk.
+        nonce: what stands in the file NONCE_FILE of `mode_folder` as long as the job runs: another
+            machine that finds it has the same folder on a shared disk.
 
     Raises:
         LogDirectoryError: the folders cannot be made or written.

@@ -1,6 +1,7 @@
 """Copy the result logs of remote hosts to where they would be had all workers run on this machine.
 
-What arrives is unpacked beside its place and moved there as a whole: a device's folder is complete or not there.
+What arrives is unpacked beside its place and moved there as a whole: a device's folder is complete
+or not there.
 """
 
 import base64

@@ -1,8 +1,8 @@
 """Pipe between launch and a process on another machine: when it breaks, both ends notice.
 
-Launch writes into the standard input of an ssh process: a request, then orders of one byte each, and a heartbeat
-every few seconds. The other end reads them. The end of its input means that launch or the connection is gone;
-silence means that the network is down.
+Launch writes into the standard input of an ssh process: a request, then orders of one byte each,
+and a heartbeat every few seconds. The other end reads them. The end of its input means that launch
+or the connection is gone; silence means that the network is down.
 """
 
 import contextlib
@@ -15,7 +15,8 @@ import weakref
 
 from .. import config
 
-#: Exit code of ssh where there is no connection, or no more, and of what has ended because its line is broken.
+#: Exit code of ssh where there is no connection, or no more, and of what has ended because its line
+#: is broken.
 NO_CONNECTION = 255
 BEAT, TERMINATE, KILL = b"\n", b"t", b"k"
 #: Bytes of a line that are kept.

@@ -1,7 +1,7 @@
 """Find and replace a value in a description by its key path, such as workers.0.simulate.jitter.
 
-Sections have fixed keys, which exist even where the file leaves them out. Lists have the entries of the
-file; mappings, such as `network.hosts`, accept one more key.
+Sections have fixed keys, which exist even where the file leaves them out. Lists have the entries of
+the file; mappings, such as `network.hosts`, accept one more key.
 """
 
 import copy
@@ -23,7 +23,8 @@ class UnknownKeyError(DescriptionError):
 def find(content: Any, section: type[Section], place: str) -> KeyPath:
     """Return the keys and indices that lead to a value of a description.
 
-    Keys of sections may be written with hyphens. Names of hosts are taken as they are, dots and hyphens included.
+    Keys of sections may be written with hyphens. Names of hosts are taken as they are, dots and
+    hyphens included.
 
     Args:
         content: what the YAML file holds.
@@ -70,7 +71,8 @@ def find(content: Any, section: type[Section], place: str) -> KeyPath:
 def put(content: Any, way: KeyPath, value: Any) -> Any:
     """Return the content with another value at a place; sections on the way there are made where there are none.
 
-    What is given is not changed. Where an anchor makes two places of the file one, only the one that is named changes.
+    What is given is not changed. Where an anchor makes two places of the file one, only the one
+    that is named changes.
     """
     if not way:
         return value

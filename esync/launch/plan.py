@@ -24,7 +24,8 @@ from .spec import LaunchPlan, ProcessSpec
 
 #: What a state server prints when it can be asked.
 STATE_SERVER_READY = "listening on "
-#: The state server's folder beside the logs of the processes; hidden, so that no log tool takes it for a device's.
+#: The state server's folder beside the logs of the processes; hidden, so that no log tool takes it
+#: for a device's.
 STATE_FOLDER = ".state-server"
 #: In the environment of every process, so that its output arrives while it runs.
 COMMON = {"PYTHONUNBUFFERED": "1"}
@@ -46,8 +47,8 @@ def plan(
         hosts: see `hosts.locate`.
         typed: flags of the worker that override the description's.
         here: as many ports of this machine as `ports_needed` says, and its cores.
-        there: the same of hosts that are other machines; for those that nobody has asked yet, the ports that the
-            description leaves open are the defaults, or chosen by ps-lite.
+        there: the same of hosts that are other machines; for those that nobody has asked yet, the
+            ports that the description leaves open are the defaults, or chosen by ps-lite.
 
     Raises:
         DescriptionError: the description and the flags make no job; the message says why.

@@ -33,7 +33,8 @@ def check_hosts(
 ) -> dict[str, HostResources]:
     """Ask all remote hosts whether they can take part; return their resources.
 
-    This machine and the others are also asked whether a run may begin in its directory of checkpoints.
+    This machine and the others are also asked whether a run may begin in its directory of
+    checkpoints.
 
     Args:
         plan: a first one, made without them.

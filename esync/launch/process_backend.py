@@ -1,7 +1,7 @@
 """Start and end a process of a job: on this machine directly, on another one over ssh.
 
-Either way what is started is `process_shim`, which runs the command and ends it with every descendant
-as soon as launch is gone.
+Either way what is started is `process_shim`, which runs the command and ends it with every
+descendant as soon as launch is gone.
 """
 
 import json
@@ -38,8 +38,8 @@ class ChildProcess:
         self._all.add(self)
         asked = {"command": spec.command, "lease": config.LAUNCH_LEASE, "grace": config.LAUNCH_GRACE}
         if spec.host.here:
-            # A pipe between two processes of one machine cannot lose its connection in silence, and a
-            # launcher that is suspended (Ctrl-Z) is still there: silence means nothing.
+            # A pipe between two processes of one machine cannot lose its connection in silence, and
+            # a launcher that is suspended (Ctrl-Z) is still there: silence means nothing.
             asked["lease"] = math.inf
             self.popen = start((sys.executable, "-m", process_shim.__name__), subprocess.PIPE, spec.environment)
             variables = b""

@@ -1,10 +1,11 @@
 """One process of a job, tied to launch: neither it nor anything that it starts outlives that.
 
-`esync.launch.process_shim` is what launch starts for every process, on this machine directly and on another one over
-ssh. It reads one line of JSON, {"command": [...], "lease": seconds, "grace": seconds}, runs the command in a process
-group of its own with its output going straight on, and ends as it ended: with its exit code, or 128 + the number of
-the signal, as shells have it; where launch is gone, as an ssh without a connection does. Then it ends every descendant,
-those included that have left the process group.
+`esync.launch.process_shim` is what launch starts for every process, on this machine directly and on
+another one over ssh. It reads one line of JSON, {"command": [...], "lease": seconds, "grace":
+seconds}, runs the command in a process group of its own with its output going straight on, and ends
+as it ended: with its exit code, or 128 + the number of the signal, as shells have it; where launch
+is gone, as an ssh without a connection does. Then it ends every descendant, those included that
+have left the process group.
 """
 
 import contextlib

@@ -39,7 +39,8 @@ class Process:
         reported: when that came (time.monotonic); before that, when the process started.
         last_lines: the end of its output.
         told_to_end: whether launch has ended it.
-        events: what it has told about itself, kind → its facts, with "at", the time (time.monotonic).
+        events: what it has told about itself, kind → its facts, with "at", the time
+            (time.monotonic).
     """
 
     def __init__(

@@ -1,7 +1,8 @@
 """Check before a job begins that its hosts reach one another on the ports that its processes will use.
 
-Every host listens for a moment where its processes will; every other one connects. A firewall in between, or an address
-that leads somewhere else, is told in seconds instead of after the start's time limit.
+Every host listens for a moment where its processes will; every other one connects. A firewall in
+between, or an address that leads somewhere else, is told in seconds instead of after the start's
+time limit.
 """
 
 from collections import defaultdict

@@ -1,7 +1,8 @@
 """Agent on a remote host: checks it, reserves ports and log folders, and sends the result logs at the end.
 
-`esync.launch.remote_agent` is what ssh starts there, once for every host of a job. It reads requests, one line of JSON
-each, answers each with one line, MARK + JSON, and ends with its standard input, as `process_shim` does.
+`esync.launch.remote_agent` is what ssh starts there, once for every host of a job. It reads
+requests, one line of JSON each, answers each with one line, MARK + JSON, and ends with its standard
+input, as `process_shim` does.
 """
 
 import base64
@@ -83,10 +84,12 @@ class Agent:
             claims: certain ports, by the names that they have in the description.
             data: directory and name of the data set, where workers are to run.
             engine: whether MXNet is needed.
-            address: under which the other hosts are to reach this machine; "" where that is not known.
-            algorithm: what was typed, and the digest of its source where launch runs; None: one of this package, or
-                no workers are to run here.
-            checkpoints: directory in which there must not be any of an earlier run, and number of workers.
+            address: under which the other hosts are to reach this machine; "" where that is not
+                known.
+            algorithm: what was typed, and the digest of its source where launch runs; None: one of
+                this package, or no workers are to run here.
+            checkpoints: directory in which there must not be any of an earlier run, and number of
+                workers.
         """
         if address and not is_own(address):
             raise ExpectedError(

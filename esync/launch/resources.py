@@ -1,8 +1,9 @@
 """Addresses, ports and cores of the hosts, assigned to the processes of a job.
 
-Ports are held from the moment they are chosen, so two jobs that start at the same time on one machine
-never choose the same one. A socket that is bound but does not listen keeps the kernel from giving the
-port away, while a server that sets SO_REUSEADDR, as ZeroMQ and uvicorn do, can still bind it (Linux).
+Ports are held from the moment they are chosen, so two jobs that start at the same time on one
+machine never choose the same one. A socket that is bound but does not listen keeps the kernel from
+giving the port away, while a server that sets SO_REUSEADDR, as ZeroMQ and uvicorn do, can still
+bind it (Linux).
 """
 
 import errno
@@ -96,7 +97,8 @@ class JobResources:
         for name, host in hosts.items():
             cores = here.cores if host.here else _of(there, name).cores
             if cores:
-                # One core is left to the evaluation and the servers: threads that share one wait by spinning.
+                # One core is left to the evaluation and the servers: threads that share one wait by
+                # spinning.
                 self._shares[name] = max(1, (cores - 1) // max(1, neighbours[self._machine(name)]))
 
     @property

@@ -21,7 +21,8 @@ class ProcessSpec:
         command: program and arguments.
         environment: on top of the one that is there.
         device: folder of a worker's logs: cpu, gpu0, cpu-1 …
-        ready: beginning of the line that it prints when the processes after it may start; "" if they need not wait.
+        ready: beginning of the line that it prints when the processes after it may start; "" if
+            they need not wait.
         endless: it runs until it is told to end.
         port: where it will listen; 0 where it chooses by itself.
         resumable: started once more, it goes on where it was.
@@ -58,10 +59,11 @@ class LaunchPlan:
     Attributes:
         processes: in the order in which they start.
         options: flags that all workers have in common, as a worker understands them.
-        mode_folder: folder of the logs, {log_dir}/{network}/{mode}, named as the log tools know it; `~` in it is the
-            home directory of whichever machine it is used on.
+        mode_folder: folder of the logs, {log_dir}/{network}/{mode}, named as the log tools know it;
+            `~` in it is the home directory of whichever machine it is used on.
         remarks: what may surprise the user.
-        spares: name of a spare host → name of a worker → what is started there where the worker's host is lost.
+        spares: name of a spare host → name of a worker → what is started there where the worker's
+            host is lost.
     """
 
     processes: tuple[ProcessSpec, ...]

@@ -1,7 +1,7 @@
 """Command lines for the system's ssh: how to log in to a host, and what its shell is to run.
 
-Environment variables are no part of them: they are the first lines of standard input (see `first_lines`), so that no
-list of processes shows them on either machine.
+Environment variables are no part of them: they are the first lines of standard input (see
+`first_lines`), so that no list of processes shows them on either machine.
 """
 
 import os
@@ -15,7 +15,8 @@ from ..version import __version__
 from .heartbeat_pipe import NO_CONNECTION as NO_CONNECTION
 from .hosts import Host
 
-#: Every connection is its own (no shared master that may outlive it), asks nothing, and notices a dead network.
+#: Every connection is its own (no shared master that may outlive it), asks nothing, and notices a
+#: dead network.
 OPTIONS = {
     "BatchMode": "yes",
     "ConnectTimeout": f"{config.SSH_CONNECT_TIMEOUT:.0f}",
@@ -72,7 +73,8 @@ def login(host: Host, *more: str) -> list[str]:
 def _identity(file: str) -> list[str]:
     """Return the words that name the identity file literally.
 
-    Ssh replaces tokens such as %h in it. %% would stand for %, but -i wants a file of the literal name, too.
+    Ssh replaces tokens such as %h in it. %% would stand for %, but -i wants a file of the literal
+    name, too.
     """
     if "%" not in file:
         return ["-i", file]

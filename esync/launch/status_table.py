@@ -25,8 +25,8 @@ class WorkerRow:
         name: of its process.
         host: where it runs.
         device: on what.
-        state: waiting (for the state server), starting, training, away (its host does not answer), done, failed, lost
-            (the others go on without it) or ended (by launch).
+        state: waiting (for the state server), starting, training, away (its host does not answer),
+            done, failed, lost (the others go on without it) or ended (by launch).
         progress: its last round.
     """
 

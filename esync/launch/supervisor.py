@@ -50,7 +50,8 @@ class JobOutcome:
     Attributes:
         began: seconds since 1970.
         seconds: from the start of the first process to the end of the last one.
-        failures: in the order in which they were noticed; what follows from the first ones may be among them.
+        failures: in the order in which they were noticed; what follows from the first ones may be
+            among them.
         interrupted: name of the signal that ended it, "" if none did.
         exit_codes: of all processes by name; those that launch has ended are not among them.
         replacements: processes that were started in the place of others.
@@ -117,7 +118,8 @@ class Supervisor:
         self._outcome.lost_hosts = sorted(self._unreachable.lost_hosts)
         return self._outcome
 
-    # --- the phases of a job -----------------------------------------------------------------------------------------
+    # --- the phases of a job
+    # -----------------------------------------------------------------------------------------
 
     def _start(self) -> None:
         """Start the processes one by one; stops early when something goes wrong."""
@@ -180,7 +182,8 @@ class Supervisor:
                 process.kill()
                 process.close()
 
-    # --- one look --------------------------------------------------------------------------------------------------
+    # --- one look
+    # --------------------------------------------------------------------------------------------------
 
     @property
     def _over(self) -> bool:
@@ -349,7 +352,8 @@ class Supervisor:
             if process.spec.endless:
                 process.terminate()
 
-    # --- what the user sees --------------------------------------------------------------------------------------
+    # --- what the user sees
+    # --------------------------------------------------------------------------------------
 
     def _show(self) -> None:
         self._view.show(self._rows())

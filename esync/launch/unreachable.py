@@ -35,8 +35,9 @@ class UnreachableProcess:
 class UnreachableProcesses:
     """The processes that are unreachable, and the spare hosts that may take them.
 
-    A process counts as unreachable from the loss of its connection until it has joined again. It is started again on
-    the host that it ran on, then on the spare hosts and that host by turns, with pauses that double.
+    A process counts as unreachable from the loss of its connection until it has joined again. It is
+    started again on the host that it ran on, then on the spare hosts and that host by turns, with
+    pauses that double.
 
     Args:
         plan: the job. Each of its spare hosts takes the workers of one host that does not answer.
@@ -68,7 +69,8 @@ class UnreachableProcesses:
 
         Args:
             process: the one that has ended.
-            replacement: returns what to start in its place, given the process and where to start it.
+            replacement: returns what to start in its place, given the process and where to start
+                it.
 
         Returns:
             False where there is no time left for another attempt.

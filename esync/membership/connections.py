@@ -1,7 +1,8 @@
 """TCP connections of this process, asked of the kernel: bytes that really went over the wire, and who is there.
 
-ps-lite and the HTTP client keep their sockets to themselves, but every open file of a process is listed in
-/proc/self/fd, and TCP_INFO tells the rest. Linux only; elsewhere, and on kernels that do not count, nothing is found.
+ps-lite and the HTTP client keep their sockets to themselves, but every open file of a process is
+listed in /proc/self/fd, and TCP_INFO tells the rest. Linux only; elsewhere, and on kernels that do
+not count, nothing is found.
 """
 
 import contextlib
@@ -72,15 +73,17 @@ def _descriptors() -> Collection[int]:
     except FileNotFoundError:
         return []  # not Linux
     except OSError:
-        # The table of open files is full (strangers may have seen to that), so the folder cannot be opened.
+        # The table of open files is full (strangers may have seen to that), so the folder cannot be
+        # opened.
         return range(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 class TCPSocket:
     """A TCP socket of this process, asked in C: it may belong to ps-lite, or to the user's program.
 
-    Neither a duplicate nor a Python socket is made of it. A duplicate fails when the table of open files is full, and a
-    Python socket takes on socket.setdefaulttimeout, which makes the original one non-blocking too.
+    Neither a duplicate nor a Python socket is made of it. A duplicate fails when the table of open
+    files is full, and a Python socket takes on socket.setdefaulttimeout, which makes the original
+    one non-blocking too.
     """
 
     def __init__(self, number: int) -> None:
@@ -141,7 +144,8 @@ class TCPSocket:
         """Have a program of classic BPF look at every segment that arrives, also on connections accepted from now on.
 
         Args:
-            program: code, jump if true, jump if false, operand; it returns 0 for what is to be dropped.
+            program: code, jump if true, jump if false, operand; it returns 0 for what is to be
+                dropped.
         """
         instructions = ctypes.create_string_buffer(b"".join(_BPF.pack(*each) for each in program))
         header = _BPF_PROGRAM.pack(len(program), ctypes.addressof(instructions))

@@ -10,9 +10,9 @@ P = TypeVar("P")
 class FailureDetector(Generic[P]):
     """Decides which peers are gone; a peer is anything hashable that names a process.
 
-    A peer must be seen, or expected, before it can be missed. Its grace period begins with the first look at which it
-    is missing, not when it was last seen: a process that has itself been suspended must not take its own pause for the
-    absence of all others.
+    A peer must be seen, or expected, before it can be missed. Its grace period begins with the
+    first look at which it is missing, not when it was last seen: a process that has itself been
+    suspended must not take its own pause for the absence of all others.
 
     Args:
         grace: seconds that a peer may be missing, for instance while it connects again.

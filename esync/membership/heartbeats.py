@@ -1,8 +1,9 @@
 """Heartbeats from a thread, with --elastic, for a worker whose main thread is busy.
 
-A worker that trains sends heartbeats itself, between two iterations. It cannot while it writes a checkpoint, or while
-MXNet waits in C++. The thread does not know whether the process hangs: it sends heartbeats only during an activity that
-has a name and a time limit, and stops at the limit, so that the others go on without a worker that hangs.
+A worker that trains sends heartbeats itself, between two iterations. It cannot while it writes a
+checkpoint, or while MXNet waits in C++. The thread does not know whether the process hangs: it
+sends heartbeats only during an activity that has a name and a time limit, and stops at the limit,
+so that the others go on without a worker that hangs.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """The monitor thread: watches the other processes of the cluster, and acts when they are gone.
 
-While MXNet waits for the answer of a dead server, no Python code of the main thread runs, and ps-lite's own way out is
-a barrier over all processes, which never opens once one of them has died.
+While MXNet waits for the answer of a dead server, no Python code of the main thread runs, and
+ps-lite's own way out is a barrier over all processes, which never opens once one of them has died.
 """
 
 import logging
@@ -26,9 +26,11 @@ P = TypeVar("P", bound=Hashable)
 SCHEDULER = "the scheduler"
 #: Seconds between two looks.
 TICK = 0.25
-#: The same before everyone has come: shorter than any process takes from its first connection to its end.
+#: The same before everyone has come: shorter than any process takes from its first connection to
+#: its end.
 ARRIVAL_TICK = 0.03
-#: Seconds between a worker's last message and its end: the logs of the last rounds are still being written.
+#: Seconds between a worker's last message and its end: the logs of the last rounds are still being
+#: written.
 FAREWELL = 1.0
 
 
@@ -53,9 +55,11 @@ class Monitor(threading.Thread, Generic[P]):
     Args:
         present: returns the peers that are connected now, each under the same name at every call.
         grace: seconds without a connection before a peer counts as gone.
-        lost: called in this thread, once, with the peers that are gone and with how many are left; returns whether
-            that was it. False: it goes on, and is called again at the next look at which somebody is gone.
-        arrival: nobody counts as gone before so many have been there (not all at one time, if the run fails at once).
+        lost: called in this thread, once, with the peers that are gone and with how many are left;
+            returns whether that was it. False: it goes on, and is called again at the next look at
+            which somebody is gone.
+        arrival: nobody counts as gone before so many have been there (not all at one time, if the
+            run fails at once).
     """
 
     def __init__(

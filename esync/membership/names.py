@@ -1,7 +1,7 @@
 """Host names and the addresses that the kernel knows them by, looked up without keeping anybody waiting.
 
-A name server that is away for a while delays a job and does not end it: a name that cannot be resolved is looked up
-again and again.
+A name server that is away for a while delays a job and does not end it: a name that cannot be
+resolved is looked up again and again.
 """
 
 import socket

@@ -19,11 +19,12 @@ def established(among: Collection[Address]) -> set[Address]:
 class Peers(Generic[P]):
     """Knows where peers listen. For one thread.
 
-    Only connections to these places count, and only they are kept alive: what else the user's program is connected to
-    is its own business.
+    Only connections to these places count, and only they are kept alive: what else the user's
+    program is connected to is its own business.
 
     Args:
-        established: takes the addresses of the peers; the addresses that this process is connected to.
+        established: takes the addresses of the peers; the addresses that this process is connected
+            to.
     """
 
     def __init__(self, established: Callable[[Collection[Address]], Collection[Address]] = established) -> None:

@@ -1,8 +1,9 @@
 """Speed up depthwise convolutions on CPUs where the map is smaller than the kernel.
 
-MobileNet's last ones see maps of 2 × 2 and 1 × 1 when images have 28 × 28 pixels. oneDNN has no vectorized gradient of
-their weights there and multiplies a small matrix per image and channel, which takes a third of the whole iteration. The
-same convolution of an input that was padded beforehand is vectorized.
+MobileNet's last ones see maps of 2 × 2 and 1 × 1 when images have 28 × 28 pixels. oneDNN has no
+vectorized gradient of their weights there and multiplies a small matrix per image and channel,
+which takes a third of the whole iteration. The same convolution of an input that was padded
+beforehand is vectorized.
 """
 
 from typing import Any
@@ -13,7 +14,8 @@ from ..runtime.mxnet_import import mx
 def pad_beforehand(net: Any, shape: tuple[int, ...]) -> int:
     """Pad such convolutions by a separate operator: the same outputs and gradients but for rounding.
 
-    Parameters, their names and the names of blocks stay as they are. Call `net.hybridize` afterwards.
+    Parameters, their names and the names of blocks stay as they are. Call `net.hybridize`
+    afterwards.
 
     Args:
         net: an initialized network whose shapes are known.

@@ -23,8 +23,10 @@ def save(net: Any, folder: Path, shape: tuple[int, ...], context: Any, say: Call
     """Write a trained network into a folder.
 
     * `model.params`: net.load_parameters takes it, for the same network built by the same code.
-    * `model-symbol.json` and `model-0000.params`: SymbolBlock.imports takes them, without that code.
-    * `model.onnx`: where the package onnx is installed and MXNet's exporter can translate the network.
+    * `model-symbol.json` and `model-0000.params`: SymbolBlock.imports takes them, without that
+      code.
+    * `model.onnx`: where the package onnx is installed and MXNet's exporter can translate the
+      network.
 
     Every file is there as a whole, or as it was before.
 

@@ -9,12 +9,14 @@ from pathlib import Path
 from ..algorithms.registry import FIGURES
 from .rounds import ROUND_FILE, Category
 
-#: cpu, gpu0, …, and cpu-1 for a second process on the same device. Folders of another name are no devices: logs of an
-#: earlier run that were moved aside must not be counted as a worker of this one.
+#: cpu, gpu0, …, and cpu-1 for a second process on the same device. Folders of another name are no
+#: devices: logs of an earlier run that were moved aside must not be counted as a worker of this
+#: one.
 DEVICE_FOLDER = re.compile(r"(cpu|gpu[0-9]+)(-[0-9]+)?")
 
-#: What a worker writes into its device's folder beside the rounds: facts of the run, the final model, a folder into
-#: which it moved the logs of an earlier run. Its lock and files half written are hidden.
+#: What a worker writes into its device's folder beside the rounds: facts of the run, the final
+#: model, a folder into which it moved the logs of an earlier run. Its lock and files half written
+#: are hidden.
 RUN_FILE = "run.json"
 SPEEDUP_FILE = "speedup.json"  # by plot, beside the figures
 MODEL_FOLDER = "model"

@@ -1,6 +1,7 @@
 """Facts about the algorithm of a run: the key "algorithm" of run.json, checked.
 
-It may be an algorithm that nobody here knows, so all of it is outside input. Nothing that it names is ever imported.
+It may be an algorithm that nobody here knows, so all of it is outside input. Nothing that it names
+is ever imported.
 """
 
 import reprlib

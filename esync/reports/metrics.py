@@ -1,13 +1,14 @@
 """Metrics of the figures, as pure functions of numbers.
 
-Times are seconds, speeds samples or bytes per second. None stands for a figure that the log does not give: nothing
-is made up in its place.
+Times are seconds, speeds samples or bytes per second. None stands for a figure that the log does
+not give: nothing is made up in its place.
 """
 
 from collections.abc import Iterable, Sequence
 
-#: No seconds, samples, bytes or iterations in a log are more than that (30 million years, a petabyte in a round): the
-#: readers refuse such numbers, so that sums, ratios and axes of what they let through are always finite.
+#: No seconds, samples, bytes or iterations in a log are more than that (30 million years, a
+#: petabyte in a round): the readers refuse such numbers, so that sums, ratios and axes of what they
+#: let through are always finite.
 MOST = 1e15
 #: Seconds below which nothing is divided by a time.
 INSTANT = 1e-6

@@ -42,10 +42,12 @@ class RunFigures:
         accuracy_device: the device whose evaluations are shown; None if nothing was evaluated.
         times, accuracies: its evaluations.
         target: accuracy that `time_to_target` is about.
-        speed_limit: sum of the devices' speeds in samples per second; None unless all of them are known.
+        speed_limit: sum of the devices' speeds in samples per second; None unless all of them are
+            known.
         bytes_sent, bytes_received: per second, all devices; received is None where it is not known.
         bytes_estimated: they are computed from the size of the model, not measured.
-        overrun_share: share of the padded iterations that took longer than the speed they stand for.
+        overrun_share: share of the padded iterations that took longer than the speed they stand
+            for.
     """
 
     mode: Mode
@@ -107,7 +109,8 @@ def run_figures(mode: Mode, summary: Summary, target: float) -> RunFigures:
         _device_figures(host, name, device) for host, group in summary.items() for name, device in group.items()
     )
     total_time = max(device.total_time for device in columns)
-    # Rank 0 evaluates. After it was replaced two devices have accuracies: the one with more of them is shown.
+    # Rank 0 evaluates. After it was replaced two devices have accuracies: the one with more of them
+    # is shown.
     best = max(range(len(columns)), key=lambda index: len(columns[index].accuracy_rounds))
     evaluated = columns[best]
     measured = all(device.bytes_sent_list for device in columns)

@@ -1,7 +1,8 @@
 """Modes whose logs were found: their folders, the names of their summaries, and their labels and styles.
 
-Who an algorithm is, its runs say (`esync.reports.facts`). Of logs that do not, because they are older, the built-in
-algorithms are known by the names of their folders; anything else goes by its folder's name.
+Who an algorithm is, its runs say (`esync.reports.facts`). Of logs that do not, because they are
+older, the built-in algorithms are known by the names of their folders; anything else goes by its
+folder's name.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
 """Read a device's `iter-N.txt` files; each holds one communication round.
 
-Nothing in a file is taken on trust. What cannot be a round (empty, cut off, of another program) raises `BadRound`
-with a category and a reason, so that the caller can name it, skip it and count it.
+Nothing in a file is taken on trust. What cannot be a round (empty, cut off, of another program)
+raises `BadRound` with a category and a reason, so that the caller can name it, skip it and count
+it.
 """
 
 import json
@@ -42,8 +43,8 @@ class LoggedRound:
         iterations: those of them that computed a gradient.
         total_time: from the start of the run to the end of this round.
         aggregate: length of the exchange, waiting included; 0 in a local run.
-        computing: "forward and backward" and "local update" of all iterations. Loading data, asking the state server,
-            exchanging, waiting and evaluating are not computing.
+        computing: "forward and backward" and "local update" of all iterations. Loading data, asking
+            the state server, exchanging, waiting and evaluating are not computing.
         accuracy: test accuracy (0 to 1) of the weights that this round ended with.
         accuracy_time: when the device had those weights, from the start of the run.
         bytes_sent, bytes_received: what went over the wire in this round.

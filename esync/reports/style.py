@@ -1,7 +1,7 @@
 """Style of each algorithm in all figures.
 
-One colour, one line style and one marker per algorithm, as its class or its runs say. A run whose emulation was not
-valid is grey and says why.
+One colour, one line style and one marker per algorithm, as its class or its runs say. A run whose
+emulation was not valid is grey and says why.
 """
 
 import reprlib
@@ -93,8 +93,8 @@ def _marker(value: Any) -> str | None:
 def distinguishable(modes: Sequence[Mode]) -> list[Mode]:
     """Give every algorithm one label and one style that no other has.
 
-    Where two have the same, the later one gets a spare style, or its name behind its label. The built-in algorithms
-    come first, and their labels are theirs even where they are not shown.
+    Where two have the same, the later one gets a spare style, or its name behind its label. The
+    built-in algorithms come first, and their labels are theirs even where they are not shown.
     """
     owners = {algorithm.label.casefold(): name for name, algorithm in ALGORITHMS.items()}
     labels: dict[str, str] = {}

@@ -1,9 +1,9 @@
 """Read and write the summary of one mode, NAME.json: {host: {device: {lists with one value a round}}}.
 
-The first five lists and their rounding are the published implementation's, so programs written for its summaries can
-read ours, and its summaries can be read here. The rest stands beside them in the same object. Lists of accuracies
-have one value per *evaluated* round (`accuracy_rounds` says which), all other lists one value per round
-(`rounds_list`). Times are seconds.
+The first five lists and their rounding are the published implementation's, so programs written for
+its summaries can read ours, and its summaries can be read here. The rest stands beside them in the
+same object. Lists of accuracies have one value per *evaluated* round (`accuracy_rounds` says
+which), all other lists one value per round (`rounds_list`). Times are seconds.
 """
 
 from pathlib import Path

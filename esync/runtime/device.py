@@ -6,7 +6,8 @@ from typing import Protocol
 
 from .straggler_injection import COMPUTE, Straggler, StragglerEvent
 
-#: Seconds that an emulated iteration keeps for its computing, before any other wait is put ahead of it.
+#: Seconds that an emulated iteration keeps for its computing, before any other wait is put ahead of
+#: it.
 KEPT_FOR_COMPUTING = 0.5
 
 
@@ -46,14 +47,15 @@ class RealDevice(Device):
     """A real clock and MXNet's default device.
 
     Args:
-        step_time: seconds of one iteration on the slower device that this one stands for; None for none.
+        step_time: seconds of one iteration on the slower device that this one stands for; None for
+            none.
         straggler_events: when this worker is a straggler on purpose.
 
     Attributes:
         straggler: tells how much longer things take.
         iterations: how many have ended.
-        overruns: how many of them took longer than step_time by themselves: an emulated figure is not valid when there
-            are many.
+        overruns: how many of them took longer than step_time by themselves: an emulated figure is
+            not valid when there are many.
     """
 
     def __init__(self, step_time: float | None = None, straggler_events: Sequence[StragglerEvent] = ()) -> None:
@@ -85,8 +87,9 @@ class RealDevice(Device):
     def stagger(self) -> None:
         """On a slower device that this one stands for, let part of its spare time pass before the computing.
 
-        Where several are emulated on the same cores, all begin a round at the same moment: then the fast ones, which
-        have no time to spare, compute first. How long the iteration lasts does not change.
+        Where several are emulated on the same cores, all begin a round at the same moment: then the
+        fast ones, which have no time to spare, compute first. How long the iteration lasts does not
+        change.
         """
         if self.step_time is not None:
             ahead = max(0.0, (self.step_time - KEPT_FOR_COMPUTING) / 2)

@@ -14,8 +14,8 @@ from .errors import ExpectedError
 ROLES = ("worker", "server", "scheduler")
 #: The launcher says in it which slot a replacement takes over.
 SLOT_VARIABLE = "ESYNC_SLOT"
-#: Set where the launcher knows what to do when this worker dies: then it need not end the whole job. How often the
-#: launcher is going to replace it.
+#: Set where the launcher knows what to do when this worker dies: then it need not end the whole
+#: job. How often the launcher is going to replace it.
 SUPERVISED_VARIABLE = "ESYNC_SUPERVISED"
 
 
@@ -51,7 +51,8 @@ class Cluster:
         """Read and check the variables; writes the scheduler's address back as an IP, which is what MXNet needs.
 
         Raises:
-            EnvironmentProblemError: a variable is missing, is no number, or the host name is not known.
+            EnvironmentProblemError: a variable is missing, is no number, or the host name is not
+                known.
         """
         host = _required(environment, "DMLC_PS_ROOT_URI", "the address of the scheduler, for instance 10.1.1.34")
         port = _number(environment, "DMLC_PS_ROOT_PORT", "the scheduler's port, for instance 9091", 65535)

@@ -18,8 +18,8 @@ class NoHomeError(ExpectedError, argparse.ArgumentTypeError):
 def expanded(path: str | Path) -> Path:
     """Return a path with `~` or `~user` in front replaced by that home directory on this machine.
 
-    Shells replace it in `--log-dir ~/logs`, but neither in `--log-dir=~/logs` nor in a file. It is a type for argparse,
-    too. Write `./~` for a folder of that name.
+    Shells replace it in `--log-dir ~/logs`, but neither in `--log-dir=~/logs` nor in a file. It is
+    a type for argparse, too. Write `./~` for a folder of that name.
 
     Raises:
         NoHomeError: no such home directory is known.
@@ -35,11 +35,12 @@ def expanded(path: str | Path) -> Path:
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a path whose file replaces `path` when the block ends; an exception leaves `path` as it was.
 
-    The name begins with a dot and ends in this process's id, so nobody takes it for the file itself, and two processes
-    do not meet there.
+    The name begins with a dot and ends in this process's id, so nobody takes it for the file
+    itself, and two processes do not meet there.
 
     Raises:
-        OSError: it cannot be written, flushed or renamed; `filename` is `path`, and nothing is left behind.
+        OSError: it cannot be written, flushed or renamed; `filename` is `path`, and nothing is left
+            behind.
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -59,7 +60,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
 def through_memory(path: Path) -> Iterator[Path]:
     """Yield the path of a file in memory, which is copied to `path` when the block ends.
 
-    For what MXNet writes: of a full disk it gives no reason, and at the end of a file it does not notice one.
+    For what MXNet writes: of a full disk it gives no reason, and at the end of a file it does not
+    notice one.
 
     Raises:
         OSError: it cannot be written.
@@ -79,7 +81,8 @@ def write_atomically(path: Path, content: bytes) -> None:
     """Write `content` to `path`; a reader sees the old file or the new one, never a part.
 
     Raises:
-        OSError: the folder cannot be made or the file cannot be written; nothing is left behind then.
+        OSError: the folder cannot be made or the file cannot be written; nothing is left behind
+            then.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_path(path) as beside:

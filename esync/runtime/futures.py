@@ -1,7 +1,7 @@
 """Futures: *start an operation, get a handle, poll it or wait*.
 
-An exchange, a question to the state server, an evaluation: each is started and answered through a `Handle`, so that
-blocking, delayed and simulated implementations look the same to an algorithm.
+An exchange, a question to the state server, an evaluation: each is started and answered through a
+`Handle`, so that blocking, delayed and simulated implementations look the same to an algorithm.
 """
 
 import threading
@@ -55,8 +55,8 @@ class Completed(Generic[T]):
 class Future(Generic[T]):
     """A handle that is completed, once, by whoever knows the result: with a value, or with an error.
 
-    Completed by another thread it is used as it is. Where looking or waiting takes something else, such as reading
-    from a process, a subclass does that in `_look` and `_await`.
+    Completed by another thread it is used as it is. Where looking or waiting takes something else,
+    such as reading from a process, a subclass does that in `_look` and `_await`.
 
     Args:
         missing: what is not there before it is done, for messages.
@@ -108,7 +108,8 @@ class BackgroundTask(Future[None]):
     """Does one piece of work in a thread of its own.
 
     Args:
-        work: touches nothing that the worker computes with; says itself what it waits for, and gives up in time.
+        work: touches nothing that the worker computes with; says itself what it waits for, and
+            gives up in time.
         cancel: makes the work end early.
     """
 

@@ -15,8 +15,9 @@ BLOCK = 32_768
 def host_view(array: Any) -> np.ndarray:
     """Return a NumPy view, without a copy, of a float32 NDArray in host memory; it has the array's shape.
 
-    Asking for the address also puts a weight that a forward pass has left in oneDNN's own layout back into the plain
-    one. The view does not take part in MXNet's engine: wait for pending operations first, and keep the array alive.
+    Asking for the address also puts a weight that a forward pass has left in oneDNN's own layout
+    back into the plain one. The view does not take part in MXNet's engine: wait for pending
+    operations first, and keep the array alive.
     """
     pointer = ctypes.c_void_p()
     mx.base.check_call(mx.base._LIB.MXNDArrayGetData(array.handle, ctypes.byref(pointer)))

@@ -1,6 +1,7 @@
 """Where modules of earlier versions are now: who imports one is told.
 
-Modules inside of packages that are still there are left out: they were never anything but parts of those.
+Modules inside of packages that are still there are left out: they were never anything but parts of
+those.
 """
 
 import sys
@@ -92,7 +93,8 @@ class _Refusal(MetaPathFinder):
         """Refuse a module that has moved.
 
         Raises:
-            ImportError: it has. (`from esync import engine` would not tell the text of a ModuleNotFoundError.)
+            ImportError: it has. (`from esync import engine` would not tell the text of a
+                ModuleNotFoundError.)
         """
         if name in MOVED:
             advice = IMPORTS.get(name) or f"it is {MOVED[name]} now"

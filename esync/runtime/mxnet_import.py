@@ -1,9 +1,10 @@
 """Import MXNet, here and nowhere else: `from esync.runtime.mxnet_import import mx`.
 
-It takes care of two traps. A missing MXNet becomes one sentence instead of a traceback. And importing MXNet with
-DMLC_ROLE set to server or scheduler never returns, because the stock role's loop runs inside the import; so the
-variable is taken away for the time of the import and put back afterwards. What MXNet imports for quantization and
-its own tests only, a third of the time that its import takes, is left until somebody uses it.
+It takes care of two traps. A missing MXNet becomes one sentence instead of a traceback. And
+importing MXNet with DMLC_ROLE set to server or scheduler never returns, because the stock role's
+loop runs inside the import; so the variable is taken away for the time of the import and put back
+afterwards. What MXNet imports for quantization and its own tests only, a third of the time that its
+import takes, is left until somebody uses it.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
 """Output that survives hostile text, floods of messages and a full disk.
 
-`printable` escapes control characters in text that comes from others. `RateLimitedLog` limits messages
-that anybody can cause by sending something. `LossyFile` drops what a full disk does not take, counts it
-and marks the place.
+`printable` escapes control characters in text that comes from others. `RateLimitedLog` limits
+messages that anybody can cause by sending something. `LossyFile` drops what a full disk does not
+take, counts it and marks the place.
 """
 
 import errno

@@ -18,9 +18,9 @@ ITERATION_TIMES = "iteration_times"
 def iteration_times(entry: Mapping[str, Any]) -> list[float]:
     """Return the seconds that the device needed for each local iteration of a round.
 
-    An iteration is everything from the end of the previous step to the end of this one's computing: loading the batch,
-    the forward and backward pass, the local update, and what the loop does in between. Logs without the field
-    ITERATION_TIMES tell the first three only, as phases.
+    An iteration is everything from the end of the previous step to the end of this one's computing:
+    loading the batch, the forward and backward pass, the local update, and what the loop does in
+    between. Logs without the field ITERATION_TIMES tell the first three only, as phases.
 
     Args:
         entry: the content of a round file.
@@ -33,7 +33,8 @@ def iteration_times(entry: Mapping[str, Any]) -> list[float]:
     return [
         sum(float(phases.get(name, 0.0)) for name in (GET_BATCH, COMPUTE, LOCAL_UPDATE))
         for phases in entry["time"].values()
-        # A batch that was given up (delayed ACK) has been computed in part, and is followed by an exchange at once.
+        # A batch that was given up (delayed ACK) has been computed in part, and is followed by an
+        # exchange at once.
         if COMPUTE in phases and (GLOBAL_UPDATE not in phases or LOCAL_UPDATE in phases)
     ]
 

@@ -12,11 +12,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-#: Where Linux groups the processes of each session for a fair share of the processor, niceness only ranks them within
-#: their group; this is the file with the niceness of the group itself.
+#: Where Linux groups the processes of each session for a fair share of the processor, niceness only
+#: ranks them within their group; this is the file with the niceness of the group itself.
 GROUP_NICENESS = "/proc/{}/autogroup"
-#: Of the process that evaluates: on a machine whose cores are all busy it still gets about a tenth of one, so that the
-#: accuracy arrives some day.
+#: Of the process that evaluates: on a machine whose cores are all busy it still gets about a tenth
+#: of one, so that the accuracy arrives some day.
 EVALUATING = 10
 #: An emulated device with steps of this many seconds or fewer has nothing to spare.
 NOTHING_TO_SPARE = 0.25
@@ -27,8 +27,8 @@ PER_DOUBLING = 2
 def niceness_of_emulated(step_time: float | None) -> int:
     """Return the niceness of a worker whose iterations are padded to `step_time` seconds.
 
-    The longer its steps, the longer its computing may wait for that of others that are emulated on the same cores
-    without being late. Always more urgent than an evaluation.
+    The longer its steps, the longer its computing may wait for that of others that are emulated on
+    the same cores without being late. Always more urgent than an evaluation.
     """
     if step_time is None or step_time <= NOTHING_TO_SPARE:
         return 0
@@ -40,7 +40,8 @@ def set_niceness(niceness: int, process: int = 0) -> None:
 
     Args:
         niceness: steps to add.
-        process: its id, while it has a single thread; 0: the calling thread. The threads that start later inherit it.
+        process: its id, while it has a single thread; 0: the calling thread. The threads that start
+            later inherit it.
     """
     if niceness == 0:
         return
@@ -69,7 +70,8 @@ def die_with_parent(parent: int) -> None:
 def tied(command: Sequence[str]) -> list[str]:
     """Return a command that runs `command` in the same process, tied to the process that calls this.
 
-    It starts this file by its path, so that neither the package nor site-packages is imported on the way.
+    It starts this file by its path, so that neither the package nor site-packages is imported on
+    the way.
     """
     return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *command]
 

@@ -25,7 +25,8 @@ def run(role: str, body: Callable[[Watchdog], int], grace: float = GRACE) -> int
     Args:
         role: stands in front of what is logged.
         body: takes the watchdog of this process and returns the exit code.
-        grace: seconds that the main thread has to end by itself after a signal; 0 where it only ever waits in C++.
+        grace: seconds that the main thread has to end by itself after a signal; 0 where it only
+            ever waits in C++.
     """
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format=f"%(asctime)s {role}: %(message)s", datefmt="%H:%M:%S"

@@ -36,7 +36,8 @@ class Progress:
         samples_per_second: of this worker in it.
         wait: seconds from this worker's commit to the last one's.
         elapsed: seconds since the start.
-        accuracy: of the newest weights that have been evaluated; None where nothing is evaluated here.
+        accuracy: of the newest weights that have been evaluated; None where nothing is evaluated
+            here.
         accuracy_round: the round that those weights are from.
     """
 

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-#: What is delayed: an iteration, or what is sent to the parameter servers (a payload, a poll, the request for a model).
+#: What is delayed: an iteration, or what is sent to the parameter servers (a payload, a poll, the
+#: request for a model).
 KINDS = ("compute", "network")
 COMPUTE, NETWORK = KINDS
 _NUMBER = r"([0-9]+(?:\.[0-9]*)?(?:e-?[0-9]+)?)"
@@ -20,7 +21,8 @@ class StragglerEvent:
 
     Attributes:
         kind: one of KINDS.
-        delay: that each iteration that begins in that time takes longer, or each message that leaves in it.
+        delay: that each iteration that begins in that time takes longer, or each message that
+            leaves in it.
         at: of the run, when it begins.
         lasting: for how long.
     """

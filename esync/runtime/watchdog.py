@@ -1,8 +1,8 @@
 """Watch waits: announce what is waited for, end waits that are too long, and obey signals.
 
-While MXNet waits in C++ no Python code of the main thread runs, not even a signal handler. A thread of its own
-therefore watches: after a few seconds it says what is waited for, after a limit it ends the wait, and after a signal it
-ends a process whose main thread does not come back to do so itself.
+While MXNet waits in C++ no Python code of the main thread runs, not even a signal handler. A thread
+of its own therefore watches: after a few seconds it says what is waited for, after a limit it ends
+the wait, and after a signal it ends a process whose main thread does not come back to do so itself.
 """
 
 import contextlib
@@ -27,7 +27,8 @@ log = logging.getLogger(__name__)
 #: Seconds that the main thread has to end by itself, before the process is ended for it.
 GRACE = 3.0
 TICK = 0.25
-#: Seconds that MPICH's mpiexec has to read what a process has printed last: it does not look any more after its end.
+#: Seconds that MPICH's mpiexec has to read what a process has printed last: it does not look any
+#: more after its end.
 READING = 0.3
 
 
@@ -105,8 +106,8 @@ class Watchdog:
     def waiting(self, what: str, limit: float, hint: str = "") -> Iterator[WatchedWait]:
         """Watch over the body of a with statement.
 
-        Where the body waits in C++ beyond the limit, the process is ended with exit code 1. A body that polls calls
-        `check` on what it is given, which raises instead.
+        Where the body waits in C++ beyond the limit, the process is ended with exit code 1. A body
+        that polls calls `check` on what it is given, which raises instead.
         """
         wait = self.begin(WatchedWait(what, limit, hint))
         try:
@@ -130,7 +131,8 @@ class Watchdog:
     def handle_signals(self, grace: float = GRACE) -> None:
         """Turn SIGINT and SIGTERM into InterruptedBySignalError; main thread only.
 
-        Where the main thread is stuck in C++ and cannot raise it, the process ends after `grace` seconds.
+        Where the main thread is stuck in C++ and cannot raise it, the process ends after `grace`
+        seconds.
         """
         self._grace = grace
         read, write = os.pipe()
@@ -175,7 +177,8 @@ class Watchdog:
 def ending_on_interrupt() -> Iterator[None]:
     """Let Ctrl-C end the process at once while the body of a with statement waits in C++.
 
-    Python would raise KeyboardInterrupt only after the wait. A program that handles SIGINT itself goes on doing so.
+    Python would raise KeyboardInterrupt only after the wait. A program that handles SIGINT itself
+    goes on doing so.
     """
     main_thread = threading.current_thread() is threading.main_thread()
     if not main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:

@@ -1,7 +1,8 @@
 """Allreduce in virtual time: the messages of its schedule over the modelled network, without their values.
 
-Every rank begins its steps as the real one does: a step's messages leave together, and the next step begins when all of
-them are through and what came has been added up. Several buckets are on their way at the same time.
+Every rank begins its steps as the real one does: a step's messages leave together, and the next
+step begins when all of them are through and what came has been added up. Several buckets are on
+their way at the same time.
 """
 
 from collections import Counter

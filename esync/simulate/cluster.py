@@ -87,7 +87,8 @@ def links(description: Description) -> Callable[[str], Link]:
     """Return host → link, as the section `network` says; without that section the network costs nothing.
 
     Raises:
-        DescriptionError: it speaks of a host that is not there, or of a way that is shorter than half of the ordinary.
+        DescriptionError: it speaks of a host that is not there, or of a way that is shorter than
+            half of the ordinary.
     """
     network = description.network
     _check_hosts(description)

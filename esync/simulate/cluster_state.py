@@ -61,8 +61,8 @@ class ClusterState:
     def changed(self, rank: int, time: float) -> None:
         """At `time`, a server has handled a message of this rank: those whose payload has been used go on."""
         round_states = [node.round_state for node in self.nodes]
-        # Asynchronous commits are dealt with one by one; the end of a round lets all of them go on, and so does a slow
-        # worker that the others were too far ahead of.
+        # Asynchronous commits are dealt with one by one; the end of a round lets all of them go on,
+        # and so does a slow worker that the others were too far ahead of.
         state = [
             (round_state.version if round_state.synchronous else -1, round_state.released, round_state.failure)
             for round_state in round_states

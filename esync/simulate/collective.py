@@ -1,7 +1,8 @@
 """Exchange by a collective in virtual time: real round state, model and rule, messages over the modelled network.
 
-All ranks of a simulation keep one round state and one model, because theirs are the same at any time. The sum is the
-one of the schedule that was chosen, walked in memory, so that it has the bits of the real one.
+All ranks of a simulation keep one round state and one model, because theirs are the same at any
+time. The sum is the one of the schedule that was chosen, walked in memory, so that it has the bits
+of the real one.
 """
 
 from collections.abc import Callable, Mapping, Sequence

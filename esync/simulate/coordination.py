@@ -162,7 +162,8 @@ class SimulatedCoordination(Coordination):
         self.sent, self.received = self.sent + there, self.received + back
         engine.pass_time(self._latency)
         engine.settle()
-        # Calls are handled one after the other, so this one may be answered now as it will be when its turn has come.
+        # Calls are handled one after the other, so this one may be answered now as it will be when
+        # its turn has come.
         handled = self._server.handled()
         answer = handle(handled)
         engine.pass_time(handled - engine.now + self._latency)

@@ -1,7 +1,7 @@
 """Model of a device: iterations of a fixed time, with jitter, changing speed, pauses, or from a measured trace.
 
-Computing is work, measured in seconds at full speed, that is done at the speed of the moment: at speed 0.5 an iteration
-takes twice as long, in a pause (speed 0) nothing is done.
+Computing is work, measured in seconds at full speed, that is done at the speed of the moment: at
+speed 0.5 an iteration takes twice as long, in a pause (speed 0) nothing is done.
 """
 
 import math
@@ -17,10 +17,12 @@ from ..runtime.errors import ExpectedError
 from ..runtime.straggler_injection import COMPUTE, Straggler, StragglerEvent
 from .engine import SimulationEngine
 
-#: Name in a cluster description → draws factors with mean 1 and the given relative standard deviation.
+#: Name in a cluster description → draws factors with mean 1 and the given relative standard
+#: deviation.
 JITTERS = ("normal", "lognormal", "uniform", "exponential")
-#: No iteration takes less than this share of the mean: nothing computes in no time (lognormal times are positive
-#: anyway). What would be drawn below counts as this much; the distribution is moved and stretched to make up for it.
+#: No iteration takes less than this share of the mean: nothing computes in no time (lognormal times
+#: are positive anyway). What would be drawn below counts as this much; the distribution is moved
+#: and stretched to make up for it.
 LEAST = 0.1
 #: Standard deviations from the mean of a normal distribution beyond which nothing is ever drawn.
 _NEVER = 8.0
@@ -54,7 +56,8 @@ class DeviceModel:
         distribution: one of JITTERS.
         speed: (from that second on, this speed); 1 before the first.
         pauses: when nothing is computed.
-        trace: seconds of measured iterations, repeated when they are over; takes the place of step_time and jitter.
+        trace: seconds of measured iterations, repeated when they are over; takes the place of
+            step_time and jitter.
         straggler_events: when its worker is a straggler on purpose.
     """
 
@@ -87,9 +90,10 @@ class DeviceModel:
 def _factors(generator: np.random.Generator, distribution: str, deviation: float) -> np.ndarray:
     """Draw positive random numbers with mean 1 and this standard deviation.
 
-    Apart from lognormal ones they are max(X, LEAST), with X of the distribution's shape. Its place and scale are such
-    that mean and deviation hold after the cut, too: with r = deviation / (1 − LEAST) and p = P(X > LEAST), they follow
-    from the first two moments of max(X − LEAST, 0). Where nothing is cut off, X itself has that mean and deviation.
+    Apart from lognormal ones they are max(X, LEAST), with X of the distribution's shape. Its place
+    and scale are such that mean and deviation hold after the cut, too: with r = deviation / (1 −
+    LEAST) and p = P(X > LEAST), they follow from the first two moments of max(X − LEAST, 0). Where
+    nothing is cut off, X itself has that mean and deviation.
     """
     above = 1.0 - LEAST
     r = deviation / above

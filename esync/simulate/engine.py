@@ -1,12 +1,12 @@
 """Simulation engine: events in virtual time (SimPy), and tasks (greenlets) that run ordinary blocking code in it.
 
-A task is an ordinary function. Where the real program would block, it switches to the engine, which goes on with
-whatever comes next in virtual time and switches back when the event has come. Only one task runs at a time, and only
-these switches pass control, so a run is deterministic.
+A task is an ordinary function. Where the real program would block, it switches to the engine, which
+goes on with whatever comes next in virtual time and switches back when the event has come. Only one
+task runs at a time, and only these switches pass control, so a run is deterministic.
 
-Each task has a clock of its own that may be ahead of the engine's: computing and sleeping only move that clock. The
-engine catches up (`settle`) when the task does something that others can notice. So a whole run of iterations between
-two messages is a single event.
+Each task has a clock of its own that may be ahead of the engine's: computing and sleeping only move
+that clock. The engine catches up (`settle`) when the task does something that others can notice. So
+a whole run of iterations between two messages is a single event.
 """
 
 import contextlib
@@ -104,7 +104,8 @@ class SimulationEngine:
     """Events and tasks of one simulation.
 
     Attributes:
-        hub: the greenlet in which events happen: the one that made the engine, which must `run` it too.
+        hub: the greenlet in which events happen: the one that made the engine, which must `run` it
+            too.
         events: how many have happened.
     """
 
@@ -115,7 +116,8 @@ class SimulationEngine:
         self._current: GreenletTask | None = None
         self.events = 0
 
-    # --- time ---------------------------------------------------------------------------------------------------
+    # --- time
+    # ---------------------------------------------------------------------------------------------------
 
     @property
     def now(self) -> float:
@@ -139,7 +141,8 @@ class SimulationEngine:
             self._env.call(task.time, self.waker("its own work"), ())
             self.hub.switch()
 
-    # --- events -------------------------------------------------------------------------------------------------
+    # --- events
+    # -------------------------------------------------------------------------------------------------
 
     def event(self) -> simpy.Event:
         """Something that will happen: `succeed` (or `fail`) says that it has."""
@@ -174,7 +177,8 @@ class SimulationEngine:
         self._running()
         self.hub.switch()
 
-    # --- tasks --------------------------------------------------------------------------------------------------
+    # --- tasks
+    # --------------------------------------------------------------------------------------------------
 
     def spawn(self, name: str, body: Callable[[], None], delay: float = 0.0) -> GreenletTask:
         """Start a task, `delay` seconds from now."""
@@ -215,7 +219,8 @@ class SimulationEngine:
             more = f"; and {len(stuck) - 10} more" if len(stuck) > 10 else ""
             raise DeadlockError(f"deadlock at {self._env.now:.3f} s of virtual time: {waits}{more}")
 
-    # --- helpers ------------------------------------------------------------------------------------------------
+    # --- helpers
+    # ------------------------------------------------------------------------------------------------
 
     def _running(self) -> GreenletTask:
         if self._current is None:

@@ -1,7 +1,8 @@
 """Real numerics: every worker's network, data and optimizer in this process, computed by MXNet.
 
-One computation runs at a time and may use all cores. Each worker has parameters, gradients and an optimizer of its own;
-the memory of the forward and backward pass belongs to each network, too, so many workers of a large network need much.
+One computation runs at a time and may use all cores. Each worker has parameters, gradients and an
+optimizer of its own; the memory of the forward and backward pass belongs to each network, too, so
+many workers of a large network need much.
 """
 
 import argparse
@@ -94,7 +95,8 @@ class GradientNumerics:
 
     def _build(self) -> Any:
         options = self._options
-        # Names that are counted begin anew, as in a process of its own: their order is the order of the values.
+        # Names that are counted begin anew, as in a process of its own: their order is the order of
+        # the values.
         with mx.name.NameManager():
             hybridize, channels = not options.no_hybridize, self.dataset.channels
             return build(options.network, self.dataset.classes, self._context, options.seed, hybridize, channels)

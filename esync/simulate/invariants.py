@@ -1,7 +1,8 @@
 """Invariants of every schedule, checked on a model of counters: its weights show what was applied, and how often.
 
-The model is a row of counters, one for each worker, which only that worker moves. What must hold follows from what the
-algorithm asks the other side to do (`exchange.Specification`), from what its payloads say, and from its class.
+The model is a row of counters, one for each worker, which only that worker moves. What must hold
+follows from what the algorithm asks the other side to do (`exchange.Specification`), from what its
+payloads say, and from its class.
 """
 
 import math
@@ -29,9 +30,10 @@ from .simulation import Simulation
 from .timing import TimedIteration, TimedReplica, TimedTrainer
 from .world import SimulatedWorld
 
-#: Rule → what a worker adds to the weights with each 1 that it sends, at learning rate 1 and without momentum, among so
-#: many workers; in a round, divided by those that take part. Each counter is moved by one worker alone: it does not
-#: change between two of its payloads, so there is no delay to be compensated.
+#: Rule → what a worker adds to the weights with each 1 that it sends, at learning rate 1 and
+#: without momentum, among so many workers; in a round, divided by those that take part. Each
+#: counter is moved by one worker alone: it does not change between two of its payloads, so there is
+#: no delay to be compensated.
 ADDED: dict[str, Callable[[int], float]] = {
     "sgd": lambda workers: -1.0,
     "momentum_sgd": lambda workers: -1.0,
@@ -40,7 +42,8 @@ ADDED: dict[str, Callable[[int], float]] = {
     "outer_nesterov": lambda workers: 1.0,
     "delayed_nesterov": lambda workers: 1.0 / workers,
 }
-#: Values in one message where it is compressed: what says which values they are has no room beside fewer.
+#: Values in one message where it is compressed: what says which values they are has no room beside
+#: fewer.
 COMPRESSED = 8
 #: Of what was added up, that rounding may make a difference of.
 ROUNDING = 1e-4
@@ -121,13 +124,16 @@ class InvariantCheck:
 
     * no deadlock, and no worker fails;
     * rounds advance by one;
-    * payloads used together, and the next ones, too: all workers hold the same weights after the round;
+    * payloads used together, and the next ones, too: all workers hold the same weights after the
+      round;
     * a rule that adds what is sent: what was committed is what was applied, once;
     * a state server says when to exchange, steady devices: nobody waits longer than its bound;
-    * a specification with a staleness: nobody goes on who is further ahead of the slowest than that.
+    * a specification with a staleness: nobody goes on who is further ahead of the slowest than
+      that.
 
     Attributes:
-        uncounted: why it cannot be told whether what was committed is what was applied; "" where it can.
+        uncounted: why it cannot be told whether what was committed is what was applied; "" where it
+            can.
     """
 
     evaluates = False
@@ -181,7 +187,8 @@ class InvariantCheck:
         if self._asks_when_to_exchange and self._schedule.steady:
             self._check_waits()
 
-    # --- what must hold -------------------------------------------------------------------------------------------
+    # --- what must hold
+    # -------------------------------------------------------------------------------------------
 
     @property
     def _asks_when_to_exchange(self) -> bool:
@@ -211,8 +218,9 @@ class InvariantCheck:
         commit, amount = (rank, exchange.sequence), 0.0
         together = _together(specification, payload)
         if commit in self._contributed and together == (commit in self._at_once):
-            # What a crash has left half done is done again; where it was used at once by some servers, and comes in a
-            # round to others, each is owed another one of this worker's for its next round.
+            # What a crash has left half done is done again; where it was used at once by some
+            # servers, and comes in a round to others, each is owed another one of this worker's for
+            # its next round.
             self.uncounted = self.uncounted or "a switch during a crash"
         if not together:
             self._at_once.add(commit)
@@ -253,8 +261,8 @@ class InvariantCheck:
     def _check_applied(self) -> None:
         layout = self._exchange.layout
         for bucket in layout.of(WEIGHTS):
-            # Asynchronous commits reach the servers in different orders, so at the end of the run one server may have
-            # used a payload that another one has not.
+            # Asynchronous commits reach the servers in different orders, so at the end of the run
+            # one server may have used a payload that another one has not.
             node = self.simulation.side.nodes[bucket.shard]
             weights = node.copy(layout.key(bucket), shared=False)[wire.HEADER_ELEMENTS :]
             for rank, held in zip(range(bucket.start, bucket.stop), weights, strict=True):

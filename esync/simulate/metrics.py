@@ -21,8 +21,8 @@ class WorkerMetrics:
         waits: sum of what it waited for the others' commits.
         longest_wait: the longest of them.
         transfers: what its exchanges took besides.
-        worlds: one for each life (a `SimulatedWorld`, or what `roundwise` has of one), with the device, the connections
-            and the questions.
+        worlds: one for each life (a `SimulatedWorld`, or what `roundwise` has of one), with the
+            device, the connections and the questions.
     """
 
     worker: WorkerModel

@@ -12,8 +12,8 @@ __all__ = ["Link", "Network"]
 class Network:
     """All ports and the transfers that go through them.
 
-    Every transfer has a parameter server at one of its ends. Its first byte takes the latency to get there, then it
-    competes for the port; ways within a host cost nothing.
+    Every transfer has a parameter server at one of its ends. Its first byte takes the latency to
+    get there, then it competes for the port; ways within a host cost nothing.
 
     Args:
         engine: whose time.
@@ -99,7 +99,8 @@ class Network:
             transfer.dropped = True
             del self._under_way[transfer]
 
-    # --- helpers --------------------------------------------------------------------------------------------------
+    # --- helpers
+    # --------------------------------------------------------------------------------------------------
 
     def _port(self, inward: bool, host: str) -> Port:
         port = self._ports.get((inward, host))
@@ -111,7 +112,8 @@ class Network:
         if transfer.dropped:
             return
         ports = self._port(False, source), self._port(True, target)
-        # The port of the server is the one that many share; the other end's bandwidth limits what a transfer can use.
+        # The port of the server is the one that many share; the other end's bandwidth limits what a
+        # transfer can use.
         transfer.centre, transfer.edge = reversed(ports) if target in self._servers else ports
         transfer.edge.begin(transfer)
 

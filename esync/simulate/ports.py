@@ -1,14 +1,15 @@
 """Ports shared by simultaneous transfers, in closed form: no transfer is updated while others come and go.
 
-The port's bandwidth is divided equally; a transfer whose other end cannot take that much gets what that end can, and
-leaves the rest to the others (max-min fairness, which TCP connections of equal round trip come close to). Transfers
-with the same limit of their own get the same rate all the time. So they make one *flow*, which counts what each of its
-members has been given since the flow began; a member is done when that count has come to where it stood at the member's
-beginning plus the member's size. The next to be done is the first of a heap.
+The port's bandwidth is divided equally; a transfer whose other end cannot take that much gets what
+that end can, and leaves the rest to the others (max-min fairness, which TCP connections of equal
+round trip come close to). Transfers with the same limit of their own get the same rate all the
+time. So they make one *flow*, which counts what each of its members has been given since the flow
+began; a member is done when that count has come to where it stood at the member's beginning plus
+the member's size. The next to be done is the first of a heap.
 
-A host that sends or receives several transfers at once divides its own port equally between them; what one of them
-cannot use is not given to its other ones. This differs from full max-min fairness only where the servers of one cluster
-are loaded unequally.
+A host that sends or receives several transfers at once divides its own port equally between them;
+what one of them cannot use is not given to its other ones. This differs from full max-min fairness
+only where the servers of one cluster are loaded unequally.
 """
 
 import heapq
@@ -73,7 +74,8 @@ class Flow:
         rate: bytes per second that each of them gets.
         given: bytes that each member has got since the flow began.
         members: how many there are.
-        heap: (due, number, transfer) of the members; of those that have left, until they come to the front.
+        heap: (due, number, transfer) of the members; of those that have left, until they come to
+            the front.
     """
 
     __slots__ = ("given", "heap", "limit", "members", "rate")
@@ -102,7 +104,8 @@ class Port:
     Args:
         engine: whose time.
         bandwidth: bytes per second.
-        done: called, from an event, with each transfer whose last byte has gone through this port as the server's.
+        done: called, from an event, with each transfer whose last byte has gone through this port
+            as the server's.
     """
 
     def __init__(self, engine: SimulationEngine, bandwidth: float, done: Callable[[NetworkTransfer], None]) -> None:
@@ -115,7 +118,8 @@ class Port:
         self._due = math.inf  # when the next transfer may be done; never too late
         self._numbers = 0
 
-    # --- as the other end ------------------------------------------------------------------------------------------
+    # --- as the other end
+    # ------------------------------------------------------------------------------------------
 
     def begin(self, transfer: NetworkTransfer) -> None:
         """A transfer enters."""
@@ -139,7 +143,8 @@ class Port:
             self._advance()
             self.plan()
 
-    # --- as the server's port ----------------------------------------------------------------------------------------
+    # --- as the server's port
+    # ----------------------------------------------------------------------------------------
 
     def enter(self, transfer: NetworkTransfer) -> None:
         """One more to share with; `place` says how much it can use."""

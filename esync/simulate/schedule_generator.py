@@ -1,6 +1,7 @@
 """Generate random schedules: numbers and speeds of workers and servers, delays of messages, crashes, options.
 
-The options of the algorithm are drawn, too, from what its class says about them: their types, bounds and choices.
+The options of the algorithm are drawn, too, from what its class says about them: their types,
+bounds and choices.
 """
 
 import argparse
@@ -31,7 +32,8 @@ from .world import WorkerModel
 BATCH = 8
 #: How often an option of the algorithm is drawn; else it keeps its default.
 DRAWN = 0.4
-#: Whole numbers are drawn up to so far from the least one that is allowed, those of a list of values …
+#: Whole numbers are drawn up to so far from the least one that is allowed, those of a list of
+#: values …
 NEAR, NEAR_IN_LISTS = 3, 11
 #: … and numbers without an upper bound by one of these distances.
 DISTANCES = (0.01, 0.1, 0.5, 1.0, 2.0)

@@ -4,10 +4,11 @@
     python -m esync.simulate.schedules --mode sync --seed 17         # one of them again
     python -m esync.simulate.schedules --mode diloco --overlap       # with this option in all of them
 
-A schedule is drawn from the algorithm's name and a seed: how many workers and servers, how fast and how steady they
-are, how long messages take, which machines crash and when others take over their slots, and options of the algorithm
-(`schedule_generator`). What must hold is in `invariants`. Whether everything committed was applied cannot always be
-told; the last line says in how many schedules, and why.
+A schedule is drawn from the algorithm's name and a seed: how many workers and servers, how fast and
+how steady they are, how long messages take, which machines crash and when others take over their
+slots, and options of the algorithm (`schedule_generator`). What must hold is in `invariants`.
+Whether everything committed was applied cannot always be told; the last line says in how many
+schedules, and why.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Parameter servers of a modelled cluster: the real ones (`protocol.parameter_server`), fed in virtual time.
 
-Messages reach a server through the modelled network and are handled one after the other, each for as long as the model
-of the server says.
+Messages reach a server through the modelled network and are handled one after the other, each for
+as long as the model of the server says.
 """
 
 import math
@@ -74,8 +74,8 @@ class ServerNode:
     def occupy(self, messages: int, size: float, then: Callable[[], None]) -> None:
         """Handle messages that have just arrived, after those before them.
 
-        What they do, `then`, is done right away with the server's clock where it will be after them: whatever reaches
-        the server later finds it done, as it would in the order of time.
+        What they do, `then`, is done right away with the server's clock where it will be after
+        them: whatever reaches the server later finds it done, as it would in the order of time.
         """
         self._free = self._handling = max(self._free, self._engine.now) + self.model.cost(messages, size)
         try:
@@ -96,8 +96,8 @@ class ServerNode:
 
         Args:
             key: which array.
-            shared: whether it only changes with the version of the weights: all who pull the same version get the same
-                copy then, which is not to be changed.
+            shared: whether it only changes with the version of the weights: all who pull the same
+                version get the same copy then, which is not to be changed.
         """
         if not shared:
             return self._stored[key].copy()

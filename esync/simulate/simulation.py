@@ -39,7 +39,8 @@ class SimulatedEvaluator:
     Args:
         engine: whose time.
         lasting: seconds of virtual time that an evaluation takes.
-        accuracy: works it out for (weights, statistics, every image or some), values opened by the caller.
+        accuracy: works it out for (weights, statistics, every image or some), values opened by the
+            caller.
     """
 
     def __init__(
@@ -66,8 +67,8 @@ class Numerics(Protocol):
     Attributes:
         samples: size of the training set.
         evaluates: whether it has a method `accuracy` of (weights, statistics, every image or some).
-        wire: sizes of the vectors of the network whose bytes go over the wire, where the model that is exchanged only
-            stands for it.
+        wire: sizes of the vectors of the network whose bytes go over the wire, where the model that
+            is exchanged only stands for it.
     """
 
     samples: int
@@ -209,7 +210,8 @@ class Simulation:
             for keeper in self._keepers.values():
                 keeper.close()
 
-    # --- the workers ----------------------------------------------------------------------------------------------
+    # --- the workers
+    # ----------------------------------------------------------------------------------------------
 
     def _spawn(self, sums: WorkerMetrics, delay: float = 0.0) -> None:
         worker, life = sums.worker, len(sums.worlds)
@@ -256,7 +258,8 @@ class Simulation:
         if self.watch is not None:
             self.watch(self, trainer)
 
-    # --- logs and evaluation ----------------------------------------------------------------------------------------
+    # --- logs and evaluation
+    # ----------------------------------------------------------------------------------------
 
     def _keeper(self, sums: WorkerMetrics, trainer: Any) -> RoundCallbacks | None:
         """Writes this worker's logs, in all its lives, and evaluates on rank 0."""

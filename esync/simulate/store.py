@@ -1,8 +1,9 @@
 """A worker's store in virtual time: the protocol's steps over the modelled network, to the real parameter servers.
 
-A payload with its commit moves as one transfer, and so does what a server hands out. When a worker learns that its
-payload was used is worked out in closed form (`noticed_at`), not poll by poll. Where the model that is exchanged only
-stands for a larger one, the sizes of that one's arrays travel, and no values.
+A payload with its commit moves as one transfer, and so does what a server hands out. When a worker
+learns that its payload was used is worked out in closed form (`noticed_at`), not poll by poll.
+Where the model that is exchanged only stands for a larger one, the sizes of that one's arrays
+travel, and no values.
 """
 
 import math
@@ -72,7 +73,8 @@ class VirtualStore(Store):
         """See `Store.sizes`."""
         return modelled(self.side.model, own)
 
-    # --- time, and what goes on beside ------------------------------------------------------------------------------
+    # --- time, and what goes on beside
+    # ------------------------------------------------------------------------------
 
     def now(self) -> float:
         """See `Store.now`."""
@@ -103,7 +105,8 @@ class VirtualStore(Store):
         """See `Store.waiting`."""
         return VirtualWait(self._engine, f"{what} the parameter server(s)")
 
-    # --- arrays and messages ----------------------------------------------------------------------------------------
+    # --- arrays and messages
+    # ----------------------------------------------------------------------------------------
 
     def greet(self, greeting: Greeting) -> None:
         """See `Store.greet`."""
@@ -218,7 +221,8 @@ class VirtualStore(Store):
         """See `Store.await_acknowledged`: what the last poll tells is how things stand when it reaches the server."""
         engine, awaited = self._engine, self._of(sequence)
         if awaited.noticed == math.inf:
-            # No server can have used what reaches it later than now, so the clock may stay ahead of the events.
+            # No server can have used what reaches it later than now, so the clock may stay ahead of
+            # the events.
             if self._cancelled:
                 raise CancelledError
             awaited.wake = engine.waker(f"the commits of the others (worker {self.rank})")
@@ -237,7 +241,8 @@ class VirtualStore(Store):
         for server in range(self.servers if message is not None else 0):
             self.send(server, (), message)
 
-    # --- helpers ----------------------------------------------------------------------------------------------------
+    # --- helpers
+    # ----------------------------------------------------------------------------------------------------
 
     def round_trip(self, node: ServerNode) -> float:
         """Return the seconds of a poll of a server's status."""
@@ -305,7 +310,8 @@ class Awaited:
 
     Attributes:
         polled: when the last poll reaches the servers.
-        noticed: when the worker learns that all servers have dealt with its payload; infinite: they have not.
+        noticed: when the worker learns that all servers have dealt with its payload; infinite: they
+            have not.
         wake: ends the worker's wait.
     """
 
@@ -330,7 +336,8 @@ class Awaited:
             store.poll(node, polls)
         if self.wake is not None:
             engine = store.side.engine
-            # In rounds, nothing of a worker's status changes until it commits again: there is no need to wait for that.
+            # In rounds, nothing of a worker's status changes until it commits again: there is no
+            # need to wait for that.
             together = all(node.round_state.synchronous for node in store.side.nodes)
             engine.call_at(engine.time if together else self.polled, self.wake, None)
         return True

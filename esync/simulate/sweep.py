@@ -49,8 +49,8 @@ def grid(job: SimulationJob, sweeps: Sequence[str]) -> list[tuple[dict[str, Any]
     """Return every combination of the swept values, with its job.
 
     Raises:
-        DescriptionError: a sweep is not KEY=A,B,C, its key is neither a flag nor a place in the description, or it has
-            no effect; a flag would refuse a value.
+        DescriptionError: a sweep is not KEY=A,B,C, its key is neither a flag nor a place in the
+            description, or it has no effect; a flag would refuse a value.
     """
     axes: dict[str, list[str]] = {}
     for text in sweeps:

@@ -1,8 +1,9 @@
 """Timing without numerics: the same algorithms and loop, but no gradients; results are times, waits and bytes.
 
-Needs no MXNet. The model has one weight, which is exchanged like any other; what goes over the modelled wire is as
-large as the network that it stands for. The algorithms' hooks (`Algorithm.before_local_step`, `after_exchange`) are not
-called, and what they cost is not modelled.
+Needs no MXNet. The model has one weight, which is exchanged like any other; what goes over the
+modelled wire is as large as the network that it stands for. The algorithms' hooks
+(`Algorithm.before_local_step`, `after_exchange`) are not called, and what they cost is not
+modelled.
 """
 
 from collections.abc import Iterable

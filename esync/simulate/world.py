@@ -26,8 +26,9 @@ class WorkerModel:
         host: the machine that it runs on.
         folder: of its logs below its host's.
         device: how fast it is.
-        crashes: (seconds at which its machine crashes, seconds until another one takes over its slot, more than 0), in
-            any order; those of a time at which nobody holds the slot are none.
+        crashes: (seconds at which its machine crashes, seconds until another one takes over its
+            slot, more than 0), in any order; those of a time at which nobody holds the slot are
+            none.
     """
 
     rank: int

@@ -1,7 +1,7 @@
 """Run the state server behind a production web server: `python -m esync.state_server --port 10010`.
 
-It serves the jobs in one process. MXNet is not needed. It prints one line when it listens, and
-ends on SIGINT or SIGTERM with exit code 0. The token that callers must send is read from ESYNC_TOKEN.
+It serves the jobs in one process. MXNet is not needed. It prints one line when it listens, and ends
+on SIGINT or SIGTERM with exit code 0. The token that callers must send is read from ESYNC_TOKEN.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Accept connections, and hand them to the HTTP server once their first byte has come.
 
-A silent connection costs a socket and a small object; what HTTP and TLS need for one is made when its
-first byte has come. A connection that comes while thousands of others do is accepted in turn with the
-requests under way, so that these are answered meanwhile.
+A silent connection costs a socket and a small object; what HTTP and TLS need for one is made when
+its first byte has come. A connection that comes while thousands of others do is accepted in turn
+with the requests under way, so that these are answered meanwhile.
 """
 
 import asyncio

@@ -83,7 +83,8 @@ def job(service: Service, call: Call) -> Response:
     return responses.model(snapshots.view(_existing(service, call), service.history.dropped))
 
 
-# --- out of the database ---------------------------------------------------------------------------------------------
+# --- out of the database
+# ---------------------------------------------------------------------------------------------
 
 
 def rounds(service: Service, call: Call) -> Response:
@@ -150,7 +151,8 @@ def _need_database(service: Service) -> None:
         raise UnavailableError("the database of the history cannot be reached yet")
 
 
-# --- helpers -----------------------------------------------------------------------------------------------------
+# --- helpers
+# -----------------------------------------------------------------------------------------------------
 
 
 def _body(kind: type[Model], call: Call) -> Model:

@@ -1,8 +1,8 @@
 """ASGI application: the path from a request to its answer.
 
-Access control decides first, then the body is read, then the operation answers. Operations that touch a
-job are answered one after the other in the thread of the event loop, so no lock is ever waited
-for. Those that read the database run in threads beside it.
+Access control decides first, then the body is read, then the operation answers. Operations that
+touch a job are answered one after the other in the thread of the event loop, so no lock is ever
+waited for. Those that read the database run in threads beside it.
 
 Django is here for the database and for `manage.py`; its handling of requests is not used. In one
 run, with the median of five turns each on two cores, its ASGI handler answered a worker's query in
@@ -25,7 +25,8 @@ from .service import Service
 
 #: Under this name, a request's state has what is to be called when it is complete and let in.
 WELCOME = "welcome"
-#: Statuses of requests that made sense: where there is no token, they show that the caller belongs here.
+#: Statuses of requests that made sense: where there is no token, they show that the caller belongs
+#: here.
 _MEANT = (200, 404, 409)
 
 Message = dict[str, Any]

@@ -24,13 +24,15 @@ _CHALLENGE = 'Basic realm="ESync state server: any name, the token as password"'
 class AccessControl:
     """Decides about each request before its content is read.
 
-    A web page can point a name of its own at 127.0.0.1 and have a browser talk to servers there (DNS rebinding). It
-    cannot do so with an address, so these are always accepted; names must be known. It can also have a browser send
-    forms to any address: browsers say where such a request comes from, and what comes from elsewhere is refused.
+    A web page can point a name of its own at 127.0.0.1 and have a browser talk to servers there
+    (DNS rebinding). It cannot do so with an address, so these are always accepted; names must be
+    known. It can also have a browser send forms to any address: browsers say where such a request
+    comes from, and what comes from elsewhere is refused.
 
     Args:
-        token: what callers have to send as `Authorization: Bearer TOKEN`; "" lets everybody in. A browser may send it
-            as the password of `Authorization: Basic` instead, but only to read: it sends that along by itself.
+        token: what callers have to send as `Authorization: Bearer TOKEN`; "" lets everybody in. A
+            browser may send it as the password of `Authorization: Basic` instead, but only to read:
+            it sends that along by itself.
         names: host names that this server answers to.
     """
 

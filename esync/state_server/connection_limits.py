@@ -1,8 +1,9 @@
 """Limit connections: strangers have little time, callers have shown that they may make requests.
 
-Anybody can open connections. A connection counts as a caller's only after a complete request that was
-let in; until then it takes nothing from the workers, because strangers have a few seconds and places of
-their own. Where either kind has no place left, the connection that has been silent longest is dropped.
+Anybody can open connections. A connection counts as a caller's only after a complete request that
+was let in; until then it takes nothing from the workers, because strangers have a few seconds and
+places of their own. Where either kind has no place left, the connection that has been silent
+longest is dropped.
 """
 
 from collections.abc import Iterator

@@ -34,8 +34,8 @@ def curves(run: int, points: int) -> dict[str, Any]:
 def _rates(rounds: Any, began: float, width: float) -> dict[str, list[float]]:
     """Samples and bytes per second of all workers together.
 
-    A worker's rate is known only on average over each of its rounds: in a stretch of time without an end of a round,
-    its rate is that of the round that ends next.
+    A worker's rate is known only on average over each of its rounds: in a stretch of time without
+    an end of a round, its rate is that of the round that ends next.
     """
     cells = (
         rounds.annotate(bin=Floor(Cast((F("finished") - began) / width, FloatField())))
@@ -54,7 +54,8 @@ def _rates(rounds: Any, began: float, width: float) -> dict[str, list[float]]:
     sums = [[0.0] * len(_RATES) for _ in range(last + 1)]
     for rank, steps in of_rank.items():
         begin = first
-        # In the round under way, which it has not reported yet, it is taken to be as fast as in the last one.
+        # In the round under way, which it has not reported yet, it is taken to be as fast as in the
+        # last one.
         steps.append((min(last, steps[-1][0] + math.ceil(longest[rank] / width)), steps[-1][1]))
         for bin_, rates in steps:
             for place in range(max(begin, 0), bin_ + 1):

@@ -1,7 +1,8 @@
 """Write the history to the database in the background: a bounded queue and one thread.
 
-Nobody who answers a worker ever waits for the database. Where it is slow or gone, the queue fills up, and what does not
-fit is dropped and counted. The thread also brings the database's tables up to date, when it first reaches it.
+Nobody who answers a worker ever waits for the database. Where it is slow or gone, the queue fills
+up, and what does not fit is dropped and counted. The thread also brings the database's tables up to
+date, when it first reaches it.
 """
 
 import logging
@@ -38,7 +39,8 @@ class History:
         self._deadline = float("inf")
         self._thread: Thread | None = None
 
-    # --- never wait ----------------------------------------------------------------------------------------------
+    # --- never wait
+    # ----------------------------------------------------------------------------------------------
 
     def report(self, info: RunRecord, report: Report, at: float) -> None:
         """Record a worker's round."""
@@ -60,7 +62,8 @@ class History:
             return
         self._queue.append(item)  # atomic
 
-    # --- the thread ----------------------------------------------------------------------------------------------
+    # --- the thread
+    # ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the thread."""

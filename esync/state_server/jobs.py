@@ -1,6 +1,7 @@
 """A training job that this server coordinates: its coordinator, the reports of its workers, and its journal.
 
-Like the coordinator, a job is given the time and can be tested without waiting: `now` is always the job's clock.
+Like the coordinator, a job is given the time and can be tested without waiting: `now` is always the
+job's clock.
 """
 
 import json
@@ -42,7 +43,8 @@ class Job:
         reports: per rank, its newest report.
         ended: when the job ended (seconds since 1970), None while it goes on.
         reason: why it ended.
-        slowest: rank of the slowest worker when the present round began, None while it is not known.
+        slowest: rank of the slowest worker when the present round began, None while it is not
+            known.
     """
 
     def __init__(
@@ -73,7 +75,8 @@ class Job:
         self._replaying = False
         self._lock = RLock()
 
-    # --- what workers tell ---------------------------------------------------------------------------------------
+    # --- what workers tell
+    # ---------------------------------------------------------------------------------------
 
     def apply(self, rank: int, iteration: int, capability: float, now: float, te: float, round: int | None) -> bool:
         """Answer a published question; see `Coordinator.apply`."""
@@ -160,7 +163,8 @@ class Job:
                 self._history.end(self.info, self.ended, reason)
             self._tell("end", reason)
 
-    # --- what others ask -----------------------------------------------------------------------------------------
+    # --- what others ask
+    # -----------------------------------------------------------------------------------------
 
     @property
     def info(self) -> RunRecord:
@@ -177,10 +181,10 @@ class Job:
     def alive_for(self, now: float) -> float:
         """Return for how many more seconds another run may not take this one's place.
 
-        Another run may if no worker has reported anything new for some time (see `SignsOfLife.left`).
-        Published clients send no name of their run, so only what is *new* counts: the first queries
-        of a training whose /init/ is still on its way (k = 0, 1, …) look like repetitions in the
-        records of the training before it.
+        Another run may if no worker has reported anything new for some time (see
+        `SignsOfLife.left`). Published clients send no name of their run, so only what is *new*
+        counts: the first queries of a training whose /init/ is still on its way (k = 0, 1, …) look
+        like repetitions in the records of the training before it.
         """
         if self.ended is not None:
             return 0.0
@@ -191,7 +195,8 @@ class Job:
         heard = self.last_heard()
         return (wall - self.started) if heard is None else self.clock.now() - heard
 
-    # --- the journal ---------------------------------------------------------------------------------------------
+    # --- the journal
+    # ---------------------------------------------------------------------------------------------
 
     def begin(self, path: Path | None) -> None:
         """Begin: with an empty journal at `path`, if one is to be kept. Raises OSError where it cannot be written."""
@@ -206,8 +211,8 @@ class Job:
     def take_over(self, present: "Job", path: Path | None) -> None:
         """Begin in the place of `present`, whose journal at `path` this one's replaces.
 
-        From then on that one writes no more: its next line might begin its journal anew (it does so when it is long, or
-        was broken by a full disk) and put the old head over this job's.
+        From then on that one writes no more: its next line might begin its journal anew (it does so
+        when it is long, or was broken by a full disk) and put the old head over this job's.
 
         Raises:
             OSError: the journal cannot be written; `present` goes on.
@@ -325,7 +330,8 @@ class Job:
         except RefusedError as reason:  # only where this program decides otherwise than the one that wrote it
             logger.error("the journal of job %s has a message that is refused now: %s", self.name, reason)
 
-    # --- for display ---------------------------------------------------------------------------------------------
+    # --- for display
+    # ---------------------------------------------------------------------------------------------
 
     def _name_slowest(self) -> None:
         records = self.coordinator.snapshot()["records"]

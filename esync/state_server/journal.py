@@ -1,9 +1,10 @@
 """Journal of a job: a line with a checksum for each message, in a file that outlives the process.
 
-A line is eight hexadecimal digits (CRC-32 of the rest), a blank, and JSON without blanks. The first one, the head,
-holds the job's whole state; the others are messages in the order in which they were taken. A line is written with one
-plain write before its message is answered, so the end of the process, kill -9 included, loses nothing. There is no
-fsync: that would guard against the end of the *machine*, and cost every answer milliseconds.
+A line is eight hexadecimal digits (CRC-32 of the rest), a blank, and JSON without blanks. The first
+one, the head, holds the job's whole state; the others are messages in the order in which they were
+taken. A line is written with one plain write before its message is answered, so the end of the
+process, kill -9 included, loses nothing. There is no fsync: that would guard against the end of the
+*machine*, and cost every answer milliseconds.
 """
 
 import json
@@ -37,8 +38,8 @@ class Contents:
         head_length: bytes of its line.
         entries: the messages, as far as they are whole.
         length: bytes of the file up to there.
-        damage: what is wrong with the rest, "" if there is none; a line that the end of the process cut off is not
-            damage: nobody was answered.
+        damage: what is wrong with the rest, "" if there is none; a line that the end of the process
+            cut off is not damage: nobody was answered.
     """
 
     head: dict[str, Any]
@@ -130,8 +131,9 @@ class Journal:
     def append(self, entry: Entry) -> None:
         """Write one message that the job's state has taken in already.
 
-        A disk that is full does not stop the training: the error is logged, and from time to time the whole state is
-        tried to be written anew, so that nothing is missing once there is room again.
+        A disk that is full does not stop the training: the error is logged, and from time to time
+        the whole state is tried to be written anew, so that nothing is missing once there is room
+        again.
         """
         if self._file is None:
             return

@@ -1,7 +1,7 @@
 """Tell whether a training is still going on, by a clock that survives restarts.
 
-A process's monotonic clock is the machine's: another process reads the same one until the machine is
-restarted. Only after that does the wall clock say how much time has passed.
+A process's monotonic clock is the machine's: another process reads the same one until the machine
+is restarted. Only after that does the wall clock say how much time has passed.
 """
 
 import math
@@ -55,8 +55,8 @@ class SignsOfLife:
 
     Reports and steps are numbered by the process that sends them. A number seen before is a message
     that came twice. A number that goes back comes from another process: a replacement, or a worker
-    of the next training whose begin is still on its way. The latter must not keep this job alive, so
-    that process counts only once a worker that was here before has told something new.
+    of the next training whose begin is still on its way. The latter must not keep this job alive,
+    so that process counts only once a worker that was here before has told something new.
 
     Attributes:
         heard: the job's time of the newest sign; None before the first.

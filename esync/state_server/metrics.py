@@ -14,8 +14,8 @@ class WorkerSpeed:
 
     Attributes:
         seconds: of one iteration; 0 while unknown.
-        speed: samples per second while it computes: what it would reach if it never waited, by its newest report; 0
-            while unknown.
+        speed: samples per second while it computes: what it would reach if it never waited, by its
+            newest report; 0 while unknown.
     """
 
     seconds: float = 0.0
@@ -32,7 +32,8 @@ def pace(capability: float, report: Report | None) -> WorkerSpeed:
     """Return the speed of a worker.
 
     Args:
-        capability: smoothed seconds per iteration as the coordinator knows them; 0 for unknown: then the report tells.
+        capability: smoothed seconds per iteration as the coordinator knows them; 0 for unknown:
+            then the report tells.
         report: its newest.
     """
     if report is None or not report.local_iterations or not report.compute:

@@ -1,6 +1,7 @@
 """Database models of the history: runs, their workers, what each did in each round, and events.
 
-Written by `history`, in batches, and never read for a decision. Moments are seconds since 1970, durations seconds.
+Written by `history`, in batches, and never read for a decision. Moments are seconds since 1970,
+durations seconds.
 """
 
 from typing import ClassVar

@@ -65,7 +65,8 @@ _TEXT = re.compile(r"[ -~]*")
 class FormFields:
     """Fields of a form-encoded POST.
 
-    Each reader raises `InvalidError` naming the field where it is malformed, or missing and without default.
+    Each reader raises `InvalidError` naming the field where it is malformed, or missing and without
+    default.
     """
 
     def __init__(self, call: Call) -> None:

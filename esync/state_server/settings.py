@@ -50,7 +50,8 @@ def _database() -> dict[str, Any]:
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": folder / "history.sqlite3",
         "OPTIONS": {
-            # One writes while others read; a crash of the machine may cost the last batches, never the file.
+            # One writes while others read; a crash of the machine may cost the last batches, never
+            # the file.
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL",
             "transaction_mode": "IMMEDIATE",
             "timeout": 20,

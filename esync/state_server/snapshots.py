@@ -9,7 +9,8 @@ from .jobs import Job
 from .metrics import WorkerSpeed
 from .schema import JobSummary, JobView, State, WorkerState, WorkerView
 
-#: A worker that says nothing for longer than so many of the slowest's iterations is shown as silent.
+#: A worker that says nothing for longer than so many of the slowest's iterations is shown as
+#: silent.
 _PATIENCE = 3
 
 

@@ -1,7 +1,7 @@
 """Serve the dashboard's files from memory; they hold no data, so they need no token.
 
-What they show, they ask the JSON API for, with the token. Nothing is loaded from elsewhere, which the
-Content-Security-Policy also forbids.
+What they show, they ask the JSON API for, with the token. Nothing is loaded from elsewhere, which
+the Content-Security-Policy also forbids.
 """
 
 import hashlib

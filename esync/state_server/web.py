@@ -26,7 +26,8 @@ class Protocol(HttpToolsProtocol):
     """uvicorn's HTTP with a limit on the headers, which it would collect without end.
 
     Args:
-        connection: the connection; the application calls its `welcome` for every request that is let in.
+        connection: the connection; the application calls its `welcome` for every request that is
+            let in.
         named: what uvicorn's own has.
     """
 
@@ -198,7 +199,8 @@ def serve(
         host: address to listen on.
         port: port to listen on; 0 takes a free one.
         token: what callers have to send; see `auth.AccessControl`.
-        state_dir: state folder; None takes the one of this port, with port 0 one that is removed at the end.
+        state_dir: state folder; None takes the one of this port, with port 0 one that is removed at
+            the end.
         cert: certificate (PEM); None speaks plain HTTP.
         key: its key (PEM), where that is not in the same file.
 

@@ -1,5 +1,5 @@
 """Status of a state server's jobs on a terminal: `python -m esync.status`.
 
-`client` queries the JSON API, `view` turns a job into tables. May import `config`, `coordination` and
-`runtime`.
+`client` queries the JSON API, `view` turns a job into tables. May import `config`, `coordination`
+and `runtime`.
 """

@@ -1,10 +1,10 @@
 """The offline timing policy: a binary search for the smallest share of BSP that costs no accuracy.
 
-Pure decisions; `trials` makes the runs. A reconstruction of the timing policy of Sync-Switch (Li, Mangoubi, Xu, Guo,
-ICDCS 2021): the authors' repository has the measurements of its trials, at 50, 25, 12.5 and 6.25 %, but not the search
-itself; the rule of acceptance and how diverged runs count were chosen here. Between all ASP, taken to be not good
-enough, and all BSP, known to be good, half of what is left is tried next, and whether it is accepted decides the half
-that is left then.
+Pure decisions; `trials` makes the runs. A reconstruction of the timing policy of Sync-Switch (Li,
+Mangoubi, Xu, Guo, ICDCS 2021): the authors' repository has the measurements of its trials, at 50,
+25, 12.5 and 6.25 %, but not the search itself; the rule of acceptance and how diverged runs count
+were chosen here. Between all ASP, taken to be not good enough, and all BSP, known to be good, half
+of what is left is tried next, and whether it is accepted decides the half that is left then.
 """
 
 from collections.abc import Callable, Sequence

@@ -13,15 +13,16 @@ from ..runtime.output import DISK_FULL
 
 log = logging.getLogger(__name__)
 
-#: A path, and what to write there: the content, or a function that makes it from what the file contains.
+#: A path, and what to write there: the content, or a function that makes it from what the file
+#: contains.
 _File = tuple[Path, bytes | Callable[[bytes], bytes]]
 
 
 class BackgroundWriter:
     """Writes files in a thread, in the order in which they are given; each is there as a whole or not at all.
 
-    What waits for the disk is kept in memory, up to `config.LOG_BACKLOG` bytes. A call that gives more waits until the
-    disk has caught up, and a warning says so. To be used from one thread.
+    What waits for the disk is kept in memory, up to `config.LOG_BACKLOG` bytes. A call that gives
+    more waits until the disk has caught up, and a warning says so. To be used from one thread.
 
     Args:
         what: the files, in words, for messages.
@@ -101,7 +102,8 @@ class BackgroundWriter:
         if self._failure is not None:
             raise self._failure
 
-    # --- the thread ------------------------------------------------------------------------------------------------
+    # --- the thread
+    # ------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:

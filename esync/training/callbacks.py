@@ -60,8 +60,8 @@ class FinishedRound:
 class Callback:
     """Base class of callbacks. A subclass overrides the methods that it needs; the others do nothing.
 
-    All methods are called by the training loop's thread, between iterations, and must not wait for anything but a disk
-    that does not keep up.
+    All methods are called by the training loop's thread, between iterations, and must not wait for
+    anything but a disk that does not keep up.
     """
 
     def save(self, facts: dict[str, Any]) -> None:

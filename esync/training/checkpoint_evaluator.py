@@ -1,8 +1,8 @@
 """Follow a run's checkpoints from any machine that sees them, and record the accuracy of each.
 
-It only reads: a folder that the workers write to, or a copy that something (rsync, for instance) keeps up to date. Of a
-checkpoint it needs rank 0's part, which says what network and data set it is of. `python -m esync.evaluate
---checkpoint-dir DIR` is this program.
+It only reads: a folder that the workers write to, or a copy that something (rsync, for instance)
+keeps up to date. Of a checkpoint it needs rank 0's part, which says what network and data set it is
+of. `python -m esync.evaluate --checkpoint-dir DIR` is this program.
 """
 
 import argparse
@@ -76,7 +76,8 @@ class CheckpointEvaluator:
         """Return the test accuracy of a checkpoint's model.
 
         Raises:
-            EvaluatorError: it is of no network or data set of this package, or its model does not fit.
+            EvaluatorError: it is of no network or data set of this package, or its model does not
+                fit.
         """
         agreement = part.facts["agreement"]
         of = agreement.get("network"), agreement.get("data set")

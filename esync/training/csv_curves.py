@@ -1,7 +1,7 @@
 """Write acc.csv and loss.csv beside rank 0's round files: a run step by step, for Sync-Switch's reports.
 
-`Step` counts the changes of the common model (one per round of synchronous training, one per commit used at once),
-`Time` is in seconds since the run began, `Samples` are those of all workers.
+`Step` counts the changes of the common model (one per round of synchronous training, one per commit
+used at once), `Time` is in seconds since the run began, `Samples` are those of all workers.
 """
 
 import math
@@ -31,7 +31,8 @@ class CsvCurves:
     Args:
         files: where they are kept.
         started: wall clock when the run began, seconds since 1970; 0 in virtual time.
-        step: the last one that is known already: what earlier files say about later ones is left out.
+        step: the last one that is known already: what earlier files say about later ones is left
+            out.
     """
 
     def __init__(self, files: Files, started: float, step: int = 0) -> None:

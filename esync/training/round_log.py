@@ -29,9 +29,10 @@ class LogDirectoryError(ExpectedError):
 def claim(log_dir: Path, device: str, overwrite: bool, rounds: int = 0, rank: int = -1) -> tuple[Path, TextIO]:
     """Return a folder for this process's logs, and the lock that reserves it while it is open.
 
-    `device` is the name of the folder, "-1", "-2" … behind it where another process of this host has taken it. Logs of
-    an earlier run are moved into a folder `earlier-TIME` inside, or deleted where `overwrite` is true. Where this
-    process goes on with a run after so many `rounds`, their logs stay; it looks for the folder of its `rank`.
+    `device` is the name of the folder, "-1", "-2" … behind it where another process of this host
+    has taken it. Logs of an earlier run are moved into a folder `earlier-TIME` inside, or deleted
+    where `overwrite` is true. Where this process goes on with a run after so many `rounds`, their
+    logs stay; it looks for the folder of its `rank`.
 
     Raises:
         LogDirectoryError: the folder cannot be made or written.
@@ -96,7 +97,8 @@ class RoundLog:
         log_dir: base folder.
         device: cpu, gpu0, gpu1 …
         overwrite: delete an earlier run's logs instead of moving them aside.
-        rounds: of this run that have been logged already, by a process that has died; 0 where it begins.
+        rounds: of this run that have been logged already, by a process that has died; 0 where it
+            begins.
         rank: of this worker, to find its folder again.
 
     Attributes:

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from .callbacks import Callback
     from .round_log import RoundLog
 
-#: Gluon's optimizers whose step is proportional to the gradient, so that a rate may multiply its sum or its mean.
+#: Gluon's optimizers whose step is proportional to the gradient, so that a rate may multiply its
+#: sum or its mean.
 PROPORTIONAL = frozenset({"sgd", "ccsgd", "nag", "lbsgd", "dcasgd", "sgld"})
 
 
@@ -79,8 +80,8 @@ def make_callbacks(
         options: the flags.
         rank: of this worker.
         reporter: prints progress.
-        logs: the log files of this worker; None writes none. Runs that switch to asynchronous training have acc.csv
-            and loss.csv beside those of rank 0.
+        logs: the log files of this worker; None writes none. Runs that switch to asynchronous
+            training have acc.csv and loss.csv beside those of rank 0.
         reports: to the state server; None where there are none.
         started: wall clock when the run began, seconds since 1970; 0 in virtual time.
         step: the last step that is known already, where the run goes on with its logs.
@@ -174,9 +175,10 @@ def _learning_rate(options: argparse.Namespace) -> float:
 def gradient_scale(options: argparse.Namespace) -> float:
     """Return how many times the mean gradient of a batch the learning rates of the command line multiply.
 
-    The batch size, hence the sum over the batch, where a step is proportional to the gradient. Optimizers that divide
-    by the gradient's own size (Adam, Adagrad, LARS, …) step as far for the sum as for the mean: they get the mean, for
-    which their other constants are meant, and their rate is their own.
+    The batch size, hence the sum over the batch, where a step is proportional to the gradient.
+    Optimizers that divide by the gradient's own size (Adam, Adagrad, LARS, …) step as far for the
+    sum as for the mean: they get the mean, for which their other constants are meant, and their
+    rate is their own.
     """
     return options.batch_size if _multiply_the_sum(options) else 1.0
 

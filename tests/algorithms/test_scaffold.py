@@ -76,7 +76,8 @@ class Cluster:
         self.servers = ClusterState(self.engine, self.network, nodes, self.workers, bucket_elements=2)
         if self.way != "ps":
             self.collective = SharedCollectiveState(self.engine, self.network, hosts, self.way)
-        #: rank → for each round the weights, c, c_i (of algorithms that have them), and the members.
+        #: rank → for each round the weights, c, c_i (of algorithms that have them), and the
+        #: members.
         self.rounds: dict[int, list[tuple[np.ndarray, ...]]] = {rank: [] for rank in range(self.workers)}
         self.members: dict[int, list[int]] = {rank: [] for rank in range(self.workers)}
         self.replacements: list[tuple[np.ndarray, np.ndarray]] = []  # c_i and c that each has begun with
@@ -161,7 +162,8 @@ class Reference:
             np.testing.assert_allclose(own, self.own[rank], **TOLERANCE)
 
 
-# --- Algorithm 1 ----------------------------------------------------------------------------------------------------
+# --- Algorithm 1
+# ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", ["ps", "ring"])
@@ -214,7 +216,8 @@ def test_with_one_local_iteration_it_is_synchronous_sgd() -> None:
         before = scaffold.rounds[0][number][0]
 
 
-# --- who is missing, and who comes anew -----------------------------------------------------------------------------
+# --- who is missing, and who comes anew
+# -----------------------------------------------------------------------------
 
 
 def test_absent_members_count_with_a_change_of_nothing() -> None:
@@ -231,8 +234,8 @@ def test_a_worker_that_has_left_keeps_its_share_of_the_control_variate() -> None
     for _ in range(2):
         reference.round(dict.fromkeys(range(3), (0.1, 0.1)))
     reference.check(cluster, 1)
-    # The others have learnt of the end of round 2 before the goodbye came, and take everyone for there once more: the
-    # one that is missing counts as if its control variate had been c.
+    # The others have learnt of the end of round 2 before the goodbye came, and take everyone for
+    # there once more: the one that is missing counts as if its control variate had been c.
     assert cluster.members[0] == cluster.members[1] == [3, 3, 2, 2, 2, 2]
     for number in range(2, 6):
         reference.round(dict.fromkeys(range(2), (0.1, 0.1)), believed_complete=number == 2)
@@ -260,7 +263,8 @@ def test_a_replacements_first_round_makes_the_mean_of_the_control_variates_right
         np.testing.assert_allclose(cluster.rounds[0][number][1], np.mean(own, 0), **TOLERANCE)
 
 
-# --- on a real network ----------------------------------------------------------------------------------------------
+# --- on a real network
+# ----------------------------------------------------------------------------------------------
 
 
 def test_steps_that_were_left_out_after_an_overflow_do_not_count() -> None:
@@ -276,7 +280,8 @@ def test_steps_that_were_left_out_after_an_overflow_do_not_count() -> None:
     assert rates == pytest.approx([rate, rate, 2 * rate])
 
 
-# --- what is refused ------------------------------------------------------------------------------------------------
+# --- what is refused
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -322,7 +327,8 @@ def test_so_are_options(option: dict[str, Any]) -> None:
         SCAFFOLD(**option)
 
 
-# --- further vectors, for any algorithm -----------------------------------------------------------------------------
+# --- further vectors, for any algorithm
+# -----------------------------------------------------------------------------
 
 
 def test_vectors_are_checked_and_named() -> None:

@@ -68,7 +68,8 @@ OWN_DEFAULTS = {
     "local": {},
 }
 
-#: The contract: published short and long names, a value in text, and what it becomes; in the mode where it makes sense.
+#: The contract: published short and long names, a value in text, and what it becomes; in the mode
+#: where it makes sense.
 PUBLISHED = [
     ("-l", "--learning-rate", "0.5", 0.5, "sync"),
     ("-ll", "--local-lr", "0.5", 0.5, "esync"),

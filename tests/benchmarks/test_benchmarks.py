@@ -13,7 +13,8 @@ from ..data import tiny_dataset
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted((ROOT / "benchmarks").glob("*.py"))
 
-#: Asks the programs whose paths it is given for their help, one after the other; prints what each has said.
+#: Asks the programs whose paths it is given for their help, one after the other; prints what each
+#: has said.
 ASK = """
 import contextlib, io, json, runpy, sys, traceback
 said = {}

@@ -1,7 +1,7 @@
 """Writes checkpoints in processes that end as by kill -9, once at every step of the writing.
 
-Usage: python crashes.py DIRECTORY. Prints one JSON list: for every step, the rounds that are whole afterwards and
-whether their content is what was written.
+Usage: python crashes.py DIRECTORY. Prints one JSON list: for every step, the rounds that are whole
+afterwards and whether their content is what was written.
 """
 
 import json

@@ -20,7 +20,8 @@ from esync.runtime.phase_timer import PhaseTimer
 from ..support.scripted_world import Device
 from ..support.small_net import BATCH, backward, make_net, values
 
-#: What happens to a worker: given its rank and the moment, a name and a round; may raise KilledError.
+#: What happens to a worker: given its rank and the moment, a name and a round; may raise
+#: KilledError.
 Fate = Callable[["Life", str, int], None]
 
 
@@ -73,8 +74,9 @@ class Job:
         lease: seconds after which a silent worker is left out.
         own: every worker has a directory of its own.
         ends: the round after which nobody is replaced.
-        fate: called at the moments "before part" (nothing of it is written), "within part" (its data is written, the
-            JSON is not), "after part", and "round" (of every round that has ended), each with the round's number.
+        fate: called at the moments "before part" (nothing of it is written), "within part" (its
+            data is written, the JSON is not), "after part", and "round" (of every round that has
+            ended), each with the round's number.
         seed: of the order of things.
     """
 

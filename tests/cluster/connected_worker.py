@@ -1,6 +1,7 @@
 """A worker whose program has a connection of its own, which ends while it trains.
 
-Usage: python connected_worker.py PORT, where somebody listens who closes the connection after the first byte.
+Usage: python connected_worker.py PORT, where somebody listens who closes the connection after the
+first byte.
 """
 
 import socket

@@ -27,9 +27,11 @@ class Plan:
         weights: file that the final weights are saved to, as one flat array.
         optimizer: options of the optimizer.
         name: of the optimizer.
-        turns: for each iteration, its place in the order of all workers' exchanges, from 0; empty for no order. A turn
-            begins when the one before it is over, the pull of the new weights included.
-        flags: of the worker program, which then say what algorithm, options and optimizer say otherwise.
+        turns: for each iteration, its place in the order of all workers' exchanges, from 0; empty
+            for no order. A turn begins when the one before it is over, the pull of the new weights
+            included.
+        flags: of the worker program, which then say what algorithm, options and optimizer say
+            otherwise.
     """
 
     rank: int
@@ -110,7 +112,8 @@ def main(plan: Plan) -> None:
         size = backward(net, indices)
         if plan.turns:
             turn = plan.turns[iteration]
-            # The first waits until all have the initial model: who fetches it later finds that commit in it.
+            # The first waits until all have the initial model: who fetches it later finds that
+            # commit in it.
             workers = range(int(os.environ["DMLC_NUM_WORKER"]))
             for name in [f"turn-{turn - 1}"] if turn else [f"started-{rank}" for rank in workers]:
                 wait_for(turns / name)

@@ -20,8 +20,9 @@ class Plan:
     Attributes:
         algorithm: a name, or FILE:CLASS, with `options`.
         directory: of the checkpoints, one every three rounds.
-        weights: file that the final weights and statistics are saved to, as one flat array; and beside it, with
-            ".state.npz" behind its name, what the algorithm remembers, where it remembers anything.
+        weights: file that the final weights and statistics are saved to, as one flat array; and
+            beside it, with ".state.npz" behind its name, what the algorithm remembers, where it
+            remembers anything.
         rounds: of the whole run.
         killed: the round after which the process ends itself as kill -9 does; 0: never.
         optimizer: name, with `settings`.

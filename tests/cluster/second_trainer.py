@@ -1,7 +1,8 @@
 """A process that makes one Trainer after the other.
 
-Usage: python second_trainer.py WHAT: "open" leaves the first one as it is; "closed" closes it; a port is that of the
-scheduler of a second cluster that the second Trainer joins after the first one was closed.
+Usage: python second_trainer.py WHAT: "open" leaves the first one as it is; "closed" closes it; a
+port is that of the scheduler of a second cluster that the second Trainer joins after the first one
+was closed.
 """
 
 import os

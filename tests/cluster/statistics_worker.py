@@ -20,7 +20,8 @@ class Plan:
 
     Attributes:
         algorithm: a name, with `options`.
-        out: file for the statistics: "own" at every exchange, one row each, at the "begin" and at the end ("mean").
+        out: file for the statistics: "own" at every exchange, one row each, at the "begin" and at
+            the end ("mean").
         rounds: of the whole run.
         directory: of checkpoints; "": none.
         resume: whether it goes on from one.

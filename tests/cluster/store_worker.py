@@ -1,7 +1,7 @@
 """A worker of the tests of stores, over MXNet's key store.
 
-Usage: python -m tests.cluster.store_worker KIND FILE: goes through the checks where KIND is "checks", else trains, and
-writes what it holds then to FILE.
+Usage: python -m tests.cluster.store_worker KIND FILE: goes through the checks where KIND is
+"checks", else trains, and writes what it holds then to FILE.
 """
 
 import sys

@@ -31,7 +31,8 @@ def kill(cluster: Cluster, name: str) -> None:
     cluster.processes[name].wait()
 
 
-#: Mode → who is killed, one after the other, and rounds. MXNet's own scheduler does not survive the second replacement.
+#: Mode → who is killed, one after the other, and rounds. MXNet's own scheduler does not survive the
+#: second replacement.
 KILLS = {"esync": ([0, 1, 1], 14), "sync": ([1], 8), "async": ([0, 1], 100), "dcasgd": ([1], 40)}
 
 
@@ -149,7 +150,8 @@ def test_a_replacement_is_waited_for_as_long_as_was_asked(tmp_path: Path) -> Non
         assert "no replacement has come within 1 s (--wait-for-replacement)" in cluster.output("worker-0")
 
 
-#: Moment → a worker that dies then: when all have met, with its greeting said, or with the shared keys set up.
+#: Moment → a worker that dies then: when all have met, with its greeting said, or with the shared
+#: keys set up.
 BEFORE_THE_START = {
     "met": "MXNetStore.greet",
     "greeted": "MXNetStore.share",
@@ -285,7 +287,8 @@ def test_a_program_whose_server_dies_in_the_middle_of_the_goodbye_does_its_work_
         assert cluster.wait("server-0") == 0
 
 
-#: Programs of users' own that leave without having closed their trainer: how worker 0 ends → with which exit code.
+#: Programs of users' own that leave without having closed their trainer: how worker 0 ends → with
+#: which exit code.
 UNCLOSED = {"trainer.step(backward(net, [0, 1]))": 1, "raise RuntimeError('no such file')": 1, "sys.exit(3)": 3}
 
 #: One of them. The second worker is gone after its first round.

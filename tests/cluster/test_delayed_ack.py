@@ -30,8 +30,8 @@ def test_training_goes_on_while_answers_travel(tmp_path: Path, h: int) -> None:
         cluster.finish()
     fast, slow = (rounds(tmp_path / f"logs-{rank}" / "cpu") for rank in range(2))
     assert all(entry["num_samples"] % BATCH == 0 for entry in [*fast, *slow])
-    # READY finds the slow one in another iteration as long as no round has taught it to expect that, or where answers
-    # take longer than its iterations (a busy machine).
+    # READY finds the slow one in another iteration as long as no round has taught it to expect
+    # that, or where answers take longer than its iterations (a busy machine).
     assert all(entry["num_samples"] in (h * BATCH, (h + 1) * BATCH) for entry in slow)
     for entry in fast[1:]:
         assert entry["num_samples"] > BATCH

@@ -73,7 +73,8 @@ ADAM = {"learning_rate": 0.002, "wd": 0.01, "clip_gradient": 0.5, "epsilon": 1e-
 
 
 def test_ssgd_with_adam_is_one_device_with_adam_and_all_batches_together(tmp_path: Path) -> None:
-    # Adam divides by the gradient's size, so that rounding of gradients near 0 would show: hence the larger epsilon.
+    # Adam divides by the gradient's size, so that rounding of gradients near 0 would show: hence
+    # the larger epsilon.
     weights = train(tmp_path, 2, algorithm="sync", name="adam", optimizer=ADAM)
     for other in weights[1:]:
         np.testing.assert_array_equal(other, weights[0])
@@ -142,9 +143,11 @@ def test_esync_with_one_local_iteration_is_ssgd(tmp_path: Path) -> None:
     np.testing.assert_allclose(weights[0], one_device(optimizer), **TOLERANCE)
 
 
-# --- asynchronous: commits in a prescribed order --------------------------------------------------------------------
+# --- asynchronous: commits in a prescribed order
+# --------------------------------------------------------------------
 
-#: Which worker commits first, second, …; every worker does ITERATIONS of them, with delays of 0 to 5 commits.
+#: Which worker commits first, second, …; every worker does ITERATIONS of them, with delays of 0 to
+#: 5 commits.
 ORDER = [0, 1, 2, 1, 0, 2, 2, 2, 1, 0, 0, 1]
 RATE = 0.05
 
@@ -199,7 +202,8 @@ def replay(strength: float) -> tuple[np.ndarray, list[np.ndarray]]:
 
 
 def test_esync_with_overlap_keeps_what_was_learnt_during_the_exchange(tmp_path: Path) -> None:
-    # Two iterations, then the push; a worker that may be one iteration ahead has the mean after exactly one more.
+    # Two iterations, then the push; a worker that may be one iteration ahead has the mean after
+    # exactly one more.
     options = {"local_iterations": 2, "run_ahead": 1}
     weights = train(tmp_path, 2, algorithm="esync", options=options, optimizer={"learning_rate": RATE})
     step = LocalStep()
@@ -243,7 +247,8 @@ def test_dcasgd_differs_by_what_a_calculation_gives(tmp_path: Path, servers: int
         assert np.abs(expected[rank] - plain[rank]).max() > 1e-4
 
 
-# --- the command line -----------------------------------------------------------------------------------------------
+# --- the command line
+# -----------------------------------------------------------------------------------------------
 
 #: The rate on the sum over the batch that is RATE on the mean, as the command line has it.
 ON_THE_SUM = repr(RATE / BATCH)

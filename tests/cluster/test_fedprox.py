@@ -61,7 +61,8 @@ def test_without_the_proximal_term_it_is_local_sgd(tmp_path: Path) -> None:
 
 
 def test_with_overlap_the_anchor_is_what_has_come_last(tmp_path: Path) -> None:
-    # Two iterations, then the push; a worker that may be one iteration ahead has the mean after exactly one more.
+    # Two iterations, then the push; a worker that may be one iteration ahead has the mean after
+    # exactly one more.
     options = {"local_iterations": 2, "run_ahead": 1, "prox_mu": MU}
     weights = train(tmp_path, 2, algorithm="fedprox", options=options, optimizer={"learning_rate": RATE})
     step = ProximalStep()

@@ -1,6 +1,7 @@
 """float16 weights on a real cluster: what the workers have learnt is neither overwritten nor rounded away.
 
-The weight begins at 1, where float16 counts in steps of 2⁻¹⁰; each worker adds its own slope in every iteration.
+The weight begins at 1, where float16 counts in steps of 2⁻¹⁰; each worker adds its own slope in
+every iteration.
 """
 
 import json

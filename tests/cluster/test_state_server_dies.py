@@ -51,7 +51,8 @@ def test_the_job_goes_on(tmp_path: Path, kills: int) -> None:
     with sqlite3.connect(tmp_path / "state" / "history.sqlite3") as history:
         runs = history.execute("SELECT job, num_workers, reason FROM server_run").fetchall()
         assert runs == [("default", len(STEP_TIMES), f"done after {total} rounds")]
-        # Rounds that end faster than reports go out are added up, so samples are counted instead of reports.
+        # Rounds that end faster than reports go out are added up, so samples are counted instead of
+        # reports.
         counted = "SELECT rank, max(round), sum(samples) FROM server_round GROUP BY rank ORDER BY rank"
         assert history.execute(counted).fetchall() == [
             (rank, total, samples(tmp_path / f"logs-{rank}" / "cpu")) for rank in range(len(STEP_TIMES))

@@ -26,7 +26,8 @@ def train(folder: Path, servers: int, **plan: Any) -> list[dict[str, np.ndarray]
 def sent(found: dict[str, np.ndarray], mean: np.ndarray, other: dict[str, np.ndarray]) -> tuple[int, int]:
     """Of which iteration of each worker this is the mean, counted from the last one, 0; fails where it is none.
 
-    A worker that has not been heard yet counts with what it began with: one place before its first iteration.
+    A worker that has not been heard yet counts with what it began with: one place before its first
+    iteration.
     """
     mine, theirs = (np.concatenate([each["own"][::-1], each["begin"][None]]) for each in (found, other))
     both = ((mine[:, None].astype(np.float64) + theirs[None]) / 2).astype(np.float32)

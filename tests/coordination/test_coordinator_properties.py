@@ -82,7 +82,8 @@ def test_jitter_lengthens_waits_by_no_more_than_the_jitter(seed):
         Coordinator(3, epsilon), speeds, step=lambda rank, speed: speed * draw.uniform(1 - jitter, 1 + jitter)
     )
     played = cluster.run(rounds=50)
-    # The slowest may come 2 × 0.2 s later than its smoothed capability says; a device may be 2 × 20 % slower, too.
+    # The slowest may come 2 × 0.2 s later than its smoothed capability says; a device may be 2 × 20
+    # % slower, too.
     for one in played:
         for speed, wait in zip(speeds, one.waits, strict=True):
             assert wait <= speed * (1 + 2 * jitter) + epsilon + 2 * jitter * max(speeds)

@@ -28,7 +28,8 @@ def measured(speeds: list[float], epsilon: float = 0.0, **options) -> Coordinato
     return job
 
 
-# --- worked out by hand ---------------------------------------------------------------------------------------------
+# --- worked out by hand
+# ---------------------------------------------------------------------------------------------
 
 
 def test_a_lease_is_half_of_what_is_left():
@@ -147,7 +148,8 @@ def test_refused():
     assert job.snapshot() == before
 
 
-# --- properties -----------------------------------------------------------------------------------------------------
+# --- properties
+# -----------------------------------------------------------------------------------------------------
 
 
 @settings(deadline=None, max_examples=100)
@@ -172,9 +174,9 @@ def test_without_jitter_leases_change_nothing_but_the_number_of_questions(speeds
 def test_with_jitter_no_wait_is_longer_than_the_rule_allows(leases, others, ratio, epsilon, factors):
     """Whatever ±20 % do to the iterations, in an order that is chosen to do harm.
 
-    Algorithm 2 alone (leases=False) bounds the wait of a device by its own iteration, epsilon, what the slowest's end
-    was mispredicted by, and what the last question of another one was: 0.4 of its iterations at most, for it was
-    thought to take 0.8 and took 1.2. Leases may add 5 % to that.
+    Algorithm 2 alone (leases=False) bounds the wait of a device by its own iteration, epsilon, what
+    the slowest's end was mispredicted by, and what the last question of another one was: 0.4 of its
+    iterations at most, for it was thought to take 0.8 and took 1.2. Leases may add 5 % to that.
     """
     jitter, turn = 0.2, itertools.cycle(factors)
     speeds = [*others, ratio * max(others)]  # who is the slowest never changes

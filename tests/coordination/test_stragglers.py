@@ -54,7 +54,8 @@ def test_one_slow_step_is_no_straggler():
 
 
 def test_half_of_the_workers_are_no_stragglers_and_nor_are_small_differences():
-    # m equal stragglers among n are below mean - deviation where n - m > √(m (n - m)), so where m < n / 2.
+    # m equal stragglers among n are below mean - deviation where n - m > √(m (n - m)), so where m <
+    # n / 2.
     for slow, delay, expected in ((3, 0.1, 3), (4, 0.1, 0), (3, 0.005, 0)):
         detector = Detector(WORKERS, Detection())
         for _ in range(50):

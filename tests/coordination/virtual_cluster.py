@@ -22,9 +22,10 @@ class Round:
 class VirtualCluster:
     """Devices that iterate, ask, exchange and reset.
 
-    `step` gives the seconds of one iteration from (rank, speed); `lateness` how much later than the end of the
-    exchange each rank begins the next round; `clock_skew` what each rank's wall clock is off. With `leases` they ask
-    as new workers do, else as published ones; every question then takes `round_trip` seconds of waiting.
+    `step` gives the seconds of one iteration from (rank, speed); `lateness` how much later than the
+    end of the exchange each rank begins the next round; `clock_skew` what each rank's wall clock is
+    off. With `leases` they ask as new workers do, else as published ones; every question then takes
+    `round_trip` seconds of waiting.
     """
 
     coordinator: Coordinator

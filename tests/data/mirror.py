@@ -12,8 +12,9 @@ from tiny_dataset import CONTENTS, idx_bytes
 class Mirror(ThreadingHTTPServer):
     """Serves the tiny data set; each request takes the next behaviour planned for its file, "whole" if none is.
 
-    A behaviour is a number (answers with that HTTP status) or one of whole, truncated, closed (truncated, and no
-    length was announced), corrupt, wrong (right format, other content), huge, stall (sends half and then nothing).
+    A behaviour is a number (answers with that HTTP status) or one of whole, truncated, closed
+    (truncated, and no length was announced), corrupt, wrong (right format, other content), huge,
+    stall (sends half and then nothing).
     """
 
     daemon_threads = True

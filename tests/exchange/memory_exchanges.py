@@ -1,7 +1,7 @@
 """Real exchanges of several workers with servers in memory.
 
-With `MemoryExchanges` a test tells each worker what to do, step by step. In a `MemoryRun` the workers train by
-themselves, and the test says who dies when.
+With `MemoryExchanges` a test tells each worker what to do, step by step. In a `MemoryRun` the
+workers train by themselves, and the test says who dies when.
 """
 
 import copy
@@ -40,7 +40,8 @@ class Kept:
 class MemoryExchanges:
     """The servers, and workers that all have joined; there are no statistics.
 
-    Every call returns when nothing is under way any more; a seed says in what order things happen until then.
+    Every call returns when nothing is under way any more; a seed says in what order things happen
+    until then.
 
     Attributes:
         momentum: of all payloads.

@@ -249,13 +249,15 @@ def void(_: object) -> None:
     """A task has no result."""
 
 
-# --- a training above it ----------------------------------------------------------------------------------------------
+# --- a training above it
+# ----------------------------------------------------------------------------------------------
 
 
 def train(kind: str, store: Store, connect: Callable[..., Any] = ParameterServerExchange) -> Held:
     """Train for `ROUNDS` exchanges of each worker.
 
-    Where payloads are used at once, workers take turns, after a first one of nothing from each: by then all have begun.
+    Where payloads are used at once, workers take turns, after a first one of nothing from each: by
+    then all have begun.
     """
     specification, held = SPECIFICATIONS[kind], Held()
     exchange: ParameterServerExchange = connect(specification, store)
@@ -281,7 +283,8 @@ def payload_of(kind: str, number: int, rank: int) -> Payload:
     specification, sent = SPECIFICATIONS[kind], values(number, rank, 1)
     if not specification.synchronous and not number:
         sent = {name: np.zeros(size, np.float32) for name, size in SIZES.items()}
-    # What is used at once and comes back to all is as the next ones have left it when it is fetched.
+    # What is used at once and comes back to all is as the next ones have left it when it is
+    # fetched.
     wanted = None if specification.synchronous else (WEIGHTS,)
     if not specification.sparse:
         return Payload(sources(sent), 1, 0.25, wanted=wanted)

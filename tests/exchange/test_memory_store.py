@@ -16,7 +16,8 @@ from esync.runtime.errors import DeadlockError
 from .store_checks import BUCKET, Worker, assert_same, train
 from .vectors import Held, values
 
-#: What the scheduler is to choose, as hypothesis shrinks it: always the first once the list is over.
+#: What the scheduler is to choose, as hypothesis shrinks it: always the first once the list is
+#: over.
 orders = st.lists(st.integers(0, 20), max_size=400)
 
 

@@ -35,7 +35,8 @@ class Worker:
         if wish:
             self.wishes += 1
             switch = USES[not self.together]
-        # The mean of the workers' gradients times the number of workers is their sum, as in the configuration policy.
+        # The mean of the workers' gradients times the number of workers is their sum, as in the
+        # configuration policy.
         rate = float(WORKERS if self.together else 1)
         values = np.full(self.cluster.layout.sizes[WEIGHTS], 1.0, np.float32)
         pushes = self.cluster.payload(

@@ -12,7 +12,8 @@ from typing import Any
 
 import yaml
 
-#: Launch passes variables of this beginning on to other machines, so that their processes can be found, too.
+#: Launch passes variables of this beginning on to other machines, so that their processes can be
+#: found, too.
 MARK = "ESYNC_TEST_JOB"
 
 
@@ -40,8 +41,8 @@ def write(path: Path, content: dict[str, Any]) -> Path:
 class Launch:
     """A launcher that runs; `output` is what it has printed, standard error included.
 
-    With `output`, standard output goes to that file, and `errors` is what has gone to standard error. `inside` are
-    words in front of its command, which lead it into another network namespace.
+    With `output`, standard output goes to that file, and `errors` is what has gone to standard
+    error. `inside` are words in front of its command, which lead it into another network namespace.
     """
 
     def __init__(

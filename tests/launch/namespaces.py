@@ -1,7 +1,8 @@
 """Machines for tests, of one kernel: network namespaces with an address and an sshd each, whose cables can be pulled.
 
-They hang on a switch that is a namespace, too, so this machine's own network is not touched. A desk beside them is
-where launch runs. The disk is this machine's; every host has a working directory of its own.
+They hang on a switch that is a namespace, too, so this machine's own network is not touched. A desk
+beside them is where launch runs. The disk is this machine's; every host has a working directory of
+its own.
 """
 
 import subprocess
@@ -89,7 +90,8 @@ class Machines:
         """Return a host of a description; None leaves a key out."""
         return self._sshd[name].entry(name, **changes)
 
-    # --- what happens to them ----------------------------------------------------------------------------------------
+    # --- what happens to them
+    # ----------------------------------------------------------------------------------------
 
     def unplug(self, *names: str) -> None:
         """Pull the cables of machines out: packets vanish, nobody is told."""

@@ -1,7 +1,7 @@
 """A real sshd for tests: own configuration, own host and user keys, on addresses that stand for machines.
 
-Every address is a host with a folder of its own. Nothing outside of a test's folder is read or written, but for the
-empty directory that Debian's sshd wants when it is started by root.
+Every address is a host with a folder of its own. Nothing outside of a test's folder is read or
+written, but for the empty directory that Debian's sshd wants when it is started by root.
 """
 
 import contextlib

@@ -151,7 +151,8 @@ def test_a_killed_worker_is_replaced_and_a_lost_one_is_done_without(tmp_path, da
     assert f"lost: {name}; the others went on" in lost.output
 
 
-#: Moment near the end → who dies then, flags of launch, and whether the replacement has anything left to do.
+#: Moment near the end → who dies then, flags of launch, and whether the replacement has anything
+#: left to do.
 NEAR_THE_END = {
     "the last rounds": ("worker-1", ["--elastic"]),
     "the export": ("worker-0", []),

@@ -39,7 +39,8 @@ with subprocess.Popen(["sh", "-c", command]) as process:
         time.sleep(0.02)
 sys.exit(process.returncode if process.returncode >= 0 else 255)
 """
-#: A worker that trains until the file `finish` is there; the first life of it lets its host go away.
+#: A worker that trains until the file `finish` is there; the first life of it lets its host go
+#: away.
 WORKER = """
     import os, time
     folder = {folder!r}

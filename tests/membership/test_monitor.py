@@ -10,7 +10,8 @@ from ..support import child
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
 
-#: A process that belongs to a cluster with others: argv holds everyone, least, patience, announce_after.
+#: A process that belongs to a cluster with others: argv holds everyone, least, patience,
+#: announce_after.
 MEMBER = """
 import logging, socket, sys, time
 from esync.runtime import watchdog

@@ -16,7 +16,8 @@ def test_agrees_with_opencvs_linear_resizing(size):
 
 
 def test_agrees_with_values_worked_out_by_hand():
-    # Pixel centres at 1/4, 3/4, … of the old pixels: between two of them a quarter and three quarters of each.
+    # Pixel centres at 1/4, 3/4, … of the old pixels: between two of them a quarter and three
+    # quarters of each.
     resized = resize(mx.nd.array([[[[0.0, 4.0], [8.0, 12.0]]]]), 4).asnumpy()[0, 0]
     row = np.array([0.0, 1.0, 3.0, 4.0])
     np.testing.assert_allclose(resized, row + 2 * row[:, np.newaxis], atol=1e-6)

@@ -37,7 +37,8 @@ def test_speed_limit_is_unknown_if_one_devices_speed_is() -> None:
 
 
 def test_computing_ratio_and_the_published_formula() -> None:
-    # 10 s: 2 + 3 computing, 1 + 1.5 aggregating; the remaining 2.5 s pass for computing in the published formula
+    # 10 s: 2 + 3 computing, 1 + 1.5 aggregating; the remaining 2.5 s pass for computing in the
+    # published formula
     assert metrics.computing_ratio([2.0, 3.0], 10.0) == pytest.approx(0.5)
     assert metrics.published_computing_ratio([1.0, 1.5], 10.0) == pytest.approx(0.75)
 

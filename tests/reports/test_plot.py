@@ -149,7 +149,8 @@ def test_all_five_figures_and_the_table(tmp_path: Path, capsys: pytest.CaptureFi
     assert (runs["DCASGD"]["valid"], runs["DCASGD"]["speedup"]) == (False, None)
     assert runs["ESync-Non-IID"]["time_to_target"] is None
     assert "not reached" in told
-    # 25 rounds of 2.4 s; 4 · 64 + 64 + 5 · 64 samples each; limit 64 / 0.5 + 64 / 2 + 64 / 0.4 = 320 a second
+    # 25 rounds of 2.4 s; 4 · 64 + 64 + 5 · 64 samples each; limit 64 / 0.5 + 64 / 2 + 64 / 0.4 =
+    # 320 a second
     assert runs["ESync"]["throughput"] == pytest.approx(640 / 2.4)
     assert runs["ESync"]["efficiency"] == pytest.approx(640 / 2.4 / 320)
     assert runs["ESync"]["bytes_per_second"] == pytest.approx(3 * 2 * MODEL_BYTES / 2.4)

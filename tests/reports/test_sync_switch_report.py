@@ -57,8 +57,8 @@ def test_published_folders_with_all_their_oddities(tmp_path, capsys):
     assert "no loss_proc.csv; its time is from the job log" in err
     bsp, switched = json.loads((tmp_path / "r.json").read_text())["groups"]
     assert (bsp["time"], bsp["span"], bsp["accuracy"]) == (1000, 980, 0.75)
-    # From the first row (10) to the job's end (1600), without what lay between the first segment's end (200) and the
-    # first row after the second one's start (1050).
+    # From the first row (10) to the job's end (1600), without what lay between the first segment's
+    # end (200) and the first row after the second one's start (1050).
     assert switched["time"] == 1600 - 10 - (1050 - 200)
     assert switched["gap"] == 1030 - 200
     assert switched["speedup"] == pytest.approx(1000 / 740)

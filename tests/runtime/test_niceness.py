@@ -6,8 +6,9 @@ import pytest
 
 from esync.runtime.processes import EVALUATING, niceness_of_emulated
 
-#: What Linux says about a group is, for instance, "/autogroup-7 nice 4"; of a session in no group it says nothing, and
-#: the child that leads a session of its own may be in one where this process is not.
+#: What Linux says about a group is, for instance, "/autogroup-7 nice 4"; of a session in no group
+#: it says nothing, and the child that leads a session of its own may be in one where this process
+#: is not.
 PROGRAM = """
 import os
 from pathlib import Path

@@ -10,7 +10,8 @@ from esync.runtime.watchdog import InterruptedBySignalError, WaitTimeoutError, W
 
 from ..support import child
 
-#: A program that logs to standard error, and whose watchdog does not wait long for a main thread that is stuck.
+#: A program that logs to standard error, and whose watchdog does not wait long for a main thread
+#: that is stuck.
 BEGIN = f"""
 import logging, os, sys, time
 from esync.runtime import watchdog
@@ -22,7 +23,8 @@ watchdog.GRACE = 0.1
 """
 
 
-# --- announcements ------------------------------------------------------------------------------------------------
+# --- announcements
+# ------------------------------------------------------------------------------------------------
 
 
 def test_a_long_wait_is_spoken_of_again_and_again(caplog):
@@ -71,7 +73,8 @@ def test_every_wait_of_several_is_spoken_of(caplog):
     assert "the workers" in spoken
 
 
-# --- limits -------------------------------------------------------------------------------------------------------
+# --- limits
+# -------------------------------------------------------------------------------------------------------
 
 
 def test_a_wait_is_due_every_so_many_seconds():
@@ -133,7 +136,8 @@ def test_the_limit_holds_even_when_nobody_reads_the_output_any_more():
         assert process.wait(20) == 1
 
 
-# --- signals ------------------------------------------------------------------------------------------------------
+# --- signals
+# ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -1,7 +1,8 @@
 """Faults that were mended, put back one by one: does the search find them?
 
-A fault is a function with some of its source replaced, so that the fault can be read here. Where the function has
-changed since, so that the text is not there any more, `Fault.put_back` raises an error.
+A fault is a function with some of its source replaced, so that the fault can be read here. Where
+the function has changed since, so that the text is not there any more, `Fault.put_back` raises an
+error.
 """
 
 import importlib

@@ -153,13 +153,14 @@ class Invariants:
         used = [
             Counter(each[:2] for use in log_of(round_state) for each in use.commits) for round_state in round_states
         ]
-        # The first server decides when the run is over: of commits that are used at once, the last ones may be under
-        # way then, and others may use them all the same.
+        # The first server decides when the run is over: of commits that are used at once, the last
+        # ones may be under way then, and others may use them all the same.
         last = [use for round_state in round_states for use in log_of(round_state)[-1:]]
         late = {commit for use in last if not use.together for commit in _newest(used)}
         if self._elastic:
-            # Servers go on without a worker that dies between two of them, each when it notices, and its replacement
-            # takes part from the earliest round on that one of them has under way.
+            # Servers go on without a worker that dies between two of them, each when it notices,
+            # and its replacement takes part from the earliest round on that one of them has under
+            # way.
             logs = sorted(
                 {each for round_state in round_states for use in log_of(round_state) for each in use.commits},
                 reverse=True,

@@ -21,10 +21,12 @@ class Launcher:
         chance: draws how long a start takes.
         left: servers that have ended because the run is over.
         start: starts a process: number of the worker, its slot or None, seconds until it runs.
-        forget: is called when a worker is replaced that had values which its replacement does not have.
+        forget: is called when a worker is replaced that had values which its replacement does not
+            have.
 
     Attributes:
-        ended: workers' processes that have ended, and servers that have died, by their number; to be dealt with.
+        ended: workers' processes that have ended, and servers that have died, by their number; to
+            be dealt with.
         restarts: worker → how often it has been replaced.
         over: whether no process is left.
     """

@@ -60,7 +60,8 @@ class Cluster(MemoryCluster):
 
     Args:
         world: what it is part of.
-        meet: lets a process, given its own number, come to the barrier of all workers, and wait until it opens.
+        meet: lets a process, given its own number, come to the barrier of all workers, and wait
+            until it opens.
     """
 
     def __init__(self, world: "World", meet: Callable[[int], None]) -> None:
@@ -115,7 +116,8 @@ class Machines:
     Args:
         world: what the job is part of.
         cluster: its servers and workers.
-        ended: is told of every worker that has ended, and of every server that has died, by its number.
+        ended: is told of every worker that has ended, and of every server that has died, by its
+            number.
 
     Attributes:
         processes: of workers, in the order in which they were started.

@@ -22,7 +22,8 @@ class Kind:
         specification: what workers ask the servers for.
         elastic: whether the servers go on without workers that are gone.
         checkpoints: whether checkpoints may be written.
-        linear: whether the servers' weights are the sum of the commits that were used, but for rounding.
+        linear: whether the servers' weights are the sum of the commits that were used, but for
+            rounding.
     """
 
     specification: Specification
@@ -73,12 +74,13 @@ KINDS: dict[str, Kind] = {
     **{f"{name}-elastic": replace(kind, elastic=True) for name, kind in _PLAIN.items() if name not in _NOT_ELASTIC},
 }
 
-#: What can happen to a worker, a machine, or everything. A worker that hangs is silent for longer than the lease, but
-#: not one that is struck while it writes to its disk. With the power of everything a worker's checkpoints may go, too.
+#: What can happen to a worker, a machine, or everything. A worker that hangs is silent for longer
+#: than the lease, but not one that is struck while it writes to its disk. With the power of
+#: everything a worker's checkpoints may go, too.
 WORKER, MACHINE, POWER, HANG, DISK = "worker", "machine", "power", "hang", "disk"
-#: Moments that are counted: anything that happens; a commit has reached some servers, and not yet all, or is not yet
-#: answered by the only one; a process is about to change the disk; some process comes nearer to the common model;
-#: something reaches a server though the run is over.
+#: Moments that are counted: anything that happens; a commit has reached some servers, and not yet
+#: all, or is not yet answered by the only one; a process is about to change the disk; some process
+#: comes nearer to the common model; something reaches a server though the run is over.
 STEP, COMMIT, PART, JOIN, END = "step", "commit", "part", "join", "end"
 #: Moments at which it is the process concerned that is struck.
 OF_A_PROCESS = (COMMIT, PART)
@@ -91,7 +93,8 @@ class Death:
     Attributes:
         step: number of moments of that kind before it, since the beginning of the schedule.
         what: WORKER, MACHINE, POWER, HANG or DISK.
-        number: of the worker, as the launcher counts them, or of the machine; of no meaning for OF_A_PROCESS.
+        number: of the worker, as the launcher counts them, or of the machine; of no meaning for
+            OF_A_PROCESS.
         moment: what is counted.
     """
 
@@ -142,7 +145,8 @@ class Schedule:
         stop: the round after which a worker asks for the end; 0: nobody does.
         surplus: workers that are started by hand beside those that are needed.
         deaths: in the order of their steps.
-        calm: the step from which on nothing is left to chance: always the first of the possible things happens.
+        calm: the step from which on nothing is left to chance: always the first of the possible
+            things happens.
     """
 
     kind: str

@@ -38,9 +38,11 @@ def test_no_moment_of_death_breaks_a_run_in_many_schedules(kind: str, pytestconf
 @pytest.mark.parametrize(
     "command",
     [
-        # The servers' own counts ended the run on some of them, which left out commits that server 0 still used.
+        # The servers' own counts ended the run on some of them, which left out commits that server
+        # 0 still used.
         "private-elastic 2009 --deaths commit+13:machine --calm 1013",
-        # A job had the number of the job before, and its parts of a checkpoint were taken for that one's.
+        # A job had the number of the job before, and its parts of a checkpoint were taken for that
+        # one's.
         "sync 3709",
     ],
 )

@@ -104,7 +104,8 @@ class Worker(TrainerStatus):
     Args:
         schedule: of the run.
         store: its way to the servers.
-        job: what it is part of; is told what happens, and says when the process hangs; see `world.Job`.
+        job: what it is part of; is told what happens, and says when the process hangs; see
+            `world.Job`.
     """
 
     gradient_scale = 1.0
@@ -208,7 +209,8 @@ class Worker(TrainerStatus):
         segment = 1 + self._schedule.seed % SEGMENT
         planned = math.floor(then / (segment * workers)) % 2 == 0
         wanted = (workers - 1,) if workers > 2 and result.round % 2 == 1 else ()
-        # One that has only just begun has not seen yet what the process before may have seen: who is slow.
+        # One that has only just begun has not seen yet what the process before may have seen: who
+        # is slow.
         knows = self.algorithm.exchanged
         return {
             "together": synchronous,

@@ -82,7 +82,8 @@ def test_evaluation_takes_virtual_time_and_its_accuracy_is_real():
     numerics = GradientNumerics(chosen, 1)
     simulation = Simulation(cluster(0.4), chosen, numerics)
     simulation.run()
-    # An evaluation takes 1 s of virtual time: rounds that end meanwhile are skipped, the last weights never are.
+    # An evaluation takes 1 s of virtual time: rounds that end meanwhile are skipped, the last
+    # weights never are.
     assert [each.round for each in simulation.accuracies] == [1, 4, 5]
     assert [each.time for each in simulation.accuracies] == pytest.approx([0.4, 1.6, 2.0])
     assert all(0 <= each.accuracy <= 1 for each in simulation.accuracies)

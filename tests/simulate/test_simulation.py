@@ -28,7 +28,8 @@ def test_synchronous_sgd_takes_the_slowest_device_and_the_transfers():
     out = result(simulation, "test")
     size = sizes_of(simulation).amount(0)[0]
     assert size == pytest.approx(4 * (11_175_370 + 9_600), rel=1e-4)
-    # The two fast workers send while the slow one computes: only its own push is waited for, and then all pull.
+    # The two fast workers send while the slow one computes: only its own push is waited for, and
+    # then all pull.
     assert out["seconds"] / 10 == pytest.approx(1.0 + size / SPEED + 3 * size / SPEED, rel=0.01)
     assert [device["rounds"] for device in out["devices"]] == [10] * 3
     fast, _, slow = out["devices"]

@@ -55,7 +55,8 @@ def test_the_ends_of_the_scale_are_asgd_and_ssgd(share, waits):
 def test_back_to_synchronous():
     simulation = simulate("--switch-order", "101", "--train-steps", "5", "35", "45")
     round_state = books(simulation)
-    # The switch back comes with rank 0's commit, and others may have used theirs at once before they hear of it.
+    # The switch back comes with rank 0's commit, and others may have used theirs at once before
+    # they hear of it.
     assert 5 * 30 + 30 * 10 + 10 * 30 <= round_state.samples <= 5 * 30 + 30 * 10 + 10 * 30 + 50
     assert round_state.synchronous
     assert simulation.workers[0].longest_wait > 0.2
@@ -194,7 +195,8 @@ def test_the_result_says_how_much_was_synchronous(caplog):
     assert result(simulation, "eight.yaml")["bsp_share_done"] == pytest.approx(0.5, abs=0.005)
 
 
-#: Rank 0, which asks for the switches, is the straggler: one of its iterations is twenty of the others'.
+#: Rank 0, which asks for the switches, is the straggler: one of its iterations is twenty of the
+#: others'.
 SLOW_LEADER = (StragglerEvent("compute", 2.0, 4.0, 40.0),)
 SOON = ("--straggler-window=2", "--straggler-stride=1", "--straggler-raise-after=2")
 

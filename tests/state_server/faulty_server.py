@@ -23,8 +23,8 @@ def refusal(status: int, message: str, *headers: str) -> bytes:
 class FaultyServer:
     """Plays `script`, one entry per request, and the last one from then on.
 
-    An entry is the bytes to answer; None to close the connection without an answer; or a threading.Event to stay
-    silent until it is set.
+    An entry is the bytes to answer; None to close the connection without an answer; or a
+    threading.Event to stay silent until it is set.
     """
 
     def __init__(self, *script: bytes | threading.Event | None) -> None:

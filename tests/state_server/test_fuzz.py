@@ -21,7 +21,8 @@ from esync.state_server.auth import AccessControl
 LONG = pytest.mark.long
 TOKEN = "correct-horse"
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
-#: Names that nobody knows are allowed behind a question mark. All other checks are made, without the token, too.
+#: Names that nobody knows are allowed behind a question mark. All other checks are made, without
+#: the token, too.
 LENIENT = [negative_data_rejection]
 #: What no description can say: whether a rank is one of the job's; which fields exclude each other.
 BEYOND = ("unknown rank", "say the same thing")

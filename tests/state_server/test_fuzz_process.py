@@ -150,7 +150,8 @@ def test_no_well_framed_message_ends_the_server_or_makes_it_fail_or_grow(start_p
             response = connection.getresponse()
             response.read()
         except (http.client.HTTPException, ConnectionError):
-            # A body that is too large is answered and the connection closed before all of it is sent.
+            # A body that is too large is answered and the connection closed before all of it is
+            # sent.
             connection.close()
             statuses["closed"] += 1
             continue

@@ -9,7 +9,8 @@ from contextlib import contextmanager, suppress
 #: What a test's child must not inherit from the shell that the tests are run in.
 NOT_INHERITED = ("DMLC_", "ESYNC_", "PS_", "PYTHONUNBUFFERED")
 
-#: Defines rest(): lets a minute pass in Python; in one long sleep a signal could be missed that comes just before it.
+#: Defines rest(): lets a minute pass in Python; in one long sleep a signal could be missed that
+#: comes just before it.
 REST = """
 import time
 def rest():
@@ -17,7 +18,8 @@ def rest():
         time.sleep(0.1)
 """
 
-#: Defines stuck(): waits in C for ever, without Python and without being woken by signals, as MXNet does.
+#: Defines stuck(): waits in C for ever, without Python and without being woken by signals, as MXNet
+#: does.
 STUCK = """
 import ctypes
 def stuck():

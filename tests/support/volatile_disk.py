@@ -1,8 +1,9 @@
 """A disk that loses, when the power fails, what was not flushed to it: files' contents, new names, renames, deletions.
 
-`VolatileDisk` works on a real folder, through the real calls of the standard library. What a file contained at its last
-fsync, and which names a folder had in it at its own last one, is what certainly outlives a power cut. Everything later
-is there afterwards or not, name by name and file by file: a file system promises no order.
+`VolatileDisk` works on a real folder, through the real calls of the standard library. What a file
+contained at its last fsync, and which names a folder had in it at its own last one, is what
+certainly outlives a power cut. Everything later is there afterwards or not, name by name and file
+by file: a file system promises no order.
 """
 
 import os
@@ -13,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
-#: Given a number of possibilities, says which one it is, from 0; always 0 loses everything that was not flushed, and
-#: always 1 loses nothing. `random.Random(seed).randrange`, for instance.
+#: Given a number of possibilities, says which one it is, from 0; always 0 loses everything that was
+#: not flushed, and always 1 loses nothing. `random.Random(seed).randrange`, for instance.
 Choose = Callable[[int], int]
 
 #: Methods that change the names in a folder → whether they will, given the path.
@@ -31,7 +32,8 @@ class VolatileDisk:
 
     Args:
         root: the folder; what is in it when the disk is made, is on the disk.
-        step: called before everything that changes the disk or flushes it; may raise, and then nothing has changed.
+        step: called before everything that changes the disk or flushes it; may raise, and then
+            nothing has changed.
     """
 
     def __init__(self, root: Path, step: Callable[[], object] = lambda: None) -> None:
@@ -113,7 +115,8 @@ class VolatileDisk:
 
         Args:
             inode: of the folder.
-            now: where the running system sees it; None: it was deleted, or another one has its name.
+            now: where the running system sees it; None: it was deleted, or another one has its
+                name.
             place: where it will be.
             choose: see `Choose`.
             left: path → content, None for a folder, of all that is left; is added to.

@@ -88,7 +88,8 @@ def test_iterations_go_on_and_their_progress_is_sent_with_the_next_update():
     for gradient in ([1, 0], [1, 0], [0, 1], [0, 2], [0, 4]):
         world.step(algorithm, gradient)
         exchanged.append((algorithm.exchanged, algorithm.round))
-    # Pushed after the second step, there after the third: w = (10, 20) + (0, 1); pushed again after the fourth.
+    # Pushed after the second step, there after the third: w = (10, 20) + (0, 1); pushed again after
+    # the fourth.
     assert exchanged == [(False, 0), (False, 0), (True, 1), (False, 1), (True, 2)]
     assert [sent.values for sent in world.made.sent] == [[2.0, 0.0], [0.0, 3.0]]
     assert [sent.samples for sent in world.made.sent] == [8, 8]

@@ -244,7 +244,8 @@ def test_what_a_gradient_is_sent_with():
     gradients = sorted((name, p) for name, p in net.collect_params().items() if p.grad_req != "null")
     expected = np.concatenate([p.grad().asnumpy().reshape(-1) for _, p in gradients]) * np.float32(2.0 / BATCH)
     np.testing.assert_allclose(world.made.sent[-1].values, expected, rtol=1e-6)
-    # Gluon asks its schedule with the number of the update, from 1: 0.4 for the first two, 0.2 for the next two.
+    # Gluon asks its schedule with the number of the update, from 1: 0.4 for the first two, 0.2 for
+    # the next two.
     assert [sent.learning_rate for sent in world.made.sent] == [0.4, 0.4, 0.2, 0.2]
     assert {(sent.samples, sent.momentum, sent.weight_decay) for sent in world.made.sent} == {(BATCH, 0.9, 0.01)}
 

@@ -21,7 +21,8 @@ from esync.training.accuracy import accuracy, spread
 from ..data import tiny_dataset
 from ..support import child
 
-#: Weights of LeNet-5 for ten classes and 28×28 pixels: 6·(25+1) + 16·(150+1) + 120·(400+1) + 84·121 + 10·85.
+#: Weights of LeNet-5 for ten classes and 28×28 pixels: 6·(25+1) + 16·(150+1) + 120·(400+1) + 84·121
+#: + 10·85.
 LENET_VALUES = 61_706
 
 
@@ -44,7 +45,8 @@ def lenet(seed: int, images: np.ndarray):
     return net, answers
 
 
-# --- the number itself ------------------------------------------------------------------------------------------------
+# --- the number itself
+# ------------------------------------------------------------------------------------------------
 
 
 class Table:
@@ -94,7 +96,8 @@ def test_images_are_enlarged_and_then_fewer_at_a_time():
     assert max(shape[0] for shape in large.batches) < max(shape[0] for shape in small.batches)
 
 
-# --- the process ------------------------------------------------------------------------------------------------------
+# --- the process
+# ------------------------------------------------------------------------------------------------------
 
 
 def test_images_are_chosen_evenly():
@@ -312,7 +315,8 @@ def test_the_evaluating_process_stands_back_behind_everybody_from_its_start(data
         assert os.getpriority(os.PRIO_PROCESS, number) >= EVALUATING
         group = Path(f"/proc/{number}/autogroup")
         if group.exists() and Path("/proc/sys/kernel/sched_autogroup_enabled").read_text().strip() == "1":
-            # Otherwise the group of its session would get as large a share of the processor as a worker's.
+            # Otherwise the group of its session would get as large a share of the processor as a
+            # worker's.
             assert group.read_text().split()[-1] == str(EVALUATING)
     finally:
         process.close()

@@ -1,8 +1,9 @@
 """The interface of codecs, which decide how the weights of a message are packed on workers and on servers.
 
-A codec has a way up, from a worker to the servers, and a way down. Each way has two ends: an `Encoder` on the worker
-and an `Uplink` on every server, a `Downlink` on every server and a `Decoder` on the worker. Other vectors of a message,
-such as the statistics, always travel as they are.
+A codec has a way up, from a worker to the servers, and a way down. Each way has two ends: an
+`Encoder` on the worker and an `Uplink` on every server, a `Downlink` on every server and a
+`Decoder` on the worker. Other vectors of a message, such as the statistics, always travel as they
+are.
 """
 
 from abc import ABC, abstractmethod
@@ -20,7 +21,8 @@ from .sparse import Sparse, SparseError
 GetBuffer = Callable[[int, int], np.ndarray]
 #: Common weights that a worker keeps for its decoder: bucket index → values, changed in place.
 Common = Mapping[int, np.ndarray]
-#: Gives the sum of a bucket (its index, its size), and whether it is fresh: to be overwritten, as if it were zeros.
+#: Gives the sum of a bucket (its index, its size), and whether it is fresh: to be overwritten, as
+#: if it were zeros.
 Total = Callable[[int, int], tuple[np.ndarray, bool]]
 
 #: What packed arrays that cannot be read raise, and weights that cannot be packed.
@@ -49,7 +51,8 @@ class KeepsCommon(Protocol):
         """Return where they are, to be changed and then written to the model; None: there are none, or rounded ones."""
 
 
-# --- the worker's ends ----------------------------------------------------------------------------------------------
+# --- the worker's ends
+# ----------------------------------------------------------------------------------------------
 
 
 class Encoder(ABC):
@@ -108,8 +111,10 @@ class Decoder(ABC):
     """Takes the weights' part of the servers' answers.
 
     Attributes:
-        keeps_common: whether answers lead from the common weights to the next ones, so that `begin` has to be called.
-        lossy: whether the weights that workers hold may differ from those that the servers' rule works on.
+        keeps_common: whether answers lead from the common weights to the next ones, so that `begin`
+            has to be called.
+        lossy: whether the weights that workers hold may differ from those that the servers' rule
+            works on.
     """
 
     keeps_common = False
@@ -120,8 +125,8 @@ class Decoder(ABC):
 
         Args:
             common: changed in place from now on.
-            steps: index of a bucket → how often the weights had changed when it was as it is here. A round of a dead
-                worker may have ended since, or between two buckets.
+            steps: index of a bucket → how often the weights had changed when it was as it is here.
+                A round of a dead worker may have ended since, or between two buckets.
         """
 
     @abstractmethod
@@ -141,7 +146,8 @@ class Decoder(ABC):
         """Sizes of the arrays of a server's answer in float32 values; an upper limit where they vary."""
 
 
-# --- the server's ends ----------------------------------------------------------------------------------------------
+# --- the server's ends
+# ----------------------------------------------------------------------------------------------
 
 
 class Uplink(ABC):
@@ -149,7 +155,8 @@ class Uplink(ABC):
 
     Attributes:
         name: of the codec.
-        rule: what is done with a payload that is used at once, instead of the weights' own rule; None: that one.
+        rule: what is done with a payload that is used at once, instead of the weights' own rule;
+            None: that one.
     """
 
     name: str
@@ -206,9 +213,10 @@ class Downlink(ABC):
 
     Attributes:
         name: of the codec.
-        private: every worker is sent the weights in a channel of its own, and the rule is told which ones that worker
-            was sent last (`rules.Step.sent`).
-        keeps_exact: what channel 0 has is the common weights, and the rule works on others, which only the server has.
+        private: every worker is sent the weights in a channel of its own, and the rule is told
+            which ones that worker was sent last (`rules.Step.sent`).
+        keeps_exact: what channel 0 has is the common weights, and the rule works on others, which
+            only the server has.
         follows_steps: answers need to be told which places a payload has changed.
     """
 
@@ -243,7 +251,8 @@ class Downlink(ABC):
         """Put what the workers are sent where they pull it from.
 
         Args:
-            updated: all buckets of weights, one by one as the rule has changed them: taking the next one runs it.
+            updated: all buckets of weights, one by one as the rule has changed them: taking the
+                next one runs it.
             ranks: whose payloads these were.
             step: how often the weights have changed with this time.
             lengths: bytes of each worker's answer as the status says them; written where they vary.
@@ -279,7 +288,8 @@ def check_pair(uplink: Uplink, downlink: Downlink, synchronous: bool) -> None:
         )
 
 
-# --- both together --------------------------------------------------------------------------------------------------
+# --- both together
+# --------------------------------------------------------------------------------------------------
 
 
 class Packing(ABC):

@@ -1,16 +1,17 @@
 """Buckets of weights packed into a fixed number of bytes: fp16 and 2bit.
 
-Every bucket has one more key, of its packed size, for each way; where both ways pack alike, one key carries both. These
-keys are a channel of the layout that all workers share, like channel 0.
+Every bucket has one more key, of its packed size, for each way; where both ways pack alike, one key
+carries both. These keys are a channel of the layout that all workers share, like channel 0.
 
-All workers hold the same weights, bit for bit: the *common* ones, which the server knows. Beside them it keeps the
-weights that the rule works on, exact and in float32. After every round it packs what leads the common weights nearer to
-them, the same message for all, and takes the step itself. What that message could not say is still in the difference of
-the two (error feedback on the way down). On the way up every worker adds what it could not say to its next payload.
+All workers hold the same weights, bit for bit: the *common* ones, which the server knows. Beside
+them it keeps the weights that the rule works on, exact and in float32. After every round it packs
+what leads the common weights nearer to them, the same message for all, and takes the step itself.
+What that message could not say is still in the difference of the two (error feedback on the way
+down). On the way up every worker adds what it could not say to its next payload.
 
-An answer's header has the step that it leads to: how often the weights have changed on that server. A worker that has
-taken the slot of one that died between two servers may meet an answer that is in its weights already; it leaves that
-one out.
+An answer's header has the step that it leads to: how often the weights have changed on that server.
+A worker that has taken the slot of one that died between two servers may meet an answer that is in
+its weights already; it leaves that one out.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

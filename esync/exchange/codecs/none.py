@@ -79,7 +79,8 @@ class PlainDecoder(Decoder):
         vector: name of the vector.
 
     Attributes:
-        steps: index of a bucket → how often the weights had changed when it was read last, in the shared channel.
+        steps: index of a bucket → how often the weights had changed when it was read last, in the
+            shared channel.
     """
 
     def __init__(self, layout: Layout, channel: int, vector: str = WEIGHTS) -> None:

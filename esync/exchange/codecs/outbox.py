@@ -1,7 +1,8 @@
 """The outbox: packed answers where workers pull them, or kept until a worker has shown where that is.
 
-An answer to all workers has in its headers the step that it leads to: how often the weights have changed on that
-server. A worker that was held up, and left out meanwhile, may find the answer of a later round there.
+An answer to all workers has in its headers the step that it leads to: how often the weights have
+changed on that server. A worker that was held up, and left out meanwhile, may find the answer of a
+later round there.
 """
 
 from collections.abc import Callable
@@ -27,7 +28,8 @@ def step_of(array: np.ndarray, at: int) -> int:
 class Outbox:
     """Arrays with headers, by their keys.
 
-    The store gives a key its memory when a worker pushes it for the first time; an answer may be there before.
+    The store gives a key its memory when a worker pushes it for the first time; an answer may be
+    there before.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """Shards: what one server holds of the weights, and which entries of a sparse vector belong to it.
 
-The buckets of a server lie one behind the other, so that its values have positions of their own, from 0. Its *segments*
-are the tensors, cut where buckets end.
+The buckets of a server lie one behind the other, so that its values have positions of their own,
+from 0. Its *segments* are the tensors, cut where buckets end.
 """
 
 from itertools import pairwise

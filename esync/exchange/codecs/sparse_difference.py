@@ -1,8 +1,9 @@
 """Sparse steps up, sparse differences down: the messages of DGS and its relatives.
 
-A worker sends a sparse step, which is subtracted from the weights at once. Every worker gets an answer of its own: what
-has changed since its last one, or the largest part of that (`sparse.tracker`). Either way goes through keys that the
-worker has for itself. The dense model is published as it is, for workers that come.
+A worker sends a sparse step, which is subtracted from the weights at once. Every worker gets an
+answer of its own: what has changed since its last one, or the largest part of that
+(`sparse.tracker`). Either way goes through keys that the worker has for itself. The dense model is
+published as it is, for workers that come.
 """
 
 import logging
@@ -149,8 +150,8 @@ class StepUplink(Uplink):
 class DifferenceDownlink(Downlink):
     """Keeps track of what every worker is owed.
 
-    Where answers hold differences, each worker's own channel holds exactly the weights that it has: it fills them when
-    it joins, and every answer is added to them here as it is there.
+    Where answers hold differences, each worker's own channel holds exactly the weights that it has:
+    it fills them when it joins, and every answer is added to them here as it is there.
     """
 
     name = NAME

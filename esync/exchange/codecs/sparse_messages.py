@@ -1,10 +1,11 @@
 """Sparse messages to and from each server, and the keys of the pieces that they are cut into.
 
-MXNet binds a key to the byte size of its first value. So every worker has keys of its own on every server, behind those
-of all buckets and channels: one for each *size class*, powers of √2 of the smallest one, and one for each further piece
-of the largest class. They carry messages both ways. A message that is larger than the largest class goes in as many
-pieces of that class as it fills, and one of the smallest class that holds the rest: the fewest pieces, and what padding
-adds to the last one is at most 41 %.
+MXNet binds a key to the byte size of its first value. So every worker has keys of its own on every
+server, behind those of all buckets and channels: one for each *size class*, powers of √2 of the
+smallest one, and one for each further piece of the largest class. They carry messages both ways. A
+message that is larger than the largest class goes in as many pieces of that class as it fills, and
+one of the smallest class that holds the rest: the fewest pieces, and what padding adds to the last
+one is at most 41 %.
 """
 
 import math

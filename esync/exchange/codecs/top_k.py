@@ -1,10 +1,11 @@
 """Top-k: sparse messages of the largest values up, the sparse mean back.
 
-A worker sends the largest of what it has gathered, as in gradient dropping, through keys of its own. The answer is one
-message for all workers, in keys that they share: the *new weights* at the places that have changed, not their
-difference, so that nothing is rounded and nothing can be added twice. Where more has changed than all workers together
-may have sent (momentum and weight decay on the server move every weight), or more than is wanted (`Compression.back`),
-the answer has the places that have changed most, and the others stay for later.
+A worker sends the largest of what it has gathered, as in gradient dropping, through keys of its
+own. The answer is one message for all workers, in keys that they share: the *new weights* at the
+places that have changed, not their difference, so that nothing is rounded and nothing can be added
+twice. Where more has changed than all workers together may have sent (momentum and weight decay on
+the server move every weight), or more than is wanted (`Compression.back`), the answer has the
+places that have changed most, and the others stay for later.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

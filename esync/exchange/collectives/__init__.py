@@ -1,9 +1,10 @@
 """Collectives, which sum over all workers without a server: ring, butterfly, binary blocks, MPI's own.
 
-`schedules` says, as plain data, which part of a vector each rank sends to whom in which step, and what it does with
-what it receives. A `transport` carries contiguous arrays from rank to rank: `mpi`, or `memory`. `allreduce` walks a
-schedule over a transport; the model of `cost` and the simulator walk the same schedules without one. `worker_exchange`
-is the exchange that algorithms see; `autotuner` chooses the fastest collective. May import `protocol` and `runtime`.
+`schedules` says, as plain data, which part of a vector each rank sends to whom in which step, and
+what it does with what it receives. A `transport` carries contiguous arrays from rank to rank:
+`mpi`, or `memory`. `allreduce` walks a schedule over a transport; the model of `cost` and the
+simulator walk the same schedules without one. `worker_exchange` is the exchange that algorithms
+see; `autotuner` chooses the fastest collective. May import `protocol` and `runtime`.
 """
 
 from .schedules import Move, Schedule, ScheduleStep, binary_blocks, butterfly, ring

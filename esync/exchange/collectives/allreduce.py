@@ -1,7 +1,7 @@
 """Allreduce: walks a schedule over a transport, and leaves the sum over all ranks in place.
 
-One process runs several of these fibres at a time, one for each bucket of a large vector: while one bucket's values are
-added up, those of the others are on their way.
+One process runs several of these fibres at a time, one for each bucket of a large vector: while one
+bucket's values are added up, those of the others are on their way.
 """
 
 from functools import lru_cache
@@ -21,7 +21,8 @@ _steps = lru_cache(maxsize=64)(lambda schedule, rank, ranks, values: schedule(ra
 class ReceiveBuffers:
     """Memory to receive into, kept from bucket to bucket: of fresh memory, every page would first have to be found.
 
-    All buffers of a window are one array: from 4 MB on NumPy asks for huge pages, which are found and sent faster.
+    All buffers of a window are one array: from 4 MB on NumPy asks for huge pages, which are found
+    and sent faster.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,9 @@
 """`--collective auto`: measures the network, asks the cost model, and goes on measuring while the job runs.
 
-`Autotuner` is a pure decision over predicted and measured times. All ranks decide alike, because they are told the same
-numbers. The collectives that the model thinks near the best are each used for the first few exchanges, which are worth
-no less for it; the fastest stays. Where it has become clearly slower than it was, the others get another chance.
+`Autotuner` is a pure decision over predicted and measured times. All ranks decide alike, because
+they are told the same numbers. The collectives that the model thinks near the best are each used
+for the first few exchanges, which are worth no less for it; the fastest stays. Where it has become
+clearly slower than it was, the others get another chance.
 """
 
 import json

@@ -1,8 +1,9 @@
 """The cost model: how long an exchange should take by a collective, or by the parameter server.
 
-Every message costs a latency and, per byte, time in its sender's and its receiver's port; adding costs time per byte.
-A collective's schedule is walked with these costs, rank by rank, for one bucket; buckets that follow overlap with it as
-far as ports and cores allow. (The α-β-γ model of Thakur, Rabenseifner and Gropp, 2005, on the schedules themselves.)
+Every message costs a latency and, per byte, time in its sender's and its receiver's port; adding
+costs time per byte. A collective's schedule is walked with these costs, rank by rank, for one
+bucket; buckets that follow overlap with it as far as ports and cores allow. (The α-β-γ model of
+Thakur, Rabenseifner and Gropp, 2005, on the schedules themselves.)
 """
 
 from collections import defaultdict, deque
@@ -23,7 +24,8 @@ class Costs:
 
     Attributes:
         latency: seconds of a message without bytes.
-        per_byte: seconds of a byte in a worker's port, in one direction while the other one is used, too.
+        per_byte: seconds of a byte in a worker's port, in one direction while the other one is
+            used, too.
         adding: seconds per byte that is added up.
         servers: parameter servers, with a port of their own each; 0: there are none.
         poll: seconds until a worker has noticed that the servers are done.

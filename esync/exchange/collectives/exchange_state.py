@@ -31,7 +31,8 @@ class CollectiveState:
         sequence: number of the newest exchange.
         part: see `Exchange.part`.
         control: messages between the ranks.
-        turn: held by the thread that talks to the others, because MPI is used by one thread at a time.
+        turn: held by the thread that talks to the others, because MPI is used by one thread at a
+            time.
         round_state: what the ranks have agreed upon; there from joining on, like the following two.
         weightings: name of each vector → how much each worker counts in its mean.
         model: the common one.
@@ -76,7 +77,8 @@ class CollectiveState:
     def take(self) -> tuple[int, int]:
         """Bytes sent and received from the last call to the newest exchange that is over.
 
-        They are what MPI was given to carry: between processes of one machine it is no network that carries them.
+        They are what MPI was given to carry: between processes of one machine it is no network that
+        carries them.
         """
         before, self._taken = self._taken, self._counted
         return self._taken[0] - before[0], self._taken[1] - before[1]

@@ -1,7 +1,7 @@
 """A transport within one process: ranks that take turns, for tests, the simulator's arithmetic and examples.
 
-Nothing is copied before sender and receiver have both come, as with a large message of MPI: a schedule that changes
-values on their way, or whose steps do not fit together, shows itself.
+Nothing is copied before sender and receiver have both come, as with a large message of MPI: a
+schedule that changes values on their way, or whose steps do not fit together, shows itself.
 """
 
 import threading

@@ -89,8 +89,9 @@ class MPIRequest:
 def _tell_process_manager() -> None:
     """Say to MPICH's mpiexec what MPICH itself says only in an exit handler of C (PMI-1, "finalize").
 
-    Programs of this package end without exit handlers, because MXNet's wait for processes that may be gone. For those
-    that do run, a socket that answers by itself takes the place of the one to mpiexec, which has hung up by then.
+    Programs of this package end without exit handlers, because MXNet's wait for processes that may
+    be gone. For those that do run, a socket that answers by itself takes the place of the one to
+    mpiexec, which has hung up by then.
     """
     number = os.environ.get("PMI_FD", "")
     if not number.isdecimal():

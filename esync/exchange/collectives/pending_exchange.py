@@ -152,8 +152,8 @@ class PendingCollective:
 class HiddenCollective(PendingCollective):
     """The handle where the worker goes on meanwhile: done when the sum is there.
 
-    So `result` only has to put the model into place. A thread lets the values travel, and adds them up; it takes turns
-    with the main thread where both talk to the others.
+    So `result` only has to put the model into place. A thread lets the values travel, and adds them
+    up; it takes turns with the main thread where both talk to the others.
     """
 
     def __init__(self, exchange: CollectiveState, payload: Payload, model: ModelSink) -> None:

@@ -27,8 +27,8 @@ class ProcessManager:
 
     def __init__(self, ranks: int) -> None:
         self._ranks = ranks
-        # MPICH derives the names of its shared memory from this one: two jobs on a machine, or one after another that
-        # was killed, must not have it in common.
+        # MPICH derives the names of its shared memory from this one: two jobs on a machine, or one
+        # after another that was killed, must not have it in common.
         self._name = f"esync-{secrets.token_hex(8)}"
         self._values: dict[str, str] = {}
         self._at_barrier: list[asyncio.StreamWriter] = []

@@ -1,8 +1,9 @@
 """The schedules of allreduce: which part of a vector each rank sends to whom in which step, as plain data.
 
-The parts of one step do not overlap, and sends begin with the values as the step before has left them. Sender and
-receiver name the same part, so nothing but the values travels, and a part without values is left out on both sides.
-All schedules reduce every value at one rank and copy the sum from there: all ranks hold the same bits at the end.
+The parts of one step do not overlap, and sends begin with the values as the step before has left
+them. Sender and receiver name the same part, so nothing but the values travels, and a part without
+values is left out on both sides. All schedules reduce every value at one rank and copy the sum from
+there: all ranks hold the same bits at the end.
 """
 
 from collections.abc import Callable, Iterable
@@ -43,7 +44,8 @@ class ScheduleStep:
         return cls(tuple(m for m in sends if m.size), tuple(m for m in receives if m.size), adds)
 
 
-#: schedule(rank, ranks, values) → the steps of that rank, which sum a vector of so many values over all ranks in place.
+#: schedule(rank, ranks, values) → the steps of that rank, which sum a vector of so many values over
+#: all ranks in place.
 Schedule = Callable[[int, int, int], list[ScheduleStep]]
 
 
@@ -56,7 +58,8 @@ def half_of(start: int, stop: int, upper: bool) -> tuple[int, int]:
 def part_of(place: int, places: int, values: int) -> tuple[int, int]:
     """The part that is left to `place` when a vector has been halved until there are `places` (a power of two) parts.
 
-    The parts of 2·places are halves of these, so groups of different sizes cut a vector at the same points.
+    The parts of 2·places are halves of these, so groups of different sizes cut a vector at the same
+    points.
     """
     start, stop = 0, values
     bit = places >> 1
@@ -97,17 +100,19 @@ def double(place: int, places: int, values: int, base: int = 0) -> list[Schedule
 def butterfly(rank: int, ranks: int, values: int) -> list[ScheduleStep]:
     """Return the steps of a rank in recursive halving and doubling, 2·log₂ p of them; see `Schedule`.
 
-    (Thakur, Rabenseifner and Gropp, 2005, "recursive halving".) Partners whose numbers differ in one bit exchange
-    halves of what they hold, add, and go on with their own half; then the same way back, with sums. Where the number of
-    ranks is no power of two, the surplus ones first hand their values to a neighbour and are given the sums at the end,
-    which costs up to 2 more vectors on their wires.
+    (Thakur, Rabenseifner and Gropp, 2005, "recursive halving".) Partners whose numbers differ in
+    one bit exchange halves of what they hold, add, and go on with their own half; then the same way
+    back, with sums. Where the number of ranks is no power of two, the surplus ones first hand their
+    values to a neighbour and are given the sums at the end, which costs up to 2 more vectors on
+    their wires.
     """
     places = 1 << (ranks.bit_length() - 1)
     surplus = ranks - places
     if rank >= 2 * surplus:
         place = rank - surplus
         return [*_among(place, places, values, surplus)]
-    # The first 2·surplus ranks are pairs: both add one half, then the even one has the whole, and works for both.
+    # The first 2·surplus ranks are pairs: both add one half, then the even one has the whole, and
+    # works for both.
     lower, upper = half_of(0, values, False), half_of(0, values, True)
     peer = rank ^ 1
     if rank % 2:
@@ -140,9 +145,9 @@ def _among(place: int, places: int, values: int, surplus: int) -> list[ScheduleS
 def ring(rank: int, ranks: int, values: int) -> list[ScheduleStep]:
     """Return the steps of a rank in a ring, where it sends to the next one only; see `Schedule`.
 
-    (Patarasuk and Yuan, 2009.) The vector is cut into p parts. In p−1 steps each part goes once round the ring and
-    gathers the sum; in p−1 more the sums go round: 2·(p−1)/p of the vector in all. No schedule moves fewer bytes, but
-    the number of steps grows with the number of ranks.
+    (Patarasuk and Yuan, 2009.) The vector is cut into p parts. In p−1 steps each part goes once
+    round the ring and gathers the sum; in p−1 more the sums go round: 2·(p−1)/p of the vector in
+    all. No schedule moves fewer bytes, but the number of steps grows with the number of ranks.
     """
     after, before = (rank + 1) % ranks, (rank - 1) % ranks
 
@@ -175,10 +180,10 @@ def blocks_of(ranks: int) -> list[tuple[int, int]]:
 def binary_blocks(rank: int, ranks: int, values: int) -> list[ScheduleStep]:
     """Return the steps of a rank in binary blocks: halving and doubling for any number of ranks; see `Schedule`.
 
-    (Rabenseifner and Träff, EuroPVM/MPI 2004.) The ranks are divided into blocks whose sizes are the powers of two in
-    their number (13 = 8 + 4 + 1). Each block sums by halving; then the sums of the smallest block go to the next larger
-    one, which adds them to its own, and so on up to the largest; the totals come down the same way, and each block
-    spreads them by doubling.
+    (Rabenseifner and Träff, EuroPVM/MPI 2004.) The ranks are divided into blocks whose sizes are
+    the powers of two in their number (13 = 8 + 4 + 1). Each block sums by halving; then the sums of
+    the smallest block go to the next larger one, which adds them to its own, and so on up to the
+    largest; the totals come down the same way, and each block spreads them by doubling.
     """
     blocks = blocks_of(ranks)
     index = next(i for i, (first, size) in enumerate(blocks) if rank < first + size)

@@ -1,7 +1,8 @@
 """Transport between ranks: contiguous arrays, started now and asked about later, and the coroutines that wait for them.
 
-A *fibre* is a generator that yields whenever it has to wait, and says with it whether it has got on since it last did.
-`Fibres` runs several of them at a time, in order. It waits without taking a core: it polls, with pauses that grow.
+A *fibre* is a generator that yields whenever it has to wait, and says with it whether it has got on
+since it last did. `Fibres` runs several of them at a time, in order. It waits without taking a
+core: it polls, with pauses that grow.
 """
 
 import os
@@ -58,8 +59,9 @@ def until_done(request: Request) -> Fibre:
 class Pauses:
     """Decides how long to wait before the next look, while nothing happens.
 
-    MPI moves bytes only while it is asked, so right after something has happened the next look comes at once; where
-    nothing has happened for longer, pauses leave the core to those who compute.
+    MPI moves bytes only while it is asked, so right after something has happened the next look
+    comes at once; where nothing has happened for longer, pauses leave the core to those who
+    compute.
 
     Args:
         longest: seconds.
@@ -133,7 +135,8 @@ class Fibres:
                 pauses.wait()
 
 
-#: Tags of what is no bucket. Those of buckets begin at FIRST_BUCKET and are used again after BUCKETS of them.
+#: Tags of what is no bucket. Those of buckets begin at FIRST_BUCKET and are used again after
+#: BUCKETS of them.
 CONTROL, LENGTH, TEXT, PROBE = range(4)
 FIRST_BUCKET, BUCKETS = 16, 4096
 

@@ -1,9 +1,9 @@
 """The exchange by a collective, without a server: every worker does what a server would have done.
 
-All commits go to all ranks, the values are summed by a collective, and each rank keeps the same `RoundState`,
-the same model and the same state of the rule. So the end of the run, stopping and checkpoints are decided alike
-everywhere.
-What needs somebody who outlives a worker is not possible: no replacement, no --elastic, no asynchronous modes.
+All commits go to all ranks, the values are summed by a collective, and each rank keeps the same
+`RoundState`, the same model and the same state of the rule. So the end of the run, stopping and
+checkpoints are decided alike everywhere. What needs somebody who outlives a worker is not possible:
+no replacement, no --elastic, no asynchronous modes.
 """
 
 import contextlib
@@ -177,7 +177,8 @@ class CollectiveExchange(CollectiveState, Exchange):
         if self._everybody_left():
             self.engine.close()
 
-    # --- checkpoints ------------------------------------------------------------------------------------------------
+    # --- checkpoints
+    # ------------------------------------------------------------------------------------------------
 
     def resume(self, progress: ResumeState) -> None:
         """See `Exchange.resume`; all ranks come here, and take the books and the rule's state from rank 0."""
@@ -208,7 +209,8 @@ class CollectiveExchange(CollectiveState, Exchange):
         """See `Exchange.version`."""
         return self.round_state.version
 
-    # --- helpers ---------------------------------------------------------------------------------------------------
+    # --- helpers
+    # ---------------------------------------------------------------------------------------------------
 
     def _give_up(self) -> None:
         """Take no more part in an exchange that is under way."""
@@ -282,7 +284,8 @@ def over_mpi(
     """Connect to the other ranks over MPI; the arguments are those of `CollectiveExchange`.
 
     Raises:
-        EnvironmentProblemError: no MPI has started this process, or not as many as DMLC_NUM_WORKER says.
+        EnvironmentProblemError: no MPI has started this process, or not as many as DMLC_NUM_WORKER
+            says.
         MPIMissingError: there is no MPI.
     """
     check_start(collective)

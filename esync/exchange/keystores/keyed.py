@@ -1,7 +1,8 @@
 """The base of key stores: how keys are set up, arrays sent and fetched, and statuses looked at.
 
-A key store, as ps-lite is one, keeps the first array of a key without looking at it, hands every later one to the
-key's server, and answers pulls with what is kept. Arrays of one key stay in order, and all others may overtake them.
+A key store, as ps-lite is one, keeps the first array of a key without looking at it, hands every
+later one to the key's server, and answers pulls with what is kept. Arrays of one key stay in order,
+and all others may overtake them.
 """
 
 from abc import abstractmethod
@@ -31,7 +32,8 @@ class KeyedStore(Store):
         self._greeted = False
         self._scalars: Collection[str] = ()
 
-    # --- what a key store does --------------------------------------------------------------------------------------
+    # --- what a key store does
+    # --------------------------------------------------------------------------------------
 
     @abstractmethod
     def _init(self, keys: Sequence[int]) -> None:
@@ -57,7 +59,8 @@ class KeyedStore(Store):
     def _say(self, server: int, message: np.ndarray) -> None:
         """Send a packed message, whose key is the number of the server; does not wait."""
 
-    # --- what the protocol asks for ---------------------------------------------------------------------------------
+    # --- what the protocol asks for
+    # ---------------------------------------------------------------------------------
 
     def greet(self, greeting: Greeting) -> None:
         """See `Store.greet`; the first time sets up the keys of messages and of the status."""
@@ -66,7 +69,8 @@ class KeyedStore(Store):
             self._scalars = greeting.specification.scalars
             self._message_elements = wire.message_elements(self.workers, self._scalars)
             self._status_type = wire.status_type(self.workers, self._scalars)
-            # MXNet puts a key equal to the shard's number on that server, see `layout.Layout.status_key`.
+            # MXNet puts a key equal to the shard's number on that server, see
+            # `layout.Layout.status_key`.
             for server in range(self.servers):
                 self.buffer(server, self._message_elements)[:] = 0
             self._init(range(self.servers))
@@ -126,7 +130,8 @@ class KeyedStore(Store):
         seen: list[Status] = []
         return seen if self._look(sequence, look, seen) is None else None
 
-    # --- helpers ----------------------------------------------------------------------------------------------------
+    # --- helpers
+    # ----------------------------------------------------------------------------------------------------
 
     def _look(self, sequence: int, look: Callable[[Status], None], seen: list[Status]) -> Status | None:
         """Look at one server after the other: the status of the first that has not acknowledged; None: all have."""

@@ -1,11 +1,13 @@
 """Parameter servers and workers in this process, under a scheduler that decides in what order things happen.
 
-Workers are greenlets that run ordinary blocking code. Whatever is under way belongs to the scheduler: arrays and
-messages on their way to servers, requests for arrays and their answers, commands, and tasks that can go on. It lets one
-of them happen after the other, in the order that a source of choices says. The same choices make the same history.
+Workers are greenlets that run ordinary blocking code. Whatever is under way belongs to the
+scheduler: arrays and messages on their way to servers, requests for arrays and their answers,
+commands, and tasks that can go on. It lets one of them happen after the other, in the order that a
+source of choices says. The same choices make the same history.
 
-What ps-lite guarantees holds in every order: what one worker sends and asks for under one key stays in order, and all
-else may overtake it; the first array of a key is kept without being looked at; every later one must be as large.
+What ps-lite guarantees holds in every order: what one worker sends and asks for under one key stays
+in order, and all else may overtake it; the first array of a key is kept without being looked at;
+every later one must be as large.
 
 Time only passes when nothing else can happen, so that no wait is longer than it must be.
 """
@@ -32,7 +34,8 @@ from ..protocol.store import CancelledError, heartbeat_interval
 from ..worker_monitor import WorkerMonitor
 from .keyed import KeyedStore
 
-#: Given how many things can happen next, says which one does, from 0; `random.Random(seed).randrange`, for instance.
+#: Given how many things can happen next, says which one does, from 0;
+#: `random.Random(seed).randrange`, for instance.
 Choose = Callable[[int], int]
 #: Seconds that pass at once although something could happen.
 HASTE_MOST = 1.0
@@ -50,10 +53,13 @@ class MemoryCluster:
         choose: says what happens next.
         servers: number of servers.
         bucket_elements: the most values in one array.
-        lease: seconds of silence after which the servers go on without a worker; infinite: they wait.
-        patience: seconds after which a worker gives up waiting; infinite: never, so that who waits in vain is found.
+        lease: seconds of silence after which the servers go on without a worker; infinite: they
+            wait.
+        patience: seconds after which a worker gives up waiting; infinite: never, so that who waits
+            in vain is found.
         most: things that may happen before the run counts as one that never ends.
-        haste: one in how many choices lets time pass, a second at most, although something could happen; 0: none.
+        haste: one in how many choices lets time pass, a second at most, although something could
+            happen; 0: none.
 
     Attributes:
         nodes: the servers.
@@ -93,7 +99,8 @@ class MemoryCluster:
         self._processes = 0
         self.hub = greenlet.getcurrent()  # who has made the cluster runs it
 
-    # --- what a test says -------------------------------------------------------------------------------------------
+    # --- what a test says
+    # -------------------------------------------------------------------------------------------
 
     def start(self, rank: int, work: Callable[["MemoryStore"], object]) -> "MemoryStore":
         """Start a worker process, or another one in the place of a dead one.
@@ -151,7 +158,8 @@ class MemoryCluster:
             for task in list(self._tasks):
                 self._switch(task, KilledError())
 
-    # --- what stores and tasks use ----------------------------------------------------------------------------------
+    # --- what stores and tasks use
+    # ----------------------------------------------------------------------------------
 
     @property
     def task(self) -> "MemoryTask":
@@ -211,7 +219,8 @@ class MemoryCluster:
             return (owner, key) in self._queues
         return any(owner == nonce for nonce, _ in self._queues)
 
-    # --- helpers ----------------------------------------------------------------------------------------------------
+    # --- helpers
+    # ----------------------------------------------------------------------------------------------------
 
     def _next(self) -> bool:
         """Let one thing happen; whether there was any."""
@@ -417,8 +426,8 @@ class MemoryStore(KeyedStore):
         cluster: the servers, and what is under way.
         rank: its slot.
         nonce: its own number.
-        newcomer: it takes the place of a dead one in a running cluster, as ps-lite has it: it sets up no keys that all
-            workers share, and goes past all barriers.
+        newcomer: it takes the place of a dead one in a running cluster, as ps-lite has it: it sets
+            up no keys that all workers share, and goes past all barriers.
     """
 
     carries_values = True
@@ -439,7 +448,8 @@ class MemoryStore(KeyedStore):
         """See `Store.sizes`."""
         return own
 
-    # --- time, and what goes on beside ------------------------------------------------------------------------------
+    # --- time, and what goes on beside
+    # ------------------------------------------------------------------------------
 
     def now(self) -> float:
         """See `Store.now`."""
@@ -478,7 +488,8 @@ class MemoryStore(KeyedStore):
         """See `Store.waiting`."""
         return MemoryWait(self._cluster, f"{what} the parameter server(s)")
 
-    # --- arrays and messages ----------------------------------------------------------------------------------------
+    # --- arrays and messages
+    # ----------------------------------------------------------------------------------------
 
     def command(self, command: Greeting | Resumed) -> None:
         """See `Store.command`."""
@@ -525,7 +536,8 @@ class MemoryStore(KeyedStore):
             for server in range(self.servers):
                 self.send(server, (), message)
 
-    # --- the key store ----------------------------------------------------------------------------------------------
+    # --- the key store
+    # ----------------------------------------------------------------------------------------------
 
     def _init(self, keys: Sequence[int]) -> None:
         """See `KeyedStore._init`; rank 0's arrays are ignored where there are some already."""

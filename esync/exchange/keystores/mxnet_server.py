@@ -1,8 +1,8 @@
 """The server's end of MXNet's key store: ps-lite's pushes and commands become calls of `ParameterServer`.
 
-ps-lite runs asynchronously here, with an updater of ours: it never sums, counts or waits by itself. MXNet calls the
-controller (commands) and the updater (pushes) one at a time on the main thread, and answers pulls from the stored
-arrays in between, so no pull sees a half-written bucket.
+ps-lite runs asynchronously here, with an updater of ours: it never sums, counts or waits by itself.
+MXNet calls the controller (commands) and the updater (pushes) one at a time on the main thread, and
+answers pulls from the stored arrays in between, so no pull sees a half-written bucket.
 """
 
 import functools
@@ -45,7 +45,8 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
         memory: where payloads are staged and added up.
         outgoing: the connections to the scheduler and to each worker; ps-lite opens no others.
         scheduler: where it listens.
-        round_timeout: seconds that workers other than the first have to say goodbye when the run is over.
+        round_timeout: seconds that workers other than the first have to say goodbye when the run is
+            over.
     """
 
     def __init__(

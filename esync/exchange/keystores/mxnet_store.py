@@ -58,24 +58,27 @@ class SecondTrainerError(ExpectedError):
 #: What to do about a scheduler that does not say who belongs to the cluster.
 OWN_SCHEDULER = "run python -m esync.scheduler of this version there: MXNet's own scheduler will not do"
 
-#: The store of this process: ps-lite keeps one cluster in memory. One that was left is kept until another is wanted.
+#: The store of this process: ps-lite keeps one cluster in memory. One that was left is kept until
+#: another is wanted.
 _stores: list["MXNetStore"] = []
 
 
 class MXNetStore(KeyedStore):
     """MXNet's distributed key store, as the protocol sees it.
 
-    ps-lite runs asynchronously here. Every key has one array of its own, from which it is sent and into which it is
-    received; on a worker of another rank than 0, and for keys of its own, the first push of a key sets it up.
+    ps-lite runs asynchronously here. Every key has one array of its own, from which it is sent and
+    into which it is received; on a worker of another rank than 0, and for keys of its own, the
+    first push of a key sets it up.
 
     Args:
         cluster: where the scheduler is, and how many processes of each role there are.
         watchdog: speaks up when something takes long.
         start_timeout: seconds to wait for the other processes of the cluster to appear.
         round_timeout: seconds to wait for the servers and the other workers in one exchange.
-        lease: seconds of silence after which the servers go on without a worker; infinite: they wait for it, or for
-            its replacement.
-        replacement: seconds that the servers wait for another process in the place of this one, once it is gone.
+        lease: seconds of silence after which the servers go on without a worker; infinite: they
+            wait for it, or for its replacement.
+        replacement: seconds that the servers wait for another process in the place of this one,
+            once it is gone.
         inject_delay: called before a payload, a poll or the request for a model leaves; may wait.
 
     Raises:
@@ -118,8 +121,9 @@ class MXNetStore(KeyedStore):
             members = directory.members(self._scheduler, wait.check)
         self.workers: int = self.store.num_workers
         self.first = self.store.rank == 0
-        # A newcomer has a new rank in MXNet (see `rendezvous.node_registry`), which leads to the slot that it takes
-        # over; where several workers have died, only who has started it knows which of them it stands for.
+        # A newcomer has a new rank in MXNet (see `rendezvous.node_registry`), which leads to the
+        # slot that it takes over; where several workers have died, only who has started it knows
+        # which of them it stands for.
         slot = os.environ.get(SLOT_VARIABLE) if self.store.rank >= self.workers else None
         self.rank: int = int(slot or self.store.rank) % self.workers
         self.servers = cluster.servers
@@ -141,7 +145,8 @@ class MXNetStore(KeyedStore):
         """See `Store.sizes`."""
         return own
 
-    # --- time, and what goes on beside ------------------------------------------------------------------------------
+    # --- time, and what goes on beside
+    # ------------------------------------------------------------------------------
 
     def now(self) -> float:
         """See `Store.now`."""
@@ -176,7 +181,8 @@ class MXNetStore(KeyedStore):
         finally:
             self._waits.pop()
 
-    # --- arrays and messages ----------------------------------------------------------------------------------------
+    # --- arrays and messages
+    # ----------------------------------------------------------------------------------------
 
     def command(self, command: Greeting | Resumed) -> None:
         """See `Store.command`."""
@@ -192,7 +198,8 @@ class MXNetStore(KeyedStore):
         if view.size != elements:
             raise ValueError(f"key {key} is bound to {view.size} values, not {elements}")
         if key in self._doubled:
-            # The first of two arrays may have been enough for the servers: MXNet has yet to read the second one then.
+            # The first of two arrays may have been enough for the servers: MXNet has yet to read
+            # the second one then.
             mx.base.check_call(mx.base._LIB.MXNDArrayWaitToWrite(array.handle))
             self._doubled.discard(key)
         return view
@@ -241,7 +248,8 @@ class MXNetStore(KeyedStore):
         self._monitor.close()
         mx.base.check_call(mx.base._LIB.MXKVStoreSetBarrierBeforeExit(self.store.handle, ctypes.c_int(0)))
 
-    # --- helpers ----------------------------------------------------------------------------------------------------
+    # --- helpers
+    # ----------------------------------------------------------------------------------------------------
 
     def _answered(self) -> bool:
         """Wait for the servers' answers to all that was sent; False: one is gone, for which MXNet waits for ever."""
@@ -333,7 +341,8 @@ def _make_room(cluster: Cluster) -> None:
 def _let_go() -> None:
     """Free the key stores, which ends ps-lite's threads: MXNet aborts where they outlive Python.
 
-    A program that ends without having closed its store takes no leave: to the others this worker is dead.
+    A program that ends without having closed its store takes no leave: to the others this worker is
+    dead.
     """
     for each in _stores:
         each.close(None)

@@ -1,12 +1,13 @@
 """A check of senders: keeps those who do not speak ZeroMQ out of the port that MXNet opens.
 
-MXNet's ZeroMQ takes connections that do not begin with ZeroMQ's signature for ones of its first version, which had
-none. What a browser or a port scanner sends then reaches ps-lite as a message, whose parser ends the process. MXNet has
-no setting against that, but Linux has: a filter on the listening socket, which all accepted connections inherit, drops
-the first bytes unless they are a signature. Once a connection has brought one, the filter is taken off it.
+MXNet's ZeroMQ takes connections that do not begin with ZeroMQ's signature for ones of its first
+version, which had none. What a browser or a port scanner sends then reaches ps-lite as a message,
+whose parser ends the process. MXNet has no setting against that, but Linux has: a filter on the
+listening socket, which all accepted connections inherit, drops the first bytes unless they are a
+signature. Once a connection has brought one, the filter is taken off it.
 
-What follows a signature at once is dropped too, and sent again by the kernel of the other side: a connection that is
-wanted begins about a fifth of a second later.
+What follows a signature at once is dropped too, and sent again by the kernel of the other side: a
+connection that is wanted begins about a fifth of a second later.
 """
 
 import contextlib
@@ -25,7 +26,8 @@ TICK, FIRST_TICK = 0.05, 0.005
 SHARE = 0.02
 #: Looks from one that forgets connections that have ended to the next.
 FORGETTING = 1000
-#: Classic BPF; what it sees begins with the TCP header. Each line: code, jump if true, jump if false, operand.
+#: Classic BPF; what it sees begins with the TCP header. Each line: code, jump if true, jump if
+#: false, operand.
 SIGNATURE_ONLY = (
     (0x30, 0, 0, 12),  # A = byte 12: four bits of the header's length, in words
     (0x54, 0, 0, 0xF0),  # A &= 0xf0

@@ -1,8 +1,8 @@
 """The worker's end of the protocol, whatever store carries it.
 
-An exchange sends the whole payload array by array, then its commit to every server, waits until all of them have used
-it, and only then fetches the model. Receiving happens in the memory that was sent from, so one buffer of the model's
-size is all it takes.
+An exchange sends the whole payload array by array, then its commit to every server, waits until all
+of them have used it, and only then fetches the model. Receiving happens in the memory that was sent
+from, so one buffer of the model's size is all it takes.
 """
 
 import logging
@@ -46,7 +46,8 @@ class ParameterServerExchange(Exchange):
     Args:
         specification: which rule the servers run, and how.
         store: carries the messages.
-        codec_of: makes the codec of the weights from the specification, the layout, the number of workers and the rank.
+        codec_of: makes the codec of the weights from the specification, the layout, the number of
+            workers and the rank.
 
     Attributes:
         specification: as given.
@@ -79,7 +80,8 @@ class ParameterServerExchange(Exchange):
             "nonce": store.nonce,
         }
 
-    # --- beginning --------------------------------------------------------------------------------------------------
+    # --- beginning
+    # --------------------------------------------------------------------------------------------------
 
     def join(
         self,
@@ -154,7 +156,8 @@ class ParameterServerExchange(Exchange):
         statuses = self._statuses()
         return self.report(statuses, 0.0, 0.0, starting_status(statuses))
 
-    # --- exchanging -------------------------------------------------------------------------------------------------
+    # --- exchanging
+    # -------------------------------------------------------------------------------------------------
 
     def start(self, payload: Payload, model: ModelSink) -> PendingExchange:
         """Send the payload and its commit; see `Exchange.start`."""
@@ -215,15 +218,16 @@ class ParameterServerExchange(Exchange):
     def close(self) -> None:
         """Say goodbye; does not wait for the other workers.
 
-        A worker that has lost its slot leaves without a goodbye, which would tell servers that have not dropped it yet
-        that its work is done.
+        A worker that has lost its slot leaves without a goodbye, which would tell servers that have
+        not dropped it yet that its work is done.
         """
         if not self._closed:
             self._closed = True
             self._cancel()
             self.store.close(None if self._lost else self._message(wire.DONE if self.store.finished else wire.LEAVE))
 
-    # --- checkpoints ------------------------------------------------------------------------------------------------
+    # --- checkpoints
+    # ------------------------------------------------------------------------------------------------
 
     def resume(self, progress: ResumeState) -> None:
         """See `Exchange.resume`."""
@@ -255,7 +259,8 @@ class ParameterServerExchange(Exchange):
         """See `Exchange.version`."""
         return self._statuses()[0].version
 
-    # --- what the handles and the mailboxes use ---------------------------------------------------------------------
+    # --- what the handles and the mailboxes use
+    # ---------------------------------------------------------------------
 
     def look(self, status: Status) -> None:
         """Check a status, and send a heartbeat where one is due.
@@ -283,10 +288,11 @@ class ParameterServerExchange(Exchange):
     def report(self, statuses: Sequence[Status], wait: float, transfer: float, books: Status | None = None) -> Result:
         """Return what the servers' statuses say, as a result.
 
-        Server 0 decides when the run ends, how commits are used, and which workers are excluded: the commit that asked
-        for that may have reached some servers only, and the next payload tells the others which workers are excluded.
-        Where servers are in different rounds, the next payload is part of the earliest one, and the workers that are
-        excluded are those that this round does not wait for.
+        Server 0 decides when the run ends, how commits are used, and which workers are excluded:
+        the commit that asked for that may have reached some servers only, and the next payload
+        tells the others which workers are excluded. Where servers are in different rounds, the next
+        payload is part of the earliest one, and the workers that are excluded are those that this
+        round does not wait for.
 
         Args:
             statuses: of all servers.
@@ -335,7 +341,8 @@ class ParameterServerExchange(Exchange):
         """Send a message to one server."""
         self.store.send(server, (), self._message(kind, **fields))
 
-    # --- helpers ----------------------------------------------------------------------------------------------------
+    # --- helpers
+    # ----------------------------------------------------------------------------------------------------
 
     @property
     def _watched(self) -> bool:
@@ -378,7 +385,8 @@ class ParameterServerExchange(Exchange):
     def _rejoin(self, statuses: list[Status]) -> list[Status]:
         """Wait until this worker can take part in a round of a running job, and return the servers' statuses then.
 
-        What the dead worker has committed everywhere counts, so the round that it is part of has to end first.
+        What the dead worker has committed everywhere counts, so the round that it is part of has to
+        end first.
         """
         store = self.store
         with store.waiting("the end of the round that the dead worker has committed in at", "") as wait:
@@ -451,8 +459,8 @@ class ParameterServerExchange(Exchange):
     def _common(self, model: ModelSink, received: ReceivedModel) -> dict[int, np.ndarray]:
         """Where the common weights are kept: index of a bucket → its values.
 
-        Where the model has them already, so that no exchange has to copy them; in what was received where it has none,
-        or where they may be needed while an exchange is under way.
+        Where the model has them already, so that no exchange has to copy them; in what was received
+        where it has none, or where they may be needed while an exchange is under way.
         """
         kept = model.common_weights() if isinstance(model, KeepsCommon) and not self.specification.overlap else None
         weights = received.vectors[WEIGHTS].values if kept is None else kept

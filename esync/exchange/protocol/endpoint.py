@@ -44,7 +44,8 @@ class Endpoint:
         shard: number of this server.
         clock: seconds, monotonic.
         memory: where payloads are staged and added up; None: host memory.
-        membership: given the server and a lease in seconds, makes what looks after its workers; None: nobody does.
+        membership: given the server and a lease in seconds, makes what looks after its workers;
+            None: nobody does.
     """
 
     def __init__(
@@ -107,9 +108,11 @@ def serve(greeting: Greeting, shard: int, clock: Callable[[], float], memory: Me
         greeting: of the first worker.
         shard: number of this server.
         clock: seconds, monotonic.
-        memory: where it works; None: host memory. Sparse and packed messages are always worked on in host memory.
+        memory: where it works; None: host memory. Sparse and packed messages are always worked on
+            in host memory.
     """
-    # Time passes differently on every server: only the first one, which decides when the run ends, looks at it.
+    # Time passes differently on every server: only the first one, which decides when the run ends,
+    # looks at it.
     limits = greeting.limits if shard == FIRST else replace(greeting.limits, seconds=math.inf)
     asked = greeting.specification
     round_state = RoundState(

@@ -1,8 +1,8 @@
 """What a worker tells the servers before anything else, and what must agree between workers.
 
-The first greeting sets a server up; every later one is compared with it, so that workers with different networks, data
-or versions hear about it by name before the first exchange. It travels as JSON in a command of MXNet's key store (never
-as a pickle).
+The first greeting sets a server up; every later one is compared with it, so that workers with
+different networks, data or versions hear about it by name before the first exchange. It travels as
+JSON in a command of MXNet's key store (never as a pickle).
 """
 
 import json
@@ -64,13 +64,16 @@ class Greeting:
         sizes: name of each vector of its model → number of values.
         servers: number of parameter servers.
         bucket_elements: the most values in one bucket.
-        specification: what the other side is to do with what is sent. All of it must agree, but `own`.
+        specification: what the other side is to do with what is sent. All of it must agree, but
+            `own`.
         limits: what ends the run.
-        agreement: whatever else must be the same on all workers; name → value, both shown when they differ.
-        lease: seconds of silence after which the servers go on without a worker; infinite: they wait.
+        agreement: whatever else must be the same on all workers; name → value, both shown when they
+            differ.
+        lease: seconds of silence after which the servers go on without a worker; infinite: they
+            wait.
         address: where this worker listens, host:port; "" where that is not known.
-        replacement: seconds that the servers wait for another process in its place, once it is gone without a goodbye;
-            infinite: somebody has promised to start one.
+        replacement: seconds that the servers wait for another process in its place, once it is gone
+            without a goodbye; infinite: somebody has promised to start one.
         offers: the checkpoints that this worker could go on from.
     """
 

@@ -1,15 +1,16 @@
 """How a model is cut into buckets, and which key of which server each of them has.
 
-A model is flat float32 vectors, each with a name: the trained weights, the statistics (batch norm's running mean and
-variance and whatever else is not trained), and what else an algorithm exchanges. Each is cut into buckets of at most
-`bucket_elements` values, dealt out to the servers in turn. A bucket is of one vector, because each has a rule of its
-own.
+A model is flat float32 vectors, each with a name: the trained weights, the statistics (batch norm's
+running mean and variance and whatever else is not trained), and what else an algorithm exchanges.
+Each is cut into buckets of at most `bucket_elements` values, dealt out to the servers in turn. A
+bucket is of one vector, because each has a rule of its own.
 
-Keys. MXNet puts a small array on the server `key · 9973 mod S` of S, so all keys that are equal modulo S share a
-server. `key = slot · S + shard` therefore names a slot on a server: slot 0 carries messages one way and the status the
-other, slot 1 is a mailbox for one bucket of what the rule remembers (checkpoints), the slots after it carry buckets. A
-*channel* is one set of bucket keys: channel 0 is shared by all workers;
-where the server's answer is a different one for every worker, worker r uses channel r + 1.
+Keys. MXNet puts a small array on the server `key · 9973 mod S` of S, so all keys that are equal
+modulo S share a server. `key = slot · S + shard` therefore names a slot on a server: slot 0 carries
+messages one way and the status the other, slot 1 is a mailbox for one bucket of what the rule
+remembers (checkpoints), the slots after it carry buckets. A *channel* is one set of bucket keys:
+channel 0 is shared by all workers; where the server's answer is a different one for every worker,
+worker r uses channel r + 1.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +18,8 @@ from dataclasses import dataclass
 
 from ... import config
 
-#: Names of vectors that every model has: what is trained (or its gradients, or updates), and what is not.
+#: Names of vectors that every model has: what is trained (or its gradients, or updates), and what
+#: is not.
 WEIGHTS, STATISTICS = "weights", "statistics"
 
 

@@ -1,10 +1,11 @@
 """What a parameter server does with what arrives: stage, count commits, apply the rule, publish.
 
-How the weights of payloads and answers are packed is up to two parts, an uplink and a downlink codec (`codecs.base`).
-All other vectors travel as they are.
+How the weights of payloads and answers are packed is up to two parts, an uplink and a downlink
+codec (`codecs.base`). All other vectors travel as they are.
 
-Free of MXNet and of the network: an `endpoint.Endpoint` feeds it with what a key store or the simulator delivers. One
-instance looks after the buckets of one server (a *shard* of the model) and sees every call from one thread.
+Free of MXNet and of the network: an `endpoint.Endpoint` feeds it with what a key store or the
+simulator delivers. One instance looks after the buckets of one server (a *shard* of the model) and
+sees every call from one thread.
 
 Memory, for a model of M bytes, p workers and S servers: M/S for the weights, up to p·M/S for
 payloads that have begun to arrive and whose round is not over, and where the rule answers every
@@ -41,15 +42,18 @@ class BucketState:
     """One bucket of the model on this server.
 
     Attributes:
-        weights: the values the rule works on, of any vector; the same memory as `published`, unless the server has a
-            GPU or they are exact.
+        weights: the values the rule works on, of any vector; the same memory as `published`, unless
+            the server has a GPU or they are exact.
         published: bucket with header, as the workers pull it (channel 0).
-        replies: the same for each worker of its own, where the answers differ; rank → bucket with header.
-        exact: what is published are the common weights, and only this server has those that the rule works on.
+        replies: the same for each worker of its own, where the answers differ; rank → bucket with
+            header.
+        exact: what is published are the common weights, and only this server has those that the
+            rule works on.
         state: what the rule remembers about these values.
-        restored: of a checkpoint, what `weights` begin with in the place of what the workers begin with; None: nothing.
-        latest: of a vector that is replaced by its mean, where commits are used at once: the values of each worker;
-            None: all have the published ones.
+        restored: of a checkpoint, what `weights` begin with in the place of what the workers begin
+            with; None: nothing.
+        latest: of a vector that is replaced by its mean, where commits are used at once: the values
+            of each worker; None: all have the published ones.
     """
 
     weights: Array
@@ -66,11 +70,13 @@ class ParameterServer:
 
     Args:
         layout: how the model is cut.
-        round_state: the books of the run; `round_state.synchronous` decides whether rounds wait for everyone.
+        round_state: the books of the run; `round_state.synchronous` decides whether rounds wait for
+            everyone.
         uplink: unpacks the weights' part of payloads.
         downlink: packs the weights that the workers are sent.
-        rules: name of each vector → what is done to it. One that is replaced by its mean (`rules.replace_by_mean`)
-            takes that of the round, or of the latest values of all members where commits are used at once.
+        rules: name of each vector → what is done to it. One that is replaced by its mean
+            (`rules.replace_by_mean`) takes that of the round, or of the latest values of all
+            members where commits are used at once.
         clock: seconds, monotonic.
         memory: where arrays are staged and added up; host memory for all codecs but "none".
         weighting: how much each worker counts in the mean of a round.
@@ -117,8 +123,9 @@ class ParameterServer:
     def join(self, rank: int, nonce: int, offers: Offers | None = None) -> None:
         """Let a worker take slot `rank`; `offers` are the checkpoints that it could go on from.
 
-        When all are there for the first time, it is settled which one they go on from. What a former holder of the
-        slot has left half done is thrown away; a payload that it has committed counts.
+        When all are there for the first time, it is settled which one they go on from. What a
+        former holder of the slot has left half done is thrown away; a payload that it has committed
+        counts.
         """
         self._arriving.pop(rank, None)
         self._staging.discard(rank)

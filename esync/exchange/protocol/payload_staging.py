@@ -1,7 +1,8 @@
 """Staging of payloads until they are complete, and their sum over workers in rank order.
 
-A payload counts only as a whole: its buckets are copied aside as they come, in any order, and handed out when the
-commit is there and none is missing. So a worker that dies in the middle of a push has sent nothing.
+A payload counts only as a whole: its buckets are copied aside as they come, in any order, and
+handed out when the commit is there and none is missing. So a worker that dies in the middle of a
+push has sent nothing.
 """
 
 from collections.abc import Callable, Iterable
@@ -127,8 +128,8 @@ Unpack = Callable[[Callable[[int, int], tuple[np.ndarray, bool]]], None]
 class RankOrderedSum:
     """Adds payloads up in rank order, whatever order they come in: float sums then repeat bit for bit.
 
-    What can be added already is added at once, so that little is left to do when the last worker commits, and the
-    staged arrays are free again.
+    What can be added already is added at once, so that little is left to do when the last worker
+    commits, and the staged arrays are free again.
     """
 
     def __init__(self, memory: Memory) -> None:
@@ -151,7 +152,8 @@ class RankOrderedSum:
             rank: whose it is.
             payload: bucket index → values.
             member: rank → whether the round waits for it.
-            unpack: adds the packed part of the payload to the sums that it asks for, when its turn has come.
+            unpack: adds the packed part of the payload to the sums that it asks for, when its turn
+                has come.
         """
         self._waiting[rank] = payload, unpack
         while self._next < len(member):

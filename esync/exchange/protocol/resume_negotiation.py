@@ -1,12 +1,14 @@
 """Which checkpoint is whole, and which one a job goes on from: decisions over what each worker says.
 
-A checkpoint is whole when rank 0's part, which holds the model, is on its disk, and so are the other parts that it
-needs: in synchronous modes those of all workers that took part in that round, in asynchronous ones no others.
+A checkpoint is whole when rank 0's part, which holds the model, is on its disk, and so are the
+other parts that it needs: in synchronous modes those of all workers that took part in that round,
+in asynchronous ones no others.
 
-While a job runs, every commit says which part its worker has written last. `WholeCheckpointTracker` finds out from that
-which checkpoint is whole, the status tells all workers, and they delete only what is older. When a job begins, every
-greeting says which parts its worker has, and `choose` takes the newest checkpoint that is whole. A job that has gone on
-from a checkpoint writes parts under a number of its own, so that parts of two lives of one run are never mixed.
+While a job runs, every commit says which part its worker has written last. `WholeCheckpointTracker`
+finds out from that which checkpoint is whole, the status tells all workers, and they delete only
+what is older. When a job begins, every greeting says which parts its worker has, and `choose` takes
+the newest checkpoint that is whole. A job that has gone on from a checkpoint writes parts under a
+number of its own, so that parts of two lives of one run are never mixed.
 """
 
 from collections import deque
@@ -14,7 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-#: Changes of who takes part in the rounds that are remembered, to know whose parts an earlier checkpoint needs.
+#: Changes of who takes part in the rounds that are remembered, to know whose parts an earlier
+#: checkpoint needs.
 MEMORY = 16
 
 
@@ -66,8 +69,10 @@ class RunProgress:
         samples: of all workers.
         elapsed: seconds.
         step: times that the weights have changed.
-        synchronous: whether the next commits should be used together; None where that never changes.
-        samples_together: the samples whose commits were used together, as rounds; None in checkpoints that do not tell.
+        synchronous: whether the next commits should be used together; None where that never
+            changes.
+        samples_together: the samples whose commits were used together, as rounds; None in
+            checkpoints that do not tell.
     """
 
     round: int
@@ -86,9 +91,10 @@ class ResumeState:
     Attributes:
         exchanges: of this worker that were used; where no part tells, about as many as everybody's.
         books: of the run, from rank 0; None from the others.
-        state: what the rule remembers, from rank 0: one flat vector each, as many values as there are weights; None
-            where the rule had not begun to remember it.
-        weights: those that the servers' rule worked on, from rank 0, where the workers had other ones; else None.
+        state: what the rule remembers, from rank 0: one flat vector each, as many values as there
+            are weights; None where the rule had not begun to remember it.
+        weights: those that the servers' rule worked on, from rank 0, where the workers had other
+            ones; else None.
     """
 
     exchanges: int
@@ -135,7 +141,8 @@ class WholeCheckpointTracker:
             common = min(self._written.get(rank, 0) for rank in self._needed(newest))
             if common > self.round and all(self._has(rank, common) for rank in self._needed(common)):
                 self.round = common
-        # Rounds are counted on after as many commits at once as there are workers, so this number may be a round's.
+        # Rounds are counted on after as many commits at once as there are workers, so this number
+        # may be a round's.
         since, needed = (round_, tuple(parts)) if together else (round_ + 1, (0,))
         if not self._needs or self._needs[-1][1] != needed:
             self._needs.append((since, needed))

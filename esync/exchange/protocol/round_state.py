@@ -1,7 +1,7 @@
 """The state of rounds on a server: who takes part, who has committed, when the run ends; without the arrays.
 
-Plain Python, driven by calls that carry the time, so that the parameter server, a run on one device and the simulator
-all count alike.
+Plain Python, driven by calls that carry the time, so that the parameter server, a run on one device
+and the simulator all count alike.
 """
 
 import math
@@ -21,9 +21,11 @@ class Limits:
     """The limits that end a run; infinite where there is no such limit.
 
     Attributes:
-        rounds: communication rounds. Asynchronous workers share no rounds: there it is commits ÷ workers.
+        rounds: communication rounds. Asynchronous workers share no rounds: there it is commits ÷
+            workers.
         samples: training samples of all workers together.
-        seconds: since all workers were there, checked whenever a round (asynchronous: a commit) is done.
+        seconds: since all workers were there, checked whenever a round (asynchronous: a commit) is
+            done.
     """
 
     rounds: float = math.inf
@@ -45,10 +47,12 @@ class RoundState:
 
     Attributes:
         slots: number of worker slots (DMLC_NUM_WORKER).
-        synchronous: a round waits for every member (True), or every commit counts at once (False). Where a commit says
-            how it is to be used, that holds; this is then how the next ones should be used.
+        synchronous: a round waits for every member (True), or every commit counts at once (False).
+            Where a commit says how it is to be used, that holds; this is then how the next ones
+            should be used.
         round: rounds completed, and commits that were applied at once ÷ slots, rounded down.
-        step: times that the weights have changed: once per round, or once per commit that was applied at once.
+        step: times that the weights have changed: once per round, or once per commit that was
+            applied at once.
         version: commits that have gone into the weights.
         samples: training samples behind them.
         samples_together: those of them whose commits were used together, as rounds.
@@ -57,11 +61,13 @@ class RoundState:
         stop_at: the run is over when `round` reaches it; None while that is not known.
         failure: why the run was aborted, "" while it was not.
         notice: what all workers should know at the start, though nothing ends for it.
-        staleness: commits that a worker may be ahead of the slowest member (stale synchronous parallel): one that was
-            applied at once is acknowledged when its worker may go on.
+        staleness: commits that a worker may be ahead of the slowest member (stale synchronous
+            parallel): one that was applied at once is acknowledged when its worker may go on.
         released: commits whose acknowledgement has had to wait for that.
-        decides: whether this server decides when the run ends; the others use commits for as long as workers send them.
-        added: name of each scalar that commits have beside the built-in ones → how it is combined; see `scalars`.
+        decides: whether this server decides when the run ends; the others use commits for as long
+            as workers send them.
+        added: name of each scalar that commits have beside the built-in ones → how it is combined;
+            see `scalars`.
         left: ranks that have said goodbye.
         awaited: ranks that are gone without a goodbye, and that somebody has promised to replace.
     """
@@ -111,8 +117,8 @@ class RoundState:
         self.awaited: set[int] = set()
         self._said_goodbye = False  # whether the last worker that is gone has said goodbye
         self._end_known = False  # whether a worker has left because the run is finished
-        # After a switch the workers know of different numbers of samples, between which a schedule may step: their
-        # first round together is not compared.
+        # After a switch the workers know of different numbers of samples, between which a schedule
+        # may step: their first round together is not compared.
         self._compared = True
 
     @property
@@ -161,7 +167,8 @@ class RoundState:
     def told(self) -> dict[str, float]:
         """The combined scalars: of the newest round, or where commits are used at once, of all members' latest.
 
-        NaN where nobody has said one. It stays as it is from the end of one round to that of the next.
+        NaN where nobody has said one. It stays as it is from the end of one round to that of the
+        next.
         """
         if self._told is None:
             self._told = self.scalars.combined(list(self._round or np.flatnonzero(self.member)))
@@ -176,7 +183,8 @@ class RoundState:
     def over(self) -> bool:
         """Whether the run is over: it has come to its end, or the last worker has said goodbye.
 
-        One server decides when the run ends; the others hear of it from the first worker that leaves because of that.
+        One server decides when the run ends; the others hear of it from the first worker that
+        leaves because of that.
         """
         return self.finished or self._end_known or (self._said_goodbye and not self.member.any())
 
@@ -212,7 +220,8 @@ class RoundState:
     def go_back(self, rank: int, exchanges: int) -> None:
         """Let a worker go on from a checkpoint.
 
-        How far workers are ahead of one another counts from there: a part may be missing, or older than the others'.
+        How far workers are ahead of one another counts from there: a part may be missing, or older
+        than the others'.
 
         Args:
             rank: its slot.
@@ -237,7 +246,8 @@ class RoundState:
     def leave(self, rank: int, done: bool = False) -> None:
         """Let a worker leave; the others' rounds no longer wait for it.
 
-        The goodbye of one that was dropped is ignored: it is not known whether it has done its work.
+        The goodbye of one that was dropped is ignored: it is not known whether it has done its
+        work.
 
         Args:
             rank: its slot.
@@ -256,16 +266,17 @@ class RoundState:
     def commit(self, message: Any, now: float) -> list[int]:
         """Note a commit whose payload is complete.
 
-        Commits that are used together must have the same learning rate, momentum and weight decay: otherwise the run
-        is aborted. One of a worker that the rounds have gone on without may be rounds behind: it is not used. Neither
-        is one for a round that has ended here, where other servers still wait for it. A commit that counts at once is
-        used after the end of the run, too, on servers that do not decide when that is: they count commits in another
-        order, and perhaps others, so the one that decides may still use it.
+        Commits that are used together must have the same learning rate, momentum and weight decay:
+        otherwise the run is aborted. One of a worker that the rounds have gone on without may be
+        rounds behind: it is not used. Neither is one for a round that has ended here, where other
+        servers still wait for it. A commit that counts at once is used after the end of the run,
+        too, on servers that do not decide when that is: they count commits in another order, and
+        perhaps others, so the one that decides may still use it.
 
         Returns:
-            The ranks whose commits are to be applied now, in this order: all of the round once the last member has
-            committed (synchronous), this one (asynchronous), nobody yet, or nobody because the commit is only to be
-            acknowledged or the run is over.
+            The ranks whose commits are to be applied now, in this order: all of the round once the
+            last member has committed (synchronous), this one (asynchronous), nobody yet, or nobody
+            because the commit is only to be acknowledged or the run is over.
         """
         rank, together = int(message["rank"]), self.together(message)
         other = next(iter(self.pending.values()), None)
@@ -308,9 +319,10 @@ class RoundState:
     def applied(self, ranks: list[int], now: float) -> None:
         """These commits have gone into the weights: acknowledge them, count the round, see whether the run ends.
 
-        Where the leader, the first of those that rounds wait for, has asked for it, the next ones are used in another
-        way or wait for others: nobody has been told of the end of this round yet, so all workers learn both at the same
-        time. Of commits that are used at once, every member's may ask for the way back to rounds.
+        Where the leader, the first of those that rounds wait for, has asked for it, the next ones
+        are used in another way or wait for others: nobody has been told of the end of this round
+        yet, so all workers learn both at the same time. Of commits that are used at once, every
+        member's may ask for the way back to rounds.
         """
         leader = int(np.argmax(self.counted))
         messages = [self.pending[rank].message for rank in ranks]
@@ -342,8 +354,9 @@ class RoundState:
         if self.decides or not together:
             self._check_limits()
         self._release(now)
-        # The run may end at once for some when others wait for a round already: it will not come, and a round of those
-        # alone who have not left yet would take their learning rates, meant for a mean of all, for its own.
+        # The run may end at once for some when others wait for a round already: it will not come,
+        # and a round of those alone who have not left yet would take their learning rates, meant
+        # for a mean of all, for its own.
         if self.finished and self.pending:
             self._acknowledge(list(self.pending), now)
 

@@ -1,8 +1,8 @@
 """The scalars of a message: numbers that a commit says by name, and how those of several commits become one.
 
-A round is one step on the mean of all workers, and a step has one learning rate, momentum and weight decay: of several
-different ones, nobody can know which is meant. Other scalars are combined. The samples of a commit are no scalar of
-this kind, but an exact integer that every commit has.
+A round is one step on the mean of all workers, and a step has one learning rate, momentum and
+weight decay: of several different ones, nobody can know which is meant. Other scalars are combined.
+The samples of a commit are no scalar of this kind, but an exact integer that every commit has.
 """
 
 import math

@@ -1,10 +1,11 @@
 """Recovery of a slot: where a newcomer goes on, given what its predecessor has done on each server.
 
-A round ends on every server by itself, and may end on some without a worker whose death they have noticed sooner, or
-with one whose commit has come to them only. Every commit says which round it is part of, and a server that has ended
-that round only acknowledges it. So a newcomer takes part in the earliest round that any server has under way, and all
-servers are in the same one when it is over. No two are more than one round apart: before a worker commits in a round,
-all servers have ended the one before.
+A round ends on every server by itself, and may end on some without a worker whose death they have
+noticed sooner, or with one whose commit has come to them only. Every commit says which round it is
+part of, and a server that has ended that round only acknowledges it. So a newcomer takes part in
+the earliest round that any server has under way, and all servers are in the same one when it is
+over. No two are more than one round apart: before a worker commits in a round, all servers have
+ended the one before.
 """
 
 from collections.abc import Sequence
@@ -17,8 +18,9 @@ from .status import Status
 def starting_status(statuses: Sequence[Status]) -> Status:
     """Return the status that a worker begins with: that of the first server that has ended the fewest rounds.
 
-    Where the slot's last commit was used at once, but by some servers only, its worker makes up for that before it
-    takes part in rounds, which may have begun since: it is told that commits are still used at once.
+    Where the slot's last commit was used at once, but by some servers only, its worker makes up for
+    that before it takes part in rounds, which may have begun since: it is told that commits are
+    still used at once.
     """
     newest = max(status.acknowledged for status in statuses)
     missing = any(status.acknowledged < newest for status in statuses)
@@ -30,9 +32,9 @@ def starting_status(statuses: Sequence[Status]) -> Status:
 def dealt_with(acknowledged: Sequence[int], rounds: Sequence[int], synchronous: bool) -> int:
     """Return how many exchanges of a slot are over, so that a newcomer goes on with the next one.
 
-    A worker that died may have been answered by some servers only: its last exchange is then done once more, and
-    servers that have already applied it ignore the duplicate. Where servers have gone on without it, what was left half
-    done is over.
+    A worker that died may have been answered by some servers only: its last exchange is then done
+    once more, and servers that have already applied it ignore the duplicate. Where servers have
+    gone on without it, what was left half done is over.
 
     Args:
         acknowledged: sequence number of the slot's last commit that each server has dealt with.
@@ -42,7 +44,8 @@ def dealt_with(acknowledged: Sequence[int], rounds: Sequence[int], synchronous: 
     if not synchronous:
         return min(acknowledged)
     fewest = min(rounds)
-    # Of what a server has dealt with in the round that others are still in, there is at most one commit.
+    # Of what a server has dealt with in the round that others are still in, there is at most one
+    # commit.
     return max(number - (ended - fewest) for number, ended in zip(acknowledged, rounds, strict=True))
 
 

@@ -18,28 +18,34 @@ from .scalars import check_added
 class Specification:
     """The specification of an exchange: what servers are asked to do with what a worker sends.
 
-    Private answers, sparseness, compression and normalized weighting are for the weights only; all other vectors
-    travel as they are.
+    Private answers, sparseness, compression and normalized weighting are for the weights only; all
+    other vectors travel as they are.
 
     Attributes:
         rule: of the weights: name in rules.RULES.
-        synchronous: every round waits for all workers and uses their mean; else every payload is used at once.
+        synchronous: every round waits for all workers and uses their mean; else every payload is
+            used at once.
         options: of the weights' rule.
-        private: every worker gets weights of its own back, and the rule is told which ones it was sent last.
-        sparse: messages are sparse both ways, which `options` are for, see `sparse.Differences`; the weights
-            have no rule then.
+        private: every worker gets weights of its own back, and the rule is told which ones it was
+            sent last.
+        sparse: messages are sparse both ways, which `options` are for, see `sparse.Differences`;
+            the weights have no rule then.
         weighting: how much each worker counts in a mean, see `weighting`.
-        compression: of the weights' messages, as `compression.Compression` writes it; synchronous ones only.
-        tensors: sizes of the tensors that the weights consist of, where compression is told of them.
-        staleness: exchanges that a worker may be ahead of the slowest; its answer waits where it is more. For
-            specifications that are not synchronous.
-        own: settings that may differ between workers, name → value; where they do, all workers are told.
-        overlap: this worker goes on while an exchange is under way: the handles' `done` never waits, and is True when
-            all has arrived.
-        vectors: name of each vector that is exchanged → name of its rule in rules.RULES, the weights first. Give only
-            further ones: the weights, and the statistics, which are replaced by their mean, come by themselves.
-        scalars: name of each scalar that payloads have beside the built-in ones → how the servers combine those of a
-            round, in scalars.WAYS.
+        compression: of the weights' messages, as `compression.Compression` writes it; synchronous
+            ones only.
+        tensors: sizes of the tensors that the weights consist of, where compression is told of
+            them.
+        staleness: exchanges that a worker may be ahead of the slowest; its answer waits where it is
+            more. For specifications that are not synchronous.
+        own: settings that may differ between workers, name → value; where they do, all workers are
+            told.
+        overlap: this worker goes on while an exchange is under way: the handles' `done` never
+            waits, and is True when all has arrived.
+        vectors: name of each vector that is exchanged → name of its rule in rules.RULES, the
+            weights first. Give only further ones: the weights, and the statistics, which are
+            replaced by their mean, come by themselves.
+        scalars: name of each scalar that payloads have beside the built-in ones → how the servers
+            combine those of a round, in scalars.WAYS.
     """
 
     rule: str

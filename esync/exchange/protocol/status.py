@@ -17,7 +17,8 @@ class Status:
     Attributes:
         failure: why the run was aborted; "" while it was not.
         notice: what all workers should know at the start.
-        acknowledged: of this worker's exchanges, the last one dealt with; `use`, `wait` and `answer` are about it.
+        acknowledged: of this worker's exchanges, the last one dealt with; `use`, `wait` and
+            `answer` are about it.
         nonce: who holds this worker's slot, and `arrivals` how many have held it so far.
         committed: whether a later exchange of this worker waits for the others.
         members: ranks that take part in the rounds.

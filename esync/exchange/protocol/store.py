@@ -1,13 +1,14 @@
 """The interface of stores, which carry messages between one worker and the parameter servers.
 
-Three stores are behind it: MXNet's key store (`keystores.mxnet_store`), servers in the same process under a scheduler
-that decides in what order things arrive (`keystores.memory`), and a modelled network in virtual time
-(`simulate.store`). Whatever takes time, or is left to chance, is asked of the store: the client above knows neither
-clocks nor threads.
+Three stores are behind it: MXNet's key store (`keystores.mxnet_store`), servers in the same process
+under a scheduler that decides in what order things arrive (`keystores.memory`), and a modelled
+network in virtual time (`simulate.store`). Whatever takes time, or is left to chance, is asked of
+the store: the client above knows neither clocks nor threads.
 
-Every array belongs to a key, and its first `wire.HEADER_ELEMENTS` values are the header. A key store keeps the first
-array of a key without looking at it, and every later one must be of the same size; how a store sees to that is its own
-affair. Arrays of different keys may overtake one another on their way, and messages too.
+Every array belongs to a key, and its first `wire.HEADER_ELEMENTS` values are the header. A key
+store keeps the first array of a key without looking at it, and every later one must be of the same
+size; how a store sees to that is its own affair. Arrays of different keys may overtake one another
+on their way, and messages too.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -71,12 +72,15 @@ class Store(Protocol):
         servers: number of servers.
         nonce: a random number of this process only.
         address: where this worker listens, host:port; "" where nobody need know.
-        replacement: seconds that the servers wait for another process in this one's place, once it is gone.
-        lease: seconds of silence after which the servers go on without a worker; infinite: they wait.
+        replacement: seconds that the servers wait for another process in this one's place, once it
+            is gone.
+        lease: seconds of silence after which the servers go on without a worker; infinite: they
+            wait.
         bucket_elements: the most values in one array.
-        carries_values: whether values are sent; else only the sizes of arrays count, and `buffer` is never asked for.
-        finished: whether this worker has been told that the run is finished. Servers that it asks for nothing any more
-            may go then.
+        carries_values: whether values are sent; else only the sizes of arrays count, and `buffer`
+            is never asked for.
+        finished: whether this worker has been told that the run is finished. Servers that it asks
+            for nothing any more may go then.
     """
 
     rank: int
@@ -94,7 +98,8 @@ class Store(Protocol):
         """Return how many values of each vector travel, by name, given how many this worker's model has."""
         ...
 
-    # --- time, and what goes on beside ------------------------------------------------------------------------------
+    # --- time, and what goes on beside
+    # ------------------------------------------------------------------------------
 
     def now(self) -> float:
         """Return the seconds of a monotonic clock."""
@@ -113,8 +118,8 @@ class Store(Protocol):
     def heartbeats(self, what: str, beat: Callable[[], None]) -> AbstractContextManager[None]:
         """Call `beat` again and again, in the background, while the body of a with statement runs.
 
-        The calls end when the body has lasted for half of the time that a worker waits for others in a round, so that
-        the others go on without a worker that hangs before they give up.
+        The calls end when the body has lasted for half of the time that a worker waits for others
+        in a round, so that the others go on without a worker that hangs before they give up.
 
         Args:
             what: what the body does.
@@ -126,7 +131,8 @@ class Store(Protocol):
         """Watch over a with statement that waits: says for what after a while, and gives up after a limit."""
         ...
 
-    # --- arrays and messages ----------------------------------------------------------------------------------------
+    # --- arrays and messages
+    # ----------------------------------------------------------------------------------------
 
     def greet(self, greeting: Greeting) -> None:
         """Introduce this worker to all servers; they can be sent to from then on."""
@@ -147,8 +153,8 @@ class Store(Protocol):
     def init_shared(self, places: Sequence[Sequence[Place]]) -> None:
         """Set up keys that all workers share, with the arrays in their buffers; server → places.
 
-        All workers call it, and nobody returns before everybody has, except in a job that runs already, whose keys are
-        there. Rank 0's arrays count.
+        All workers call it, and nobody returns before everybody has, except in a job that runs
+        already, whose keys are there. Rank 0's arrays count.
         """
 
     def open(self, places: Sequence[Sequence[Place]]) -> None:
@@ -157,14 +163,16 @@ class Store(Protocol):
     def send(self, server: int, places: Iterable[Place], message: Mapping[str, Any] | None = None) -> None:
         """Send the arrays in the buffers of these keys, and a message behind them; does not wait.
 
-        May be called several times for one payload: with arrays alone, and at last with the message, whose fields are
-        those of `wire.MESSAGE`. A key that is not set up is set up on the way.
+        May be called several times for one payload: with arrays alone, and at last with the
+        message, whose fields are those of `wire.MESSAGE`. A key that is not set up is set up on the
+        way.
         """
 
     def fetch(self, server: int, places: Sequence[Place]) -> Iterable[np.ndarray]:
         """Ask for the arrays of these keys, and return them one by one as they come, headers included.
 
-        The request leaves at once. The arrays are the store's, to be read until the next array of the same key.
+        The request leaves at once. The arrays are the store's, to be read until the next array of
+        the same key.
         """
         ...
 

@@ -1,8 +1,9 @@
 """What goes over the wire: the layout of headers, messages and the status, as NumPy structured types.
 
-ps-lite carries float32 arrays of a size that is fixed for each key. Buckets of weights, gradients and updates are such
-arrays with a small header in front. Messages and the status are packed records whose raw bytes travel as float32 (the
-key store only ever copies them, so every bit pattern survives).
+ps-lite carries float32 arrays of a size that is fixed for each key. Buckets of weights, gradients
+and updates are such arrays with a small header in front. Messages and the status are packed records
+whose raw bytes travel as float32 (the key store only ever copies them, so every bit pattern
+survives).
 """
 
 import math
@@ -23,7 +24,8 @@ HEADER_ELEMENTS = 8
 #: Bytes kept for a reason or a name in messages and the status, UTF-8, cut where longer.
 TEXT_BYTES = 392
 
-# --- kinds of a bucket's header and of a message ------------------------------------------------------------------
+# --- kinds of a bucket's header and of a message
+# ------------------------------------------------------------------
 NOTHING = 0  # initial values of a key, and the push that only shows the server where a key is stored
 PAYLOAD = 1  # worker → server: part of a gradient or an update, to be staged until its commit
 WEIGHTS = 2  # server → worker: the current model
@@ -36,10 +38,12 @@ STATE = 8  # in the mailbox: the same, on its way to a checkpoint or back from o
 DONE = 9  # the run is over and this worker will not be heard again: its statistics stay in the final mean
 FOLLOW = 10  # whom the round of that number does not wait for, as the first server has decided
 
-#: In FETCH and STATE, in the place of the number of a vector that the rule remembers: the weights that it works on.
+#: In FETCH and STATE, in the place of the number of a vector that the rule remembers: the weights
+#: that it works on.
 SERVER_WEIGHTS = -1
 
-# --- how a commit is used (Sync-Switch) -----------------------------------------------------------------------------
+# --- how a commit is used (Sync-Switch)
+# -----------------------------------------------------------------------------
 AS_AGREED = 0  # as the greeting says, which holds for the whole run
 TOGETHER = 1  # with those of all members, as one round
 AT_ONCE = 2  # alone, as soon as it is complete
@@ -63,8 +67,8 @@ MESSAGE = np.dtype(
         ("use", "<i4"),  # how this commit is used: AS_AGREED, TOGETHER, AT_ONCE, DISCARD
         ("part", "<i8"),  # round of the newest part of a checkpoint of this run on this worker's disk; 0: none
         ("switch", "<i4"),  # how commits are to be used from now on, see `RoundState.applied`; AS_AGREED: as before
-        # Of the leader's commit: whom rounds do not wait for from now on; FOLLOW: whom this one does not wait for; see
-        # encode_ranks.
+        # Of the leader's commit: whom rounds do not wait for from now on; FOLLOW: whom this one
+        # does not wait for; see encode_ranks.
         ("text", f"S{TEXT_BYTES}"),
     ]
 )
@@ -86,7 +90,8 @@ def _message_type(scalars: tuple[str, ...]) -> np.dtype:
 def status_type(slots: int, scalars: Iterable[str] = ()) -> np.dtype:
     """The record that every server keeps for its workers to pull, with one entry per worker slot.
 
-    The field "scalars", where there are any beside the built-in ones, has what those of all workers have become.
+    The field "scalars", where there are any beside the built-in ones, has what those of all workers
+    have become.
     """
     return _status_type(slots, tuple(scalars))
 

@@ -1,8 +1,8 @@
 """Contacts: the way to every process of the cluster, and to those that say they belong to it.
 
-A registration is a mere claim: anybody can send one, and the name in it may not be resolvable at the moment. So the
-scheduler first connects to where the newcomer says it listens, as ps-lite has it listen before it registers, and only
-who answers there in ZeroMQ's own way is let in.
+A registration is a mere claim: anybody can send one, and the name in it may not be resolvable at
+the moment. So the scheduler first connects to where the newcomer says it listens, as ps-lite has it
+listen before it registers, and only who answers there in ZeroMQ's own way is let in.
 """
 
 import logging
@@ -20,11 +20,13 @@ from .node_registry import SCHEDULER_ID
 
 log = logging.getLogger(__name__)
 
-#: Processes that may be under examination at the same time; beyond that the one that came first is given up.
+#: Processes that may be under examination at the same time; beyond that the one that came first is
+#: given up.
 EXAMINED_MOST = 64
 #: Sockets of ZeroMQ that one of them takes: the connection, and both ends of its monitor.
 SOCKETS_EACH = 3
-#: Milliseconds between two attempts to connect: they begin with the first and double up to the second.
+#: Milliseconds between two attempts to connect: they begin with the first and double up to the
+#: second.
 RECONNECT = (100, 5000)
 #: Seconds that one address of a host has to answer before its next one is tried.
 NEXT_ADDRESS = 3.0

@@ -70,7 +70,8 @@ def failure_reason(lost: Sequence[Node]) -> str:
 class StartMonitor(threading.Thread):
     """Polls the scheduler for the status of the run until this process takes part in it; ends the process if it cannot.
 
-    MXNet itself would wait in C++, for ever, for members that are gone, or for servers that have left.
+    MXNet itself would wait in C++, for ever, for members that are gone, or for servers that have
+    left.
 
     Args:
         scheduler: where it listens.

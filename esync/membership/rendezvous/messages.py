@@ -1,8 +1,8 @@
 """ps-lite's control messages as bytes: the part of its protocol buffers (meta.proto, proto2) that a scheduler needs.
 
-PBMeta {head 1, body 2, control 3, request 4, push 5, simple_app 6, app_id 7, timestamp 8, data_type 9, customer_id 10}
-PBControl {cmd 1, node 2 (repeated), barrier_group 3, msg_sig 4}
-PBNode {role 1, id 2, hostname 3, port 4, is_recovery 5, customer_id 10}
+PBMeta {head 1, body 2, control 3, request 4, push 5, simple_app 6, app_id 7, timestamp 8, data_type
+9, customer_id 10} PBControl {cmd 1, node 2 (repeated), barrier_group 3, msg_sig 4} PBNode {role 1,
+id 2, hostname 3, port 4, is_recovery 5, customer_id 10}
 """
 
 import re
@@ -15,7 +15,8 @@ from ..connections import Address
 SERVER, WORKER, SCHEDULER = 0, 1, 2
 #: Commands.
 TERMINATE, ADD_NODE, BARRIER, ACK, HEARTBEAT = 1, 2, 3, 4, 5
-#: This project's own: a process asks who belongs to the cluster, and the scheduler answers with the nodes.
+#: This project's own: a process asks who belongs to the cluster, and the scheduler answers with the
+#: nodes.
 WHO = 100
 #: Likewise: a process asks for the status of the run. The answer is one of the three that follow.
 RUN_STATUS = 101
@@ -106,8 +107,8 @@ class Message:
         """Read what a node has sent.
 
         Raises:
-            BadMessageError: it is something else, or says what cannot be: whatever is passed on to the other processes
-                has to be what MXNet can read, which ends them where it is not.
+            BadMessageError: it is something else, or says what cannot be: whatever is passed on to
+                the other processes has to be what MXNet can read, which ends them where it is not.
         """
         try:
             meta = dict(_fields(content))

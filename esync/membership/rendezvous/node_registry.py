@@ -1,10 +1,12 @@
 """The node registry: who belongs to a cluster, who gets which id, who has come to a barrier; without sockets.
 
-ps-lite's ids: the scheduler is 1; the server of rank r has 8 + 2 r, the worker of rank r has 9 + 2 r.
+ps-lite's ids: the scheduler is 1; the server of rank r has 8 + 2 r, the worker of rank r has 9 + 2
+r.
 
-A worker that takes the place of a dead one gets a *new* id: of a rank that is equal to the slot of the dead one modulo
-the number of workers. So nothing that is still on its way to or from the dead one can be taken for the newcomer's, and
-the newcomer, whose rank is not 0, never sends initial values.
+A worker that takes the place of a dead one gets a *new* id: of a rank that is equal to the slot of
+the dead one modulo the number of workers. So nothing that is still on its way to or from the dead
+one can be taken for the newcomer's, and the newcomer, whose rank is not 0, never sends initial
+values.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -69,7 +71,8 @@ class NodeRegistry:
 
     Attributes:
         complete: whether the ids have been handed out.
-        begun: whether the workers have the common model: one that dies before sets up nothing for the others.
+        begun: whether the workers have the common model: one that dies before sets up nothing for
+            the others.
         over: whether the run is finished.
         lost: members that were gone before the run had begun, and that others wait for in vain.
     """
@@ -155,7 +158,8 @@ class NodeRegistry:
     def admit(self, gone: Sequence[Address]) -> list[OutgoingMessage]:
         """Let newcomers in, to the place that has been empty for the longest time first.
 
-        Where the ids have been handed out and the run has not begun, nobody is let in; see `give_up`.
+        Where the ids have been handed out and the run has not begun, nobody is let in; see
+        `give_up`.
 
         Args:
             gone: addresses of processes that are there no longer, the oldest departure first.
@@ -179,7 +183,8 @@ class NodeRegistry:
         """Conclude that the run cannot begin where others wait, at a barrier, for members that are gone.
 
         Args:
-            gone: addresses of processes that have been gone for so long that nobody will take their places.
+            gone: addresses of processes that have been gone for so long that nobody will take their
+                places.
         """
         if self.begun or self.over or self.lost:
             return
@@ -259,7 +264,8 @@ class NodeRegistry:
     def _open(self, group: int) -> list[OutgoingMessage]:
         """Answer all members of a group when all of them have come.
 
-        The scheduler itself counts as having come, and so do newcomers: in ps-lite they go past all barriers.
+        The scheduler itself counts as having come, and so do newcomers: in ps-lite they go past all
+        barriers.
         """
         members = [node for node in self._nodes.values() if node.role in _roles(group)]
         barrier = self._barriers[group]

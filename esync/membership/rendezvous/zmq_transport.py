@@ -26,9 +26,11 @@ log = logging.getLogger(__name__)
 TICK = 0.2
 #: Seconds that a process may be missing: at one look only, so that it may connect again.
 GRACE = 0.5 * TICK
-#: Seconds that a member of the cluster has to show itself for the first time; one that dies at once never does.
+#: Seconds that a member of the cluster has to show itself for the first time; one that dies at once
+#: never does.
 FIRST_GRACE = 5.0
-#: Seconds that everybody has to ask for the status of the run, when it has turned out that it cannot begin.
+#: Seconds that everybody has to ask for the status of the run, when it has turned out that it
+#: cannot begin.
 FAREWELL = 3 * ASK_EVERY
 #: Seconds that a newcomer waits before the user hears of it.
 SURPLUS = 3.0
@@ -36,8 +38,9 @@ SURPLUS = 3.0
 LONGEST = 4096
 #: Answers that may wait for one process to read them.
 UNREAD = 4
-#: Bytes that one connection may bring at once, and for every second of its life: many times what ps-lite sends,
-#: heartbeats included. ZeroMQ keeps the frames of a message that never ends, and bounds them only one by one.
+#: Bytes that one connection may bring at once, and for every second of its life: many times what
+#: ps-lite sends, heartbeats included. ZeroMQ keeps the frames of a message that never ends, and
+#: bounds them only one by one.
 ALLOWANCE, ALLOWED_A_SECOND = 262_144, 256
 #: What ps-lite calls a process that has an id, in ZeroMQ.
 IDENTITY = re.compile(rb"ps(\d{1,9})")
@@ -54,7 +57,8 @@ class ZMQTransport:
         registry: decides.
         host: the scheduler's address as the others know it.
         port: where it listens.
-        patience: seconds that a member may be gone, before the run has begun, until nobody waits for it any longer.
+        patience: seconds that a member may be gone, before the run has begun, until nobody waits
+            for it any longer.
 
     Attributes:
         here: addresses of those members that are not gone; may be read from any thread.
@@ -72,7 +76,8 @@ class ZMQTransport:
         self._receiver = self._context.socket(zmq.ROUTER)
         self._receiver.setsockopt(zmq.MAXMSGSIZE, LONGEST)
         self._receiver.setsockopt(zmq.SNDHWM, UNREAD)
-        # ZeroMQ ignores whoever comes with a name that is taken, and so a member whose name a stranger has taken.
+        # ZeroMQ ignores whoever comes with a name that is taken, and so a member whose name a
+        # stranger has taken.
         self._receiver.setsockopt(zmq.ROUTER_HANDOVER, 1)
         self._poller = zmq.Poller()
         self._poller.register(self._receiver, zmq.POLLIN)

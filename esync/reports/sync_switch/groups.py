@@ -33,7 +33,8 @@ class RunGroup:
         time: seconds without gaps.
         span: mean seconds from the first to the last row of loss.csv, with gaps.
         gap: mean seconds without training at switches; None where nothing tells.
-        relative: time ÷ that of BSP in the same setup (and scenario); None where there is no BSP run.
+        relative: time ÷ that of BSP in the same setup (and scenario); None where there is no BSP
+            run.
         speedup: its inverse.
         speedup_with_gap: BSP's time ÷ (time + gap).
         reference: what the time was compared with; "" where with nothing.

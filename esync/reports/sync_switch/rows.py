@@ -22,7 +22,8 @@ class CsvRow:
         wall: seconds since 1970.
         step: the global step: one per round of BSP, one per commit of ASP.
         value: the accuracy or the loss; may be NaN or infinite where a run has diverged.
-        time: seconds since the first row with the gaps of switches left out; None where the file has no such column.
+        time: seconds since the first row with the gaps of switches left out; None where the file
+            has no such column.
     """
 
     wall: float
@@ -34,8 +35,9 @@ class CsvRow:
 def read_rows(path: Path) -> list[CsvRow]:
     """Return the rows of a file in their order; rows without any value are left out.
 
-    Published files have their columns in ten different orders, one more without a name at the end, CRLF or LF, and
-    sometimes hundreds of empty rows behind the last one. "Raw Time" and "Relative time (s)" are wall times once more.
+    Published files have their columns in ten different orders, one more without a name at the end,
+    CRLF or LF, and sometimes hundreds of empty rows behind the last one. "Raw Time" and "Relative
+    time (s)" are wall times once more.
 
     Raises:
         RowsError: a column is missing, or a row cannot be understood.

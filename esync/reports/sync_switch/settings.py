@@ -55,7 +55,8 @@ EXPERIMENTS = {
     "momentum_tunning": "tries what becomes of momentum at the switch",
 }
 
-#: What the share by the last step may differ by from the share in a name, which is rounded: 12 stands for 12.5.
+#: What the share by the last step may differ by from the share in a name, which is rounded: 12
+#: stands for 12.5.
 ROUNDED = 0.012
 
 _STRAGGLERS = re.compile(

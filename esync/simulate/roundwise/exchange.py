@@ -1,7 +1,7 @@
 """Exchange of one round: all payloads to the parameter servers, and the new model to all workers.
 
-With one server whose port the workers share from hosts of their own, both are worked out in one go; else by events,
-over the same modelled network as one message after the other.
+With one server whose port the workers share from hosts of their own, both are worked out in one go;
+else by events, over the same modelled network as one message after the other.
 """
 
 import math
@@ -97,7 +97,8 @@ class Exchanges:
         self._hosts = [server.host for server in self.servers]
         self.network = Network(SimulationEngine(), link, self._hosts)
         self._bandwidth = link(self._hosts[0]).bandwidth
-        # Bytes per second that each worker can use of the server's port; None: its transfers take none of it.
+        # Bytes per second that each worker can use of the server's port; None: its transfers take
+        # none of it.
         self._limits = [self._limit(worker.host) for worker in cluster.workers]
         limited = Counter(
             worker.host for worker, limit in zip(cluster.workers, self._limits, strict=True) if limit is not None
@@ -123,7 +124,8 @@ class Exchanges:
             When the first server has ended the round.
 
         Raises:
-            EntangledError: a payload arrives before the last request for the model of the round before.
+            EntangledError: a payload arrives before the last request for the model of the round
+                before.
         """
         servers = self.servers
         handled: list[list[float]] = [[0.0] * len(ready) for _ in servers]
@@ -163,7 +165,8 @@ class Exchanges:
             return self._pull_by_events(noticed, last)
         return arrivals
 
-    # --- in one go --------------------------------------------------------------------------------------------------
+    # --- in one go
+    # --------------------------------------------------------------------------------------------------
 
     def _limit(self, host: str) -> float | None:
         own = self._link(host).bandwidth
@@ -182,7 +185,8 @@ class Exchanges:
         through = carry(self._bandwidth, size, shared) if shared else []
         return sorted(past + through, key=_TIME) if past and through else past or through
 
-    # --- by events --------------------------------------------------------------------------------------------------
+    # --- by events
+    # --------------------------------------------------------------------------------------------------
 
     def _pushed(self, ready: Sequence[RoundwiseWorker]) -> list[tuple[float, int, RoundwiseWorker]]:
         """Return when each payload has arrived, at which server, and whose it is, in that order."""

@@ -1,7 +1,8 @@
 """Transfers of one size through one server's port, all of whose times of entering are known beforehand.
 
-The same sharing as `resources.Port` works out event by event, where no two transfers have their other end on one host:
-then a transfer's own limit never changes, and transfers with the same limit leave in the order in which they came.
+The same sharing as `resources.Port` works out event by event, where no two transfers have their
+other end on one host: then a transfer's own limit never changes, and transfers with the same limit
+leave in the order in which they came.
 """
 
 import math
@@ -34,7 +35,8 @@ def carry(bandwidth: float, size: float, entries: Sequence[tuple[float, float, T
     Args:
         bandwidth: of the port, bytes per second.
         size: bytes of every transfer.
-        entries: (when it enters, bytes per second that it can use at most, what it is), in order of time.
+        entries: (when it enters, bytes per second that it can use at most, what it is), in order of
+            time.
     """
     size = max(size, 2 * NOTHING)
     done: list[tuple[float, T]] = []

@@ -23,8 +23,8 @@ from .state_server_queue import StateServerQueue
 from .worker import RoundwiseWorker, WorkerTotals
 
 _AVERAGING = frozenset({"local_iterations", "global_lr", "outer_momentum", "weighting", "run_ahead"})
-#: Algorithm → the names of its own options that this simulation takes into account, or that change no times. Subclasses
-#: are not covered: they may exchange at other times.
+#: Algorithm → the names of its own options that this simulation takes into account, or that change
+#: no times. Subclasses are not covered: they may exchange at other times.
 ALGORITHMS: dict[type[Algorithm], frozenset[str]] = {
     SSGD: frozenset(),
     LocalSGD: _AVERAGING,
@@ -33,8 +33,9 @@ ALGORITHMS: dict[type[Algorithm], frozenset[str]] = {
     SCAFFOLD: _AVERAGING,
     ESync: _AVERAGING | {"epsilon", "slowest_iterations"},
 }
-#: Flags of all modes that this simulation takes into account, and those that change no times. One that is not among
-#: them has to have its default, so that a flag which is added some day is not ignored here.
+#: Flags of all modes that this simulation takes into account, and those that change no times. One
+#: that is not among them has to have its default, so that a flag which is added some day is not
+#: ignored here.
 REGARDED = frozenset(
     {*("mode", "network", "batch_size", "seed", "rounds", "epochs", "max_time", "dataset"), "use_dcasgd"}
 )
@@ -63,7 +64,8 @@ def covers(cluster: ClusterModel, options: argparse.Namespace) -> bool:
         return False
     if any(worker.crashes or worker.device.straggler_events for worker in cluster.workers):
         return False
-    # A port that is a server's and a worker's at once is shared by messages to the one and from the other.
+    # A port that is a server's and a worker's at once is shared by messages to the one and from the
+    # other.
     servers = {server.host for server in cluster.servers}
     return len(servers) == 1 or not any(worker.host in servers for worker in cluster.workers)
 

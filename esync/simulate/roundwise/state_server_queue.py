@@ -1,7 +1,7 @@
 """The workers of ESync and the state server, from their RESETs until each has been told to exchange.
 
-The decisions are those of the real coordinator, in the order in which calls reach it. Each call is one event, and
-everything that a worker does until its next one is worked out there.
+The decisions are those of the real coordinator, in the order in which calls reach it. Each call is
+one event, and everything that a worker does until its next one is worked out there.
 """
 
 from collections.abc import Iterable

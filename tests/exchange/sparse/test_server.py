@@ -60,8 +60,8 @@ def downlink_of(cluster: MemoryExchanges, server: int) -> DifferenceDownlink:
 def believed(cluster: MemoryExchanges, worker: Worker) -> np.ndarray:
     """The weights that the servers believe a worker to have.
 
-    Where answers are new values, they only know where it has the model's, which is everywhere but at what is pending
-    for it.
+    Where answers are new values, they only know where it has the model's, which is everywhere but
+    at what is pending for it.
     """
     if cluster.asked.private:
         return cluster.weights(worker.rank + 1)

@@ -16,7 +16,8 @@ from esync.membership.rendezvous.messages import SERVER, WORKER, Message
 
 from .nodes import FakeNode, garbage, running_scheduler, unchecked
 
-#: A scheduler on a machine whose name server knows the host "cloud1" only when a file is there, as in argv.
+#: A scheduler on a machine whose name server knows the host "cloud1" only when a file is there, as
+#: in argv.
 WITHOUT_NAMES = textwrap.dedent("""
     import socket, sys
     from pathlib import Path
@@ -128,7 +129,8 @@ def test_it_says_for_whom_it_waits_when_the_servers_have_left() -> None:
         assert process.wait(30) == 0, process.stderr.read()
 
 
-#: In /proc/net/tcp, which timer of a connection runs: the one after which the kernel asks whether the other is there.
+#: In /proc/net/tcp, which timer of a connection runs: the one after which the kernel asks whether
+#: the other is there.
 KEEPALIVE_TIMER = "02"
 
 
@@ -275,7 +277,8 @@ def test_the_scheduler_leaves_when_one_that_has_died_at_once_was_never_connected
         assert process.wait(60) == 0, process.stderr.read()
 
 
-#: What a stranger sends that speaks ZeroMQ's wire protocol (ZMTP 3.0, NULL): the greeting and the handshake.
+#: What a stranger sends that speaks ZeroMQ's wire protocol (ZMTP 3.0, NULL): the greeting and the
+#: handshake.
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
 READY = b"\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER\x08Identity\x00\x00\x00\x00"
 #: A frame that more frames of the same message follow.

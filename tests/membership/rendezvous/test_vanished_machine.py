@@ -14,7 +14,8 @@ from ...support import child
 from ...support.network_namespaces import Neighbour, inside, missing, neighbour
 from .nodes import FakeNode
 
-#: A worker, as far as a scheduler sees it: argv holds its address, the scheduler's, and the scheduler's port.
+#: A worker, as far as a scheduler sees it: argv holds its address, the scheduler's, and the
+#: scheduler's port.
 THERE = """
 import sys, time, zmq
 from esync.membership.rendezvous import messages

@@ -1,10 +1,11 @@
 """Quantization, for smaller synchronous exchanges: the values of `--compression`, and the codecs of buckets.
 
-Free of MXNet and of the network. "fp16" and "2bit" pack every bucket of a model into a fixed number of bytes
-(`fp16`, `two_bit`); "topk:RATIO" sends what is largest as sparse messages (`esync.exchange.codecs.sparse`; with local
-iterations: Basu et al., "Qsparse-local-SGD", NeurIPS 2019). Whatever a message does not say stays with its sender and
-goes into the next one (error feedback: Seide et al., Interspeech 2014; in both directions: Tang et al.,
-"DoubleSqueeze", ICML 2019).
+Free of MXNet and of the network. "fp16" and "2bit" pack every bucket of a model into a fixed number
+of bytes (`fp16`, `two_bit`); "topk:RATIO" sends what is largest as sparse messages
+(`esync.exchange.codecs.sparse`; with local iterations: Basu et al., "Qsparse-local-SGD", NeurIPS
+2019). Whatever a message does not say stays with its sender and goes into the next one (error
+feedback: Seide et al., Interspeech 2014; in both directions: Tang et al., "DoubleSqueeze", ICML
+2019).
 """
 
 from collections.abc import Sequence

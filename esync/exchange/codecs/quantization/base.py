@@ -59,8 +59,8 @@ class Compression:
 class BucketCodec(ABC):
     """Packs the values of one bucket into a fixed number of bytes.
 
-    `pack_with`, `put` and `step` are what a worker and a server do with it; a codec may do them in fewer passes through
-    memory, with the same bits.
+    `pack_with`, `put` and `step` are what a worker and a server do with it; a codec may do them in
+    fewer passes through memory, with the same bits.
 
     Attributes:
         elements: float32 values that a packed bucket takes.

@@ -1,6 +1,7 @@
 """float16 in compiled loops: its bits to nearest, ties to even, and back; by the processor, or by integers.
 
-Both ways give the same bits. Numba has no float16 on a processor, and NumPy's conversion takes ten times as long.
+Both ways give the same bits. Numba has no float16 on a processor, and NumPy's conversion takes ten
+times as long.
 """
 
 from typing import Any
@@ -20,9 +21,11 @@ NATIVE = bool(
 MAGNITUDE = np.uint32(0x7FFFFFFF)
 _SIGN, _MAGNITUDE = np.uint32(0x8000), np.uint32(0x7FFF)
 _16, _13, _1 = np.uint32(16), np.uint32(13), np.uint32(1)
-#: float32 is float16 times 2¹³ with another bias, as bits; and what the cut-off bits are rounded by.
+#: float32 is float16 times 2¹³ with another bias, as bits; and what the cut-off bits are rounded
+#: by.
 _BIAS, _ROUND = np.uint32(0x38000000), np.uint32(0xFFF)
-#: Below it float16 has fewer digits, the smaller the fewer; adding ½ in float32 rounds to just these.
+#: Below it float16 has fewer digits, the smaller the fewer; adding ½ in float32 rounds to just
+#: these.
 _SUBNORMAL, _HALF_SUBNORMAL = np.uint32(0x38800000), np.uint32(0x400)
 _MAGIC, _MAGIC_BITS = np.float32(0.5), np.uint32(0x3F000000)
 

@@ -2,8 +2,9 @@
 
     unit (float32, a power of two) | bits of float16 values, and one that is not used where their number is odd
 
-A value is float16 · unit. The unit is chosen so that the largest value of the bucket lies near the end of float16's
-range: updates of 10⁻⁷ keep their eleven binary digits, and nothing overflows. Rounding stays with the sender.
+A value is float16 · unit. The unit is chosen so that the largest value of the bucket lies near the
+end of float16's range: updates of 10⁻⁷ keep their eleven binary digits, and nothing overflows.
+Rounding stays with the sender.
 """
 
 from typing import Any
@@ -15,7 +16,8 @@ from .base import NOT_FINITE, BucketCodec, CompressionError
 
 #: The largest value becomes 2¹⁴ or more, but less than 2¹⁵; float16 ends just below 2¹⁶.
 TOP = 14
-#: The largest scale, as an exponent of two: what arrives is never so small that a processor may take it for zero.
+#: The largest scale, as an exponent of two: what arrives is never so small that a processor may
+#: take it for zero.
 MOST = 100
 
 
@@ -49,7 +51,8 @@ class FP16Codec(BucketCodec):
         self._check(packed)
         kernels.put_halves(self._halves(packed), packed[0], target)
 
-    # --- helpers ---------------------------------------------------------------------------------------------------
+    # --- helpers
+    # ---------------------------------------------------------------------------------------------------
 
     def _pack(self, largest: Any, values: np.ndarray, packed: np.ndarray) -> None:
         scale, unit = self._scale(largest, packed)

@@ -2,10 +2,11 @@
 
     s of each segment (float32) | codes of each segment, four in a byte, 1: +s, 2: −s, 0: 0; segments begin with a byte
 
-MXNet's own 2-bit compression takes a fixed s and the threshold s for all tensors and all times. Model updates are small
-and differ in size from layer to layer and from epoch to epoch, so s is measured here: three quarters of the mean
-magnitude part what is small from what is large, s is the mean of what is large (as in Li et al., "Ternary Weight
-Networks", 2016, whose threshold is about the same), and each value goes to the nearest of the three.
+MXNet's own 2-bit compression takes a fixed s and the threshold s for all tensors and all times.
+Model updates are small and differ in size from layer to layer and from epoch to epoch, so s is
+measured here: three quarters of the mean magnitude part what is small from what is large, s is the
+mean of what is large (as in Li et al., "Ternary Weight Networks", 2016, whose threshold is about
+the same), and each value goes to the nearest of the three.
 """
 
 import math

@@ -1,8 +1,9 @@
 """Sparse exchanges: which values are sent, how they are coded, and what a server still has to send each worker.
 
-Source: Yan et al., "Dual-Way Gradient Sparsification for Asynchronous Distributed Deep Learning", ICPP 2020 (DGS), with
-its errata; Aji and Heafield, EMNLP 2017 (gradient dropping); Lin et al., ICLR 2018 (DGC). Free of MXNet and of the
-network. A sparse vector is a pair of arrays: indices (int64, ascending) and values (float32).
+Source: Yan et al., "Dual-Way Gradient Sparsification for Asynchronous Distributed Deep Learning",
+ICPP 2020 (DGS), with its errata; Aji and Heafield, EMNLP 2017 (gradient dropping); Lin et al., ICLR
+2018 (DGC). Free of MXNet and of the network. A sparse vector is a pair of arrays: indices (int64,
+ascending) and values (float32).
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,8 @@ class Differences:
     """What the servers' messages hold where every worker gets what has changed since its last one.
 
     Attributes:
-        secondary_ratio: share of each segment's values that an answer may hold; 0: all that has changed.
+        secondary_ratio: share of each segment's values that an answer may hold; 0: all that has
+            changed.
         dense_below: segments with fewer values are answered whole.
         values: "float32" or "float16", of the values on the wire, both ways.
     """

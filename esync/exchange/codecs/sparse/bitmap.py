@@ -105,7 +105,8 @@ def take_coded(
         last: as above.
         weights: as above.
         before: the last place that is coded already; −1: none.
-        code: where the code is written (uint8); 1 for each mark and 1 for every 255 places are always enough.
+        code: where the code is written (uint8); 1 for each mark and 1 for every 255 places are
+            always enough.
         values: as above.
 
     Returns:

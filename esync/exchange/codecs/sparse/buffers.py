@@ -62,7 +62,8 @@ class SparseMessage(NamedTuple):
 
     Attributes:
         size: in bytes.
-        write: puts it into buffers; at most once, and before anything else is asked of whom it comes from.
+        write: puts it into buffers; at most once, and before anything else is asked of whom it
+            comes from.
     """
 
     size: int

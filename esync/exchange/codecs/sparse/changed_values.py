@@ -1,8 +1,9 @@
 """Answers with all that has changed: the new values of the weights at these places.
 
-The paper sends the difference G = M − v_k. Without secondary compression θ0 + v_k + G is the model itself, so the
-model's own values are sent instead, and replace the worker's: nothing is rounded, θ_k = θ0 + M holds to the last bit
-after every answer, and the server need not keep what each worker has.
+The paper sends the difference G = M − v_k. Without secondary compression θ0 + v_k + G is the model
+itself, so the model's own values are sent instead, and replace the worker's: nothing is rounded,
+θ_k = θ0 + M holds to the last bit after every answer, and the server need not keep what each worker
+has.
 """
 
 from collections.abc import Iterator
@@ -20,8 +21,9 @@ from .tracker import PendingPlaces, Tracker
 class ChangeTracker(Tracker):
     """What has changed since each worker came last.
 
-    Going through the weights is what an answer costs, so it is done once: where most answers are long, and the places
-    are their marks, the values are written straight to where the worker pulls them.
+    Going through the weights is what an answer costs, so it is done once: where most answers are
+    long, and the places are their marks, the values are written straight to where the worker pulls
+    them.
     """
 
     def __init__(self, codec: Codec, offsets: np.ndarray, slots: int) -> None:

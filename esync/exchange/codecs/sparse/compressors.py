@@ -1,8 +1,9 @@
 """Compressors: what a worker does with its gradients before it sends a part of them; one class per method.
 
-Every compressor works on flat float32 vectors (weight decay is in the gradient already), keeps its own state, and gives
-the sparse step that the server is to subtract from the weights: it is multiplied by the learning rate here, so that
-schedules reach every worker at its own next gradient. What is not sent is kept, to the last bit.
+Every compressor works on flat float32 vectors (weight decay is in the gradient already), keeps its
+own state, and gives the sparse step that the server is to subtract from the weights: it is
+multiplied by the learning rate here, so that schedules reach every worker at its own next gradient.
+What is not sent is kept, to the last bit.
 """
 
 from collections.abc import Mapping
@@ -81,9 +82,10 @@ class GradientDropping:
 class SAMomentum(GradientDropping):
     """DGS (paper, Algorithm 3, Equations 14 to 16), without its division: momentum only for what is sent.
 
-    w = c + η·g; the largest of w are sent; c ← m·w where it was sent, w where it was not. An entry that is silent for T
-    steps is multiplied by m once in that time, as in one step with a T times larger batch. With m = 0 this is gradient
-    dropping, with everything sent it is SGD with momentum (η inside).
+    w = c + η·g; the largest of w are sent; c ← m·w where it was sent, w where it was not. An entry
+    that is silent for T steps is multiplied by m once in that time, as in one step with a T times
+    larger batch. With m = 0 this is gradient dropping, with everything sent it is SGD with momentum
+    (η inside).
 
     """
 
@@ -103,9 +105,11 @@ class DeepGradientCompression:
     Args:
         selection: what is sent.
         kind: of the values on the wire, "float32" or "float16".
-        clip: largest norm of a worker's gradient, before it is added up; it is divided by √workers; 0: no limit.
+        clip: largest norm of a worker's gradient, before it is added up; it is divided by √workers;
+            0: no limit.
         workers: how many there are.
-        warm_up: exchanges over which the ratio falls to its final value, in config.DGC_WARM_UP_STAGES stages.
+        warm_up: exchanges over which the ratio falls to its final value, in
+            config.DGC_WARM_UP_STAGES stages.
     """
 
     def __init__(

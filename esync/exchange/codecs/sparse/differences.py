@@ -1,8 +1,9 @@
 """Answers with a part of what has changed: the largest differences (secondary compression), or rounded ones (float16).
 
-Here θ0 + v_k, the weights that each worker has, is kept beside θ0 + M. So a worker's own addition θ_k ← θ_k + G and the
-server's are the same float32 operation on the same numbers, and θ_k = θ0 + v_k holds to the last bit, whatever was
-rounded on the way. What a worker was not sent stays in the difference by itself.
+Here θ0 + v_k, the weights that each worker has, is kept beside θ0 + M. So a worker's own addition
+θ_k ← θ_k + G and the server's are the same float32 operation on the same numbers, and θ_k = θ0 +
+v_k holds to the last bit, whatever was rounded on the way. What a worker was not sent stays in the
+difference by itself.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,8 @@ from .message_format import Codec
 from .selection import Selection
 from .tracker import PendingPlaces, Tracker
 
-#: Share of the weights beyond which comparing all of them costs less than going through the pending places.
+#: Share of the weights beyond which comparing all of them costs less than going through the pending
+#: places.
 EVERYWHERE = 0.05
 
 
@@ -80,7 +82,8 @@ class DifferenceTracker(Tracker):
         self._look(worker)
         return indices[chosen], parts
 
-    # --- helpers ---------------------------------------------------------------------------------------------------
+    # --- helpers
+    # ---------------------------------------------------------------------------------------------------
 
     def _look(self, worker: int) -> None:
         """Forget the places where there are too many."""

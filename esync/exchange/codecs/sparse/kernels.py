@@ -1,6 +1,7 @@
 """The inner loops of sparse messages, compiled by numba on first use (cached for later processes).
 
-Each goes through its arrays once; the same in NumPy takes several passes over memory, which is what limits them.
+Each goes through its arrays once; the same in NumPy takes several passes over memory, which is what
+limits them.
 """
 
 from collections.abc import Callable

@@ -2,11 +2,12 @@
 
     header | count of each segment (uint32) | code of the indices | values
 
-A *segment* is a tensor, or the part of one, that a server holds; a server's segments lie one behind the other. The
-indices are a bit for each place (1 where there is an entry), or distances, a byte each where they are below 255, or
-uint32: what is shortest. With the latter two a segment whose count is its size is dense: all of its values are there,
-and none of its indices. Values are float32 or float16, in the order of their places. Each part is filled up to words of
-four bytes. The header says version, kinds and lengths, so that a message that is cut short, or of another version, is
+A *segment* is a tensor, or the part of one, that a server holds; a server's segments lie one behind
+the other. The indices are a bit for each place (1 where there is an entry), or distances, a byte
+each where they are below 255, or uint32: what is shortest. With the latter two a segment whose
+count is its size is dense: all of its values are there, and none of its indices. Values are float32
+or float16, in the order of their places. Each part is filled up to words of four bytes. The header
+says version, kinds and lengths, so that a message that is cut short, or of another version, is
 known before anything is done with it.
 """
 
@@ -143,7 +144,8 @@ class Codec:
             raise SparseError("a sparse message has values that are infinite or not numbers")
         return indices, values
 
-    # --- helpers ---------------------------------------------------------------------------------------------------
+    # --- helpers
+    # ---------------------------------------------------------------------------------------------------
 
     @property
     def _width(self) -> int:

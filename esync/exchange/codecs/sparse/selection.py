@@ -9,7 +9,8 @@ import numpy as np
 from .... import config
 from . import Sparse, SparseError, bounds_of, kernels
 
-#: Values looked at to guess where the k-th largest lies; smaller tensors are sorted out without a guess.
+#: Values looked at to guess where the k-th largest lies; smaller tensors are sorted out without a
+#: guess.
 SAMPLE = 8192
 #: The guess aims at that many times k candidates, so that it is rarely too high.
 MARGIN = 1.5

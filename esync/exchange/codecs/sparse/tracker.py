@@ -1,10 +1,11 @@
 """Tracking of what a server owes each worker (DGS paper, Algorithm 2 with its errata): the base of all trackers.
 
-In the paper's words M ← M − g, G ← M − v_k, v_k ← v_k + G, with M and v_k zero at the start. Here θ0 + M is kept: the
-weights that all start from with all updates.
+In the paper's words M ← M − g, G ← M − v_k, v_k ← v_k + G, with M and v_k zero at the start. Here
+θ0 + M is kept: the weights that all start from with all updates.
 
-Where a worker's weights may differ from them is remembered, so that a message costs what has changed, not what the
-model holds: the places of each update wait, shared by all workers, until the worker comes.
+Where a worker's weights may differ from them is remembered, so that a message costs what has
+changed, not what the model holds: the places of each update wait, shared by all workers, until the
+worker comes.
 """
 
 from abc import ABC, abstractmethod

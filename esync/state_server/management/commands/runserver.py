@@ -15,7 +15,8 @@ from ... import auth, state_folder, web
 class Command(runserver.Command):
     """Takes the place of Django's command of the same name, and of its development server.
 
-    Unless told otherwise (`--noreload`) it starts anew when a file of the code has changed, as Django's does.
+    Unless told otherwise (`--noreload`) it starts anew when a file of the code has changed, as
+    Django's does.
     """
 
     help = "Starts the state server."
