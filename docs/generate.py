@@ -27,7 +27,7 @@ from esync import arguments  # noqa: E402 - of this checkout, whatever is instal
 from esync.algorithms import Algorithm, ModelView  # noqa: E402
 from esync.algorithms.options import OptionInfo, expected_values, option  # noqa: E402
 from esync.algorithms.registry import ALGORITHMS, flags_of, options_of, register  # noqa: E402
-from esync.gluon.optimizer_rules import KNOWN, RULES_OF_RMSPROP, options_of_rule  # noqa: E402
+from esync.gluon.optimizer_to_rule import KNOWN, RULES_OF_RMSPROP, options_of_rule  # noqa: E402
 from esync.rules import RULES, STATE_VECTORS, make_rule  # noqa: E402
 from esync.simulate.roundwise import simulation as roundwise  # noqa: E402
 

@@ -17,7 +17,7 @@ from .checkpoints.checkpoints import Checkpoints
 from .exchange import values_of
 from .exchange.protocol.round_state import Limits
 from .gluon.master_weights import MasterWeights
-from .gluon.optimizer_rules import moving_without_gradient, rule_of, sgd_alone
+from .gluon.optimizer_to_rule import moving_without_gradient, rule_of, sgd_alone
 from .gluon.optimizers import SGD, AdamW
 from .gluon.replica import Replica
 from .gluon.trainer_interface import GluonTrainer

@@ -43,7 +43,7 @@ MOVED = {
     "esync.memory": "esync.runtime.memory",
     "esync.modelview": "esync.algorithms.model_view",
     "esync.numpy_aliases": "esync.runtime.numpy_aliases",
-    "esync.optimizer_rules": "esync.gluon.optimizer_rules",
+    "esync.optimizer_rules": "esync.gluon.optimizer_to_rule",
     "esync.parenthood": "esync.runtime.processes",
     "esync.printable": "esync.runtime.output",
     "esync.priority": "esync.runtime.processes",

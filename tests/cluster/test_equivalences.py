@@ -13,7 +13,7 @@ from esync.exchange.collectives.engine import CollectiveEngine
 from esync.exchange.collectives.memory import Hub
 from esync.exchange.collectives.worker_exchange import CollectiveExchange
 from esync.exchange.protocol.round_state import Limits
-from esync.gluon.optimizer_rules import rule_of
+from esync.gluon.optimizer_to_rule import rule_of
 from esync.runtime.mxnet_import import mx
 from esync.runtime.watchdog import Watchdog
 

@@ -3,6 +3,6 @@
 `client` is the worker's side, `endpoint` and `parameter_server` are the server's; `wire` has the
 messages, `handshake` the greetings, `layout` the keys. `round_state` decides which round it is, who
 has committed and when the run ends; `payload_staging` keeps payloads until they are complete.
-`resume_negotiation` chooses the checkpoint to go on from, and `slot_recovery` the round in which a
+`resume_negotiation` chooses the checkpoint to go on from, and `replacement_recovery` the round in which a
 replacement begins. May import `codecs` and `base`; `store` is the seam below.
 """

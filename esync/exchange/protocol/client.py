@@ -27,9 +27,9 @@ from .handshake import Greeting, Resumed
 from .layout import WEIGHTS, Layout
 from .mailbox import Mailboxes
 from .pending import HiddenExchange, PendingExchange, ReceivedModel
+from .replacement_recovery import dealt_with, round_has_commit, starting_status
 from .resume_negotiation import Offers, ResumeState
 from .round_state import Limits
-from .slot_recovery import dealt_with, round_has_commit, starting_status
 from .specification import Specification
 from .status import Status
 from .store import LONGEST_PAUSE, Place, Store, heartbeat_interval

@@ -9,7 +9,7 @@ import esync
 from esync.algorithms import ASGD
 from esync.exchange import Specification
 from esync.exchange.protocol.round_state import Limits
-from esync.gluon.optimizer_rules import KNOWN, rule_of
+from esync.gluon.optimizer_to_rule import KNOWN, rule_of
 from esync.gluon.optimizers import AdamW
 from esync.rules import make_rule
 from esync.runtime.mxnet_import import mx

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from esync.exchange.protocol import wire
-from esync.exchange.protocol.slot_recovery import dealt_with, round_has_commit, starting_status
+from esync.exchange.protocol.replacement_recovery import dealt_with, round_has_commit, starting_status
 from esync.exchange.protocol.status import Status
 
 
