@@ -75,7 +75,7 @@ class Checkpoints:
 
     Attributes:
         resumed: the round that the run has gone on from; None where it began from the beginning.
-        newest: the part that this worker has written last.
+        newest: the part that this worker, or the one that it has replaced, has written last.
     """
 
     def __init__(
@@ -313,6 +313,7 @@ class Checkpoints:
             log.warning("this worker's optimizer begins anew: %s does not fit: %s", parts[0].folder, differences)
             return False
         self._go_back(parts[0])
+        self.newest = parts[0]  # of its round there is a part: writing another one would first delete it
         if self._trainer.algorithm.exchange is not None:
             self._trainer.algorithm.exchange.part = parts[0].round
         return True

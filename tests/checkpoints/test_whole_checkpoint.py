@@ -51,6 +51,42 @@ def test_a_part_that_the_dead_worker_has_finished_counts(tmp_path, rank):
     assert gone_on_from(job) == 4
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_last_part_is_not_written_again_by_a_replacement_that_finds_the_run_finished(tmp_path, rank):
+    """While it wrote, its part was not there, and without power the whole checkpoint would have been lost."""
+    written = list[tuple[int, int]]()
+
+    def fate(life: Life, moment: str, round_: int) -> None:
+        if moment == "before part" and life.rank == rank:
+            written.append((life.number, round_))
+
+    job = Job(tmp_path, rounds=4, fate=all_of(fate, dies(rank, "after part", 4))).run()
+    assert job.begun == [0, 0, 4]
+    assert written == [(0, 2), (0, 4)]
+
+
+def test_a_replacement_in_a_job_that_goes_on_from_a_finished_run_writes_nothing(tmp_path, monkeypatch):
+    """A part with the new job's number would not fit the others, which have that of the job before."""
+    first, written = Job(tmp_path, rounds=4).run(), list[int]()
+    begun = Checkpoints.begun
+
+    def dies_once(self):
+        if self._trainer.rank == 0 and not self._trainer.replacement:
+            raise KilledError
+        begun(self)
+
+    def fate(life: Life, moment: str, round_: int) -> None:
+        if moment == "before part":
+            written.append(life.rank)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpoints, "begun", dies_once)
+        job = replace(first, resume=True, fate=fate).run()
+    assert [life.rank for life in job.lives].count(0) == 2
+    assert written == []
+    assert gone_on_from(first) == 4
+
+
 def test_a_first_checkpoint_that_is_never_whole_is_no_reason_to_refuse(tmp_path):
     job = killed(tmp_path, 4, dies(1, "within part", 2), keep=1)
     (tmp_path / "round-4" / "worker-1.json").unlink()

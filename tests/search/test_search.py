@@ -44,6 +44,11 @@ def test_no_moment_of_death_breaks_a_run_in_many_schedules(kind: str, pytestconf
         # A job had the number of the job before, and its parts of a checkpoint were taken for that
         # one's.
         "sync 3709",
+        # A replacement that found the run finished wrote the last part again, which was there
+        # already, and meanwhile it was not.
+        "sync 5381 --servers 1 --rounds 3 --every 2 --momentum 0 --deaths part+90:power --calm 0",
+        "async 5802 --rounds 4 --deaths part+99:machine,474:worker:1 --calm 474",
+        "ssp 5896",
     ],
 )
 def test_a_schedule_that_has_failed_once_fails_no_more(command: str) -> None:
