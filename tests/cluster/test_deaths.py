@@ -248,6 +248,24 @@ def test_a_server_or_the_scheduler_dies_at_a_chosen_moment(tmp_path: Path, victi
         assert (tmp_path / "checkpoints" / "model").is_dir()
 
 
+def test_who_takes_worker_0_s_place_by_hand_when_the_others_have_left_writes_the_final_model(tmp_path: Path) -> None:
+    """The other worker's slot has been empty for longer, but nothing is left to do there."""
+    ends = ["-m", "sync", "--rounds", "3", "--step-time", "0.05", "--wait-for-replacement", "60"]
+    checkpoints = ["--checkpoint-dir", str(tmp_path / "checkpoints")]
+    flags = [[*WORKER[2:], *ends, *checkpoints, "-ld", str(tmp_path / f"logs-{rank}")] for rank in range(2)]
+    itself = "0"  # its process group
+    stops = [str(SCRIPTS / "fatal_worker.py"), MOMENTS["when the end is reached"], str(int(signal.SIGSTOP)), itself]
+    with Cluster(tmp_path, 2) as cluster:
+        cluster.start_worker(1, [*WORKER[:2], *flags[1]])
+        cluster.start_worker(0, [*stops, *flags[0]])
+        assert cluster.wait("worker-1") == 0
+        kill(cluster, "worker-0")
+        assert not (tmp_path / "checkpoints" / "model").exists()
+        cluster.start("worker-0", [*WORKER[:2], *flags[0]])
+        cluster.finish()
+    assert (tmp_path / "checkpoints" / "model").is_dir()
+
+
 #: A program of a user's own, which ends worker 0's server in the middle of the goodbye.
 GOODBYE = """
 import os, sys

@@ -49,6 +49,12 @@ def test_no_moment_of_death_breaks_a_run_in_many_schedules(kind: str, pytestconf
         "sync 5381 --servers 1 --rounds 3 --every 2 --momentum 0 --deaths part+90:power --calm 0",
         "async 5802 --rounds 4 --deaths part+99:machine,474:worker:1 --calm 474",
         "ssp 5896",
+        "sync 5643",
+        "sync 5643 --rounds 2 --every 1 --stop 0 --deaths join+18:machine:0 --calm 1018",
+        # Newcomers took the slots of workers that had left the finished run, and nobody took that
+        # of worker 0, which had died before it wrote the final model.
+        "sync 5818 --machines 1 --rounds 1 --every 1 --momentum 0 --deaths part+28:worker --calm 0",
+        "sync 5818",
     ],
 )
 def test_a_schedule_that_has_failed_once_fails_no_more(command: str) -> None:

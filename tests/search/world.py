@@ -299,6 +299,9 @@ class Job:
         except JobAbortedError as error:
             raise InvariantError(f"the job was aborted: {error}") from error
         cluster.wait(lambda: not cluster.under_way(process.nonce) or bool(cluster.stopped))
+        if store.finished and code == 0:
+            self._tell(process, Message(messages.DONE, (process.node,)))
+            cluster.wait(lambda: not cluster.under_way(process.nonce))
         self.machines.end(process, code)
 
     # --- servers that come and leave

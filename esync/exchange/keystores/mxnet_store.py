@@ -245,6 +245,8 @@ class MXNetStore(KeyedStore):
                     for server in range(self.servers):
                         self.send(server, (), message)
                 self._answered()
+            if self.finished and message is not None:  # after the servers, who wait for a worker until it has told them
+                directory.tell(self._scheduler, messages.DONE, self._me)
         self._monitor.close()
         mx.base.check_call(mx.base._LIB.MXKVStoreSetBarrierBeforeExit(self.store.handle, ctypes.c_int(0)))
 

@@ -44,11 +44,11 @@ def is_over(scheduler: Address) -> bool:
 
 
 def tell(scheduler: Address, command: int, me: Node) -> None:
-    """Tell the scheduler that the run has begun, or is over; waits for it no longer than for an answer.
+    """Tell the scheduler that the run has begun or is over, or that a worker is done; waits for at most an answer.
 
     Args:
         scheduler: where it listens.
-        command: messages.BEGUN from a worker, or messages.OVER from a server.
+        command: messages.BEGUN or messages.DONE from a worker, or messages.OVER from a server.
         me: this process, as the scheduler knows it.
     """
     with _connected(scheduler) as socket:

@@ -28,6 +28,8 @@ LOST = 103
 OVER = 104
 #: A worker tells the scheduler that the run has begun: from now on every worker can be replaced.
 BEGUN = 105
+#: A worker tells the scheduler that its part of the finished run is done: nobody need take its place.
+DONE = 106
 #: ps-lite's "not set", the largest number that its messages have room for.
 EMPTY = 2**31 - 1
 #: What a host may be called: names and IPv4 addresses.

@@ -85,6 +85,7 @@ class NodeRegistry:
         self._waiting: list[Node] = []
         self._nodes: dict[int, Node] = {}  # by id; a dead one stays until it is replaced
         self._barriers: dict[int, Barrier] = {}  # by group
+        self._done: set[int] = set()  # ids of workers that have left the finished run: nothing is left to do there
         self.complete = self.begun = self.over = False
         self.lost: list[Node] = []
 
@@ -144,7 +145,7 @@ class NodeRegistry:
             for node in message.nodes:
                 self._add(node)
             return self._begin() if not self.complete else []
-        if message.command in (messages.BEGUN, messages.OVER):
+        if message.command in (messages.BEGUN, messages.DONE, messages.OVER):
             self._note(message)
             return []
         if sender not in self._nodes:
@@ -219,10 +220,12 @@ class NodeRegistry:
             if node == self._nodes.get(node.id):
                 self.begun = self.begun or (message.command == messages.BEGUN and node.role == WORKER)
                 self.over = self.over or (message.command == messages.OVER and node.role == SERVER)
+                if message.command == messages.DONE:
+                    self._done.add(node.id)
 
     def _replaceable(self, node: Node) -> bool:
         """Whether a newcomer can stand for a member: it goes past all barriers, and asks for what is set up there."""
-        return node.role == WORKER and self.begun
+        return node.role == WORKER and self.begun and node.id not in self._done
 
     def _begin(self) -> list[OutgoingMessage]:
         """When everyone is there: hand out the ids, and tell all of all."""

@@ -195,7 +195,7 @@ class ZMQTransport:
                 self._surplus[node] = math.inf
                 what = "worker" if node.role == WORKER else "server"
                 log.warning(
-                    "a %s at %s:%d waits: all places are taken, and no worker's connection has ended",
+                    "a %s at %s:%d waits: all places are taken, and no worker is gone but those that are done",
                     what, node.host, node.port,
                 )  # fmt: skip
 

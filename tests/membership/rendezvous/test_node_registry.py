@@ -114,6 +114,17 @@ def test_the_slot_that_has_been_empty_for_the_longest_time_comes_first():
     assert {port: number for port, number in ids(sendings).items() if port > 92} == {98: worker_id(5), 99: worker_id(3)}
 
 
+def test_nobody_takes_the_slot_of_a_worker_that_has_left_the_finished_run():
+    registry, _ = started()
+    registry.begun = True
+    registry.take(Message(messages.DONE, (Node(WORKER, "127.0.0.1", 92, 13),)))
+    register(registry, WORKER, 98)
+    register(registry, WORKER, 99)
+    gone = [("127.0.0.1", 92), ("127.0.0.1", 90)]
+    assert [sending.to.id for sending in registry.admit(gone) if sending.to.port > 92] == [worker_id(3)]
+    assert [node.port for node in registry.waiting()] == [99]
+
+
 def test_a_newcomer_that_has_gone_itself_is_forgotten():
     registry, _ = started()
     register(registry, WORKER, 99)
