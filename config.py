@@ -5,8 +5,7 @@ argument given explicitly wins over what stands below. (`esync/config.py` is a l
 that an installed package carries it under the project's own name.)
 """
 
-# --- training
-# -------------------------------------------------------------------------------------------------
+# --- training -------------------------------------------------------------------------------------
 MODE = "esync"  # docs/modes.md lists the others
 NETWORK = "resnet18-v1"
 DATASET = "fashion-mnist"
@@ -16,15 +15,14 @@ OPTIMIZER = "sgd"
 MOMENTUM = 0.0
 WEIGHT_DECAY = 0.0  # relative to the mean gradient of a batch
 
-# --- learning rates: they multiply the gradient summed over the batch, as in the published
-# implementation; those of --- optimizers that normalize the gradient (adam, …) are the optimizer's
-# own ------------------------------------
+# --- learning rates -------------------------------------------------------------------------------
+# They multiply the gradient summed over the batch, as in the published implementation; those of
+# optimizers that normalize the gradient (adam, …) are the optimizer's own.
 LEARNING_RATE = 1e-3  # of a step with the gradients of a batch, in modes that send no updates
 LEARNING_RATE_LOCAL = LEARNING_RATE  # of the local optimizer, in modes that send updates
 LEARNING_RATE_GLOBAL = 1.0  # scales the mean model update
 
-# --- the mean of the workers' model updates
-# -----------------------------------------------------------------------
+# --- the mean of the workers' model updates -------------------------------------------------------
 WEIGHTING = "uniform"  # plain mean; samples: by samples; normalized: FedNova
 OUTER_MOMENTUM = 0.0  # Nesterov's, on the mean update; 0: none
 RUN_AHEAD = 1000  # local iterations that a worker may do while an exchange is under way, with --overlap
@@ -36,20 +34,17 @@ STALENESS = 3  # mode ssp: iterations that a worker may be ahead of the slowest
 DILOCO_GLOBAL_LR = 0.7  # as its authors found best, as the next one
 DILOCO_OUTER_MOMENTUM = 0.9
 
-# --- batch norm's statistics in asynchronous modes
-# -----------------------------------------------------------------
+# --- batch norm's statistics in asynchronous modes ------------------------------------------------
 STATISTICS = "mean"  # of all workers' latest; rank0: rank 0's own, as published
 SPARSE_STATISTICS_EVERY = 10  # exchanges of a worker from one that carries its statistics to the next, in sparse modes
 
-# --- delay compensation (DC-ASGD)
-# ---------------------------------------------------------------------------------
+# --- delay compensation (DC-ASGD) -----------------------------------------------------------------
 DCASGD_LAMBDA = 0.04  # strength of the compensation, relative to the gradient that the next one names
 DCASGD_LAMBDA_ON = "mean"  # gradient of a batch, as in its paper; or sum over the batch, as published with ESync
 DCASGD_ADAPTIVE = False  # divide the strength by the running root mean square of the gradient
 DCASGD_MEAN_SQUARE_DECAY = 0.95  # how slowly that running mean forgets
 
-# --- Sync-Switch
-# ----------------------------------------------------------------------------------------------------
+# --- Sync-Switch ----------------------------------------------------------------------------------
 SWITCH_ORDER = "10"  # of the segments: 1 is BSP, 0 is ASP
 BSP_SHARE = 0.125  # of the samples that BSP uses, where no steps are given
 SEARCH_BETA = 0.01  # accuracy that a share of BSP may cost in the search
@@ -65,8 +60,7 @@ STRAGGLER_SIGMAS = 1.0  # standard deviations of the workers' throughputs below 
 STRAGGLER_FLOOR = 0.9  # share of that mean that its throughput has to be below, too
 LOSS_EVERY = 10  # rounds of rank 0 from one row of loss.csv to the next
 
-# --- sparse exchanges (DGS, gradient dropping, DGC)
-# ---------------------------------------------------------------
+# --- sparse exchanges (DGS, gradient dropping, DGC) -----------------------------------------------
 SPARSE_RATIO = 0.01  # share of each tensor's values that a worker sends
 SPARSE_SECONDARY_RATIO = 0.0  # the same for what a server sends back; 0: all that has changed
 SPARSE_DENSE_BELOW = 1024  # tensors with fewer values are sent whole
@@ -78,12 +72,10 @@ DGC_CLIP = 0.0  # largest norm of the mean gradient of a batch; 0: no limit
 DGC_WARM_UP = 0  # exchanges over which DGC's ratio falls to its final value …
 DGC_WARM_UP_STAGES = 4  # … in that many steps
 
-# --- compression of synchronous exchanges
-# -------------------------------------------------------------------------
+# --- compression of synchronous exchanges ---------------------------------------------------------
 COMPRESSION = "none"  # fp16, 2bit, topk:RATIO
 
-# --- data
-# -----------------------------------------------------------------------------------------------------
+# --- data -----------------------------------------------------------------------------------------
 DATA_DIRS = ("data", "/usr/share/datasets")  # the first that holds a folder fashion-mnist is used
 PARTITION = "uniform"  # uniform, contiguous, class, dirichlet:ALPHA
 FETCH_TIMEOUT = 30.0  # seconds without a byte before one download is given up
@@ -91,13 +83,11 @@ FETCH_ATTEMPTS = 3  # times that each mirror is tried
 FETCH_PAUSE = 1.0  # seconds before the mirrors are tried again; doubled each time
 FETCH_PACKAGE_TIMEOUT = 600.0  # seconds for each step of getting the distribution's package
 
-# --- devices
-# --------------------------------------------------------------------------------------------------
+# --- devices --------------------------------------------------------------------------------------
 USE_CPU = 0
 DEFAULT_GPU_ID = 0
 
-# --- evaluation and logs
-# ----------------------------------------------------------------------------------------
+# --- evaluation and logs --------------------------------------------------------------------------
 EVAL_DURATION = 1  # evaluate every that many rounds, on rank 0
 FOLLOW_PATIENCE = 600.0  # seconds without a new checkpoint after which python -m esync.evaluate ends
 EVALUATION_RESTARTS = 3  # times that rank 0 starts its evaluating process again after it was killed
@@ -108,14 +98,12 @@ LOG_DISK_FULL = 600.0  # seconds that a worker goes on, or waits in the end, whi
 LOG_DISK_RETRY = 0.5  # seconds between two attempts to write them
 LOG_BACKLOG = 32 * 2**20  # bytes of logs that wait in memory for a slow or full disk before training waits for it, too
 
-# --- checkpoints
-# ------------------------------------------------------------------------------------------------
+# --- checkpoints ----------------------------------------------------------------------------------
 CHECKPOINT_EVERY = 100  # rounds
 KEEP_CHECKPOINTS = 3  # older ones are deleted
 CHECKPOINTS_IN_USE = 10.0  # seconds that a worker waits for another process to let go of its checkpoint directory
 
-# --- state server
-# ---------------------------------------------------------------------------------------------
+# --- state server ---------------------------------------------------------------------------------
 STATE_SERVER_IP = ""
 STATE_SERVER_PORT = "10010"
 STATE_SERVER_TIMEOUT = 5.0  # seconds before one query is given up and tried again
@@ -160,8 +148,7 @@ LEASE_FORGETTING = 0.1  # how fast the shortest of its iterations is forgotten, 
 RESET_PATIENCE = 10.0  # seconds, beyond an iteration, that the slowest may take to take a new model over
 CAPABILITY_SMOOTHING = 0.3  # weight of the newest iteration in the smoothed seconds per iteration
 
-# --- cluster
-# --------------------------------------------------------------------------------------------------
+# --- cluster --------------------------------------------------------------------------------------
 SCHEDULER_PORT = 9091
 ANNOUNCE_AFTER = 10.0  # seconds of waiting before a line says for what and for whom
 START_TIMEOUT = 300.0  # seconds to wait for the other processes of the cluster to appear
@@ -177,8 +164,7 @@ WAIT_FOR_REPLACEMENT = 0.0  # seconds that a dead worker's place stays free befo
 KEEP_ALIVE = (5, 2, 5)  # seconds of silence before the kernel asks after another machine, between questions; questions
 BUCKET_ELEMENTS = 999_992  # float32 values in one push or pull; just under 4 MB
 
-# --- collectives
-# ----------------------------------------------------------------------------------------------
+# --- collectives ----------------------------------------------------------------------------------
 COLLECTIVE = "ps"  # ps, ring, butterfly, binary-blocks, mpi, auto
 COLLECTIVE_BUCKET = 2_097_152  # bytes of the part that each rank sums up of a bucket …
 COLLECTIVE_BUCKET_MOST = 33_554_432  # … and of the largest bucket
@@ -195,8 +181,7 @@ COLLECTIVE_SMOOTHING = 0.2  # weight of the newest exchange in the smoothed time
 COLLECTIVE_WORSE = 1.5  # times its measured time that the chosen one may come to take before all are tried again
 COLLECTIVE_FAREWELL = 3.0  # seconds that the others have to take leave when the run has failed
 
-# --- launcher
-# -------------------------------------------------------------------------------------------------
+# --- launcher -------------------------------------------------------------------------------------
 LAUNCH_LINE_EVERY = 5.0  # seconds between two lines of progress where the output is no terminal
 LAUNCH_RESTARTS = 3  # replacements of one worker (or starts of a state server) before the job counts as failed
 LAUNCH_WAIT_FOR_HOST = 300.0  # seconds before processes of a host that does not answer are given up; < ROUND_TIMEOUT
@@ -213,8 +198,7 @@ SSH_ARRIVING = 6  # connections to one machine that may be under way at the same
 SSH_ALIVE_INTERVAL = 5.0  # seconds between two questions whether a connection still works …
 SSH_ALIVE_COUNT = 6  # … and how many of them may stay without an answer
 
-# --- simulation
-# -----------------------------------------------------------------------------------------------------
+# --- simulation -----------------------------------------------------------------------------------
 SIMULATE_GOODPUT = 0.94  # share of a link's bandwidth that is left for TCP's payload: 1448 of 1538 bytes on Ethernet
 SIMULATE_MESSAGE_BYTES = 120  # that ps-lite adds to every bucket
 SIMULATE_MESSAGE_TIME = 1e-4  # seconds of a parameter server for every message
@@ -228,8 +212,7 @@ SIMULATE_EVALUATION_TIME = 10.0  # virtual seconds that evaluating a model once 
 SIMULATE_TIMES_TO = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.92)  # accuracies whose time of reaching the result tells
 SIMULATE_LOGGED_WORKERS = 100  # clusters of more than that many write no round files unless told to
 
-# --- summaries and figures
-# ----------------------------------------------------------------------------------------
+# --- summaries and figures ------------------------------------------------------------------------
 TARGET_ACCURACY = 0.8  # test accuracy whose time of reaching makes the speedup
 OVERRUN_LIMIT = 0.01  # share of padded iterations that may take longer than their step time before a run is invalid
 PUBLISHED_MODEL_BYTES = {"resnet18-v1": 42_600_000}  # for logs without bytes, as published

@@ -38,8 +38,7 @@ MODES: dict[str, dict[str, Any]] = {
 }
 
 
-# --- 1: kills while a checkpoint is written
-# ---------------------------------------------------------------------------
+# --- 1: kills while a checkpoint is written -------------------------------------------------------
 
 
 def expected(rounds: int) -> tuple[np.float32, np.float32]:
@@ -143,8 +142,7 @@ def kills(count: int, seed: int) -> dict[str, Any]:
     }
 
 
-# --- 2: the parameter server is killed
-# --------------------------------------------------------------------------------
+# --- 2: the parameter server is killed ------------------------------------------------------------
 
 
 def job(folder: Path, mode: str, *flags: str) -> Job:

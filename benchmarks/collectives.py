@@ -44,8 +44,7 @@ GIGABIT = 1e9 / 8 * config.SIMULATE_GOODPUT
 LATENCY = 2e-4
 
 
-# --- real: what each process does
-# -----------------------------------------------------------------------------------
+# --- real: what each process does -----------------------------------------------------------------
 
 
 def bare(size: int) -> None:
@@ -153,8 +152,7 @@ def real(sizes: list[int], server_up_to: int, figures: dict[str, Any], written: 
         written()
 
 
-# --- simulated
-# --------------------------------------------------------------------------------------------------------
+# --- simulated ------------------------------------------------------------------------------------
 
 
 def simulated_collective(name: str, ranks: int, size: int) -> float:

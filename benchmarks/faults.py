@@ -238,8 +238,7 @@ def lose_one(folder: Path) -> dict[str, Any]:
     }
 
 
-# --- kills at chosen moments: at the end, in a checkpoint, of rank 0, of whole machines
-# ------------------------------
+# --- kills at chosen moments: at the end, in a checkpoint, of rank 0, of whole machines -----------
 
 
 def end(folder: Path) -> dict[str, Any]:
@@ -428,8 +427,7 @@ def _codes(deaths: Iterable[dict[str, Any]]) -> list[int]:
     return [death["exit_code"] for death in deaths]
 
 
-# --- all of it
-# ------------------------------------------------------------------------------------------------------
+# --- all of it ------------------------------------------------------------------------------------
 
 #: Sections in which nothing is drawn by chance.
 WITHOUT_CHANCE: dict[str, Callable[[Path], dict[str, Any]]] = {

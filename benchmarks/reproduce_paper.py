@@ -142,8 +142,7 @@ def to_continue(out: Path, chosen: Iterable[Run]) -> list[Run]:
     return [longer for longer, result in found if longer and result and time_to_target(result) == math.inf]
 
 
-# --- the table
-# --------------------------------------------------------------------------------------------------------
+# --- the table ------------------------------------------------------------------------------------
 
 #: What the paper's Table 1 says: speedup over SSGD, accuracy of ESync, of sequential SGD.
 PAPER = {
@@ -227,8 +226,7 @@ def _ratio(slow: float, fast: float) -> str:
     return f"{slow / fast:.1f}" if slow < math.inf else "not reached by SSGD"
 
 
-# --- the program
-# ------------------------------------------------------------------------------------------------------
+# --- the program ----------------------------------------------------------------------------------
 
 
 def draw(out: Path, networks: Sequence[str]) -> None:

@@ -51,8 +51,7 @@ Address = tuple[str, int]
 Addresses = dict[str, Address]
 
 
-# --- the worker: this file, started with --be-worker
-# ---------------------------------------------------------------
+# --- the worker: this file, started with --be-worker ----------------------------------------------
 
 
 def work(folder: Path) -> None:
@@ -78,8 +77,7 @@ def work(folder: Path) -> None:
     trainer.close()
 
 
-# --- the cluster
-# ---------------------------------------------------------------------------------------------------
+# --- the cluster ----------------------------------------------------------------------------------
 
 
 class Victims(Cluster):
@@ -152,8 +150,7 @@ def _listens(address: Address) -> bool:
     return False
 
 
-# --- framed messages for the scheduler
-# -------------------------------------------------------------------------------
+# --- framed messages for the scheduler ------------------------------------------------------------
 
 NUMBERS = (0, 1, 2, 5, 7, 127, 128, 9091, 65535, 65536, 2**31 - 1, 2**31, 2**32, 2**63, 2**64 - 1)
 HOSTS = ("127.0.0.1", "0.0.0.0", "255.255.255.255", "224.0.0.1", "no-such-host.invalid", "a\0b", "", " ", "*", "::1")
@@ -224,8 +221,7 @@ def _mutated(content: bytes, chance: random.Random) -> bytes:
     return content * chance.choice((10, 100, 1000))
 
 
-# --- connections that speak something else
-# -----------------------------------------------------------------------
+# --- connections that speak something else --------------------------------------------------------
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)  # of ZMTP 3.0
 #: What a stranger says at once.
@@ -322,8 +318,7 @@ def measure(targets: list[str], amounts: dict[str, int], chance: random.Random) 
     }
 
 
-# --- what MXNet's parser does not survive
-# ----------------------------------------------------------------------------
+# --- what MXNet's parser does not survive ---------------------------------------------------------
 
 
 def _messages_for_mxnet(chance: random.Random) -> Iterator[tuple[str, list[bytes]]]:

@@ -51,8 +51,7 @@ def built_in() -> dict[str, type[Algorithm]]:
     return {name: each for name, each in ALGORITHMS.items() if each.__module__.startswith("esync.algorithms.")}
 
 
-# --- cells
-# ------------------------------------------------------------------------------------------------------------
+# --- cells ----------------------------------------------------------------------------------------
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -86,8 +85,7 @@ def first_sentence(algorithm: type[Algorithm]) -> str:
     return module.partition("\n")[0].rstrip(".")
 
 
-# --- modes
-# ------------------------------------------------------------------------------------------------------------
+# --- modes ----------------------------------------------------------------------------------------
 
 
 def rounds(algorithm: type[Algorithm]) -> str:
@@ -218,8 +216,7 @@ def modes_where(text: str) -> str:
     return f"Modes: {code(found)}.\n"
 
 
-# --- options and flags
-# ------------------------------------------------------------------------------------------------
+# --- options and flags ----------------------------------------------------------------------------
 
 
 def options(page: Path, chosen: Sequence[str]) -> str:
@@ -311,8 +308,7 @@ def flags(page: Path, title: str) -> str:
     return table(["flag", "default", "modes", "meaning"], rows)
 
 
-# --- what an algorithm consists of
-# ------------------------------------------------------------------------------------
+# --- what an algorithm consists of ----------------------------------------------------------------
 
 
 def described(thing: Any, section: str) -> list[tuple[str, str]]:
@@ -376,8 +372,7 @@ def optimizers(page: Path) -> str:
     return table(["optimizer", "options beside the rates", "state vectors"], rows)
 
 
-# --- pages
-# ------------------------------------------------------------------------------------------------------------
+# --- pages ----------------------------------------------------------------------------------------
 
 #: Name of a block → what makes it.
 BLOCKS: dict[str, Callable[[Path], str]] = {

@@ -84,7 +84,7 @@ class Evaluation(Future[float]):
         while not self._completed.is_set():
             self._take(LOOK_EVERY)
             if not self._completed.is_set() and wait.due(config.ANNOUNCE_AFTER):
-                log.warning("waiting for %s since %.0f s: %s", wait.what, wait.lasted, self._process.described())
+                log.warning("waiting for %s for %.0f s: %s", wait.what, wait.lasted, self._process.described())
 
     def _take(self, seconds: float) -> None:
         """Complete this handle where the answer comes within so many seconds."""

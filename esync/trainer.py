@@ -90,7 +90,7 @@ class Trainer(TrainerStatus, GluonTrainer):
         algorithm: the algorithm object.
         checkpoints: as given.
         gradient_scale: as given.
-        world: the seams, with the phases of the round in `world.recorder`.
+        world: the interfaces to the cluster, with the phases of the round in `world.recorder`.
 
     Raises:
         ValueError: an argument, a parameter or an option of the optimizer cannot be used; named in
@@ -145,8 +145,7 @@ class Trainer(TrainerStatus, GluonTrainer):
         self._on_trial = False
         self._ignore_stale_grad = False
 
-    # --- the loop
-    # --------------------------------------------------------------------------------------------------
+    # --- the loop ---------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Find the other workers and begin with the common weights. The first `step` does it where it was not done.
@@ -331,8 +330,7 @@ class Trainer(TrainerStatus, GluonTrainer):
         """Not available; see `allreduce_grads`."""
         self.allreduce_grads()
 
-    # --- helpers
-    # ----------------------------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------
 
     def _local_step(self, batch_size: int) -> float:
         """Take a step of the local optimizer; see `Replica`."""

@@ -1,4 +1,4 @@
-"""The real world: seams that lead to MXNet's key store, a state server over HTTP, and this machine's clock."""
+"""The real world: interfaces that lead to MXNet's key store, a state server over HTTP, and this machine's clock."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from .runtime.watchdog import Watchdog
 
 
 class RealWorld:
-    """Makes the real seams; see `algorithms.base.World`.
+    """Makes the real interfaces; see `algorithms.context.World`.
 
     Args:
         step_time: seconds of one iteration on the slower device that this one stands for; None: as

@@ -46,8 +46,7 @@ three = st.tuples(numbers(5), numbers(5), numbers(5))
 rates = st.floats(1e-4, 1.0)
 
 
-# --- SGD
-# --------------------------------------------------------------------------------------------------------
+# --- SGD ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -100,8 +99,7 @@ def test_sgd_is_mxnets_sgd(momentum, decay):
     assert np.abs(ours - start).max() > 0.1
 
 
-# --- Gluon's other optimizers
-# ------------------------------------------------------------------------------------
+# --- Gluon's other optimizers ---------------------------------------------------------------------
 
 #: Gluon's optimizer, its options, our rule. The options are such that each of them can be seen in
 #: the weights.
@@ -218,8 +216,7 @@ def test_a_rule_that_divides_by_the_gradients_size_steps_as_far_for_a_sum(rule):
     np.testing.assert_allclose(summed, mean, rtol=1e-4, atol=1e-5)
 
 
-# --- ESync and statistics
-# ------------------------------------------------------------------------------------------
+# --- ESync and statistics -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -245,8 +242,7 @@ def test_the_mean_replaces_whatever_was_there(kind, before):
     assert state is None
 
 
-# --- DC-ASGD
-# ------------------------------------------------------------------------------------------------------
+# --- DC-ASGD --------------------------------------------------------------------------------------
 
 # All golden numbers below are computed by hand from Zheng et al., Equations 10 and 14:
 # weights w = (2, 1), sent last w_bak = (1, 3), gradient g = (3, −2), learning rate η = 0.1.
@@ -305,8 +301,7 @@ def test_without_delay_there_is_nothing_to_compensate(adaptive, drawn, rate):
     assert np.array_equal(mine, sgd(weights, gradient, None, Step(rate))[0])
 
 
-# --- all rules
-# ----------------------------------------------------------------------------------------------------
+# --- all rules ------------------------------------------------------------------------------------
 
 
 def name(rule) -> str:
@@ -390,8 +385,7 @@ def test_numpy_and_mxnet_agree(rule, drawn, rate):
     np.testing.assert_allclose(weights, other.asnumpy(), rtol=1e-3, atol=1e-3)
 
 
-# --- by name
-# ------------------------------------------------------------------------------------------------------
+# --- by name --------------------------------------------------------------------------------------
 
 
 def test_rules_by_name():
@@ -427,8 +421,7 @@ def test_an_unknown_option_is_named(name):
         make_rule(name, {"colour": "blue"})
 
 
-# --- SGD whose momentum gathers gradients
-# -----------------------------------------------------------------------
+# --- SGD whose momentum gathers gradients ---------------------------------------------------------
 
 
 @given(three, rates)

@@ -26,8 +26,7 @@ def flags(*words: str) -> argparse.Namespace:
     return read("worker", "a worker", ["--batch-size", str(BATCH), *words])
 
 
-# --- on one worker, without an exchange
-# -----------------------------------------------------------------------------
+# --- on one worker, without an exchange -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("more", [{}, {"momentum": 0.9}])
@@ -119,8 +118,7 @@ def test_a_scale_that_is_none_is_refused(scale):
         esync.Trainer(make_net().collect_params(), "sgd", {}, algorithm="local", gradient_scale=scale)
 
 
-# --- the rules
-# ------------------------------------------------------------------------------------------------------
+# --- the rules ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -157,8 +155,7 @@ def test_what_lambda_is_relative_to_is_checked():
         DCASGD(on="median")
 
 
-# --- with exchanges: real gradients, commits and servers, in modelled time
-# ------------------------------------------
+# --- with exchanges: real gradients, commits and servers, in modelled time ------------------------
 
 WORDS = ("--network=lenet", "--batch-size=16", "--partition=contiguous", "--no-evaluation", "--rounds=4")
 

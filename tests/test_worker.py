@@ -32,8 +32,7 @@ def rounds(log_dir: Path) -> dict[int, dict]:
     return dict(sorted((int(path.stem.split("-")[1]), json.loads(path.read_text())) for path in files))
 
 
-# --- command lines and environments
-# ---------------------------------------------------------------------------------
+# --- command lines and environments ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("program", ["esync.worker", "esync.server", "esync.scheduler"])
@@ -105,8 +104,7 @@ def test_a_data_set_that_is_not_there(tmp_path):
     assert str(tmp_path / "fashion-mnist") in line
 
 
-# --- runs of mode local
-# ---------------------------------------------------------------------------------------------
+# --- runs of mode local ---------------------------------------------------------------------------
 
 
 def test_a_run_leaves_its_logs(data_dir, tmp_path):
@@ -185,8 +183,7 @@ def test_a_signal_ends_a_run(data_dir, tmp_path, number):
     assert 1 in rounds(tmp_path)
 
 
-# --- checkpoints and the final model
-# --------------------------------------------------------------------------------
+# --- checkpoints and the final model --------------------------------------------------------------
 
 
 def said(result) -> str:

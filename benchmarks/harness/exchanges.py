@@ -22,11 +22,11 @@ class Vector:
         out[:] = self.values[start:stop]
 
     def write(self, vector: str, start: int, values: np.ndarray) -> None:
-        """See `exchange.Model`."""
+        """See `exchange.ModelSink`."""
         self.values[start : start + values.size] = values
 
     def add(self, step: Any) -> None:
-        """See `exchange.Model`; nothing that is measured with this class adds to it."""
+        """See `exchange.ModelSink`; nothing that is measured with this class adds to it."""
         raise NotImplementedError
 
     put = add

@@ -89,14 +89,14 @@ class Copy(TimedReplica):
         return Vector(self.net.slope, self.net.sizes, factor)
 
     def write(self, vector: str, start: int, values: np.ndarray) -> None:
-        """See `exchange.Model`."""
+        """See `exchange.ModelSink`."""
         if vector == WEIGHTS:
             self.net.values[start : start + values.size] = values
 
     def add(self, step: Any) -> None:
-        """See `exchange.Model`."""
+        """See `exchange.ModelSink`."""
         self.net.values[step[0]] += step[1]
 
     def put(self, step: Any) -> None:
-        """See `exchange.Model`."""
+        """See `exchange.ModelSink`."""
         self.net.values[step[0]] = step[1]

@@ -1,4 +1,4 @@
-"""The algorithms, one file each; may import `coordination`, `exchange`, `rules` and `runtime`.
+"""The algorithms, one file each; may import `config`, `coordination`, `exchange`, `rules`, `runtime`.
 
 What is true of an algorithm stands in its class; every other part of the package asks the class,
 not its name:
@@ -11,7 +11,7 @@ not its name:
                    The workers compare its `terms` then, checkpoints the `fixed` ones of its options.
     launch         Check the same flags for all processes (`launch.flags`), and ask the class what it needs: servers,
     simulate       a state server, gradients. The simulator runs the same object in a world of its own.
-    reports        Import no algorithm: name, label, style and summary are in run.json.
+    reports        Read name, label, style and summary from run.json; only older logs need the registry.
 
 docs/generate.py writes the tables of modes, options and flags from the classes;
 docs/adding_an_algorithm.md is for whoever writes a class.

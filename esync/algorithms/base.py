@@ -1,6 +1,6 @@
 """The base class of algorithms: they decide when a worker exchanges, and what it sends.
 
-An algorithm sees the world through the seams in `AlgorithmContext` only; it never imports MXNet,
+An algorithm sees the world through the interfaces in `AlgorithmContext` only; it never imports MXNet,
 threads, clocks or HTTP. The same object therefore runs on a real cluster and on a modelled one.
 """
 
@@ -279,10 +279,10 @@ class Algorithm(ABC):
 
     @abstractmethod
     def step(self, batch_size: int) -> None:
-        """The gradients of a batch of this worker are there: go on as the algorithm says."""
+        """Take a step with the gradients that backward has computed, and exchange if it is time to."""
 
     def skip(self) -> None:
-        """The gradients of a batch cannot be used: end the iteration without a step, and without an exchange."""
+        """End an iteration whose gradients cannot be used, without a step and without an exchange."""
         self._end_iteration()
         if self.exchange is not None:
             self.exchange.heartbeat()
@@ -413,7 +413,7 @@ class Algorithm(ABC):
             self.exchange.abort(reason)
 
     def close(self) -> None:
-        """Leave."""
+        """Disconnect from the other workers."""
         if self.exchange is not None:
             self.exchange.close()
 

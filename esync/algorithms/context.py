@@ -1,4 +1,4 @@
-"""The context of an algorithm: the seams through which it sees its worker, the other workers and time.
+"""The context of an algorithm: the interfaces through which it sees its worker, the other workers and time.
 
 Real ones are made by `esync.trainer` and `esync.world`, simulated ones by `esync.simulate`, so the
 same object runs on a real cluster and on a modelled one.
@@ -61,10 +61,10 @@ class ModelReplica(ModelSink, Protocol):
         """Keep the common model, which this one is now, beside this worker's own."""
 
     def begin_overlap(self) -> ModelMerge:
-        """An exchange begins during which the worker goes on: where its answer is to be put."""
+        """Begin an exchange during which this worker trains on; return where to put the answer."""
 
     def gradient(self, factor: float) -> Source:
-        """The gradient that backward left, times a factor."""
+        """Return the gradient that backward has computed, times a factor."""
 
     def update(self) -> Source:
         """Return how far the weights have moved since the last exchange."""
@@ -86,7 +86,7 @@ class ModelReplica(ModelSink, Protocol):
 
 
 class World(Protocol):
-    """Makes the seams: real ones, or simulated ones."""
+    """Makes the interfaces of one worker: real ones, or simulated ones."""
 
     device: Device
     recorder: PhaseTimer
@@ -159,7 +159,7 @@ class AlgorithmContext:
 
     Attributes:
         replica: this worker's model.
-        world: makes the seams.
+        world: makes the interfaces.
         hyper: asked before every gradient that is sent; a learning rate schedule is then as far as
             `Algorithm.updates` says.
         capability: seconds that one iteration takes on this device, 0 while that is not known.

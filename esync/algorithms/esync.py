@@ -164,7 +164,7 @@ class ESync(ModelAveraging):
             self._coordination.reset(self._round_of_job(), members=self._members(result))
 
     def close(self) -> None:
-        """Leave."""
+        """Disconnect from the state server and the other workers."""
         super().close()
         if self._coordination is not None:
             self._coordination.close()

@@ -1,4 +1,4 @@
-"""The base of SSGD, ASGD and DC-ASGD: a gradient is exchanged after every iteration, and servers take the step."""
+"""The base of SSGD, ASGD, SSP, DC-ASGD and Sync-Switch: gradients are exchanged after every iteration."""
 
 from abc import abstractmethod
 from typing import Any

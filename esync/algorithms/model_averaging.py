@@ -1,4 +1,4 @@
-"""The base of ESync, local SGD and DiLoCo: local iterations, then an exchange of which all take the mean update."""
+"""The base of ESync, local SGD and its relatives: local iterations, then an exchange of the mean update."""
 
 from numbers import Integral
 from typing import Any, ClassVar, Literal

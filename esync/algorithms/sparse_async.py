@@ -1,4 +1,4 @@
-"""What GD-async, DGC-async and DGS share: after every iteration a sparse step up, a sparse difference back."""
+"""The base of GD-async, DGC-async and DGS: after every iteration a sparse step up, a sparse difference back."""
 
 from abc import abstractmethod
 from collections.abc import Mapping

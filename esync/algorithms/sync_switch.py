@@ -317,7 +317,7 @@ class SyncSwitch(EveryIteration):
         self._follow()
 
     def close(self) -> None:
-        """Leave."""
+        """Disconnect from the state server and the other workers."""
         super().close()
         if self._straggler_client is not None:
             self._straggler_client.close()

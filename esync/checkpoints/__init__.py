@@ -3,5 +3,5 @@
 `checkpoints` is what a run uses, `store` the files on disk (without MXNet, so that launch can look
 at them, too), `contents` what is in them, `state_serialization` the states of optimizers and
 algorithms as JSON and arrays, and `lock` keeps a second run out. May import `algorithms`,
-`exchange`, `gluon`, `rules` and `runtime`.
+`config`, `exchange`, `gluon`, `rules`, `runtime` and `version`.
 """

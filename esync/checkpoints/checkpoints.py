@@ -106,8 +106,7 @@ class Checkpoints:
         self._last = 0  # round of the newest checkpoint of this job, or the one that the job began after
         self._whole = 0  # round of the newest checkpoint that was known to be whole when parts were last deleted
 
-    # --- for a training loop
-    # ----------------------------------------------------------------------------------------
+    # --- for a training loop ----------------------------------------------------------------------
 
     def track(self, name: str, item: Tracked) -> None:
         """Keep the state of something else, too, from now on; after a resume it is put where it stood.
@@ -195,8 +194,7 @@ class Checkpoints:
         """What all workers must have in common, beside what the trainer knows."""
         return {"rounds between checkpoints": self._every}
 
-    # --- for esync.Trainer and its algorithm
-    # ------------------------------------------------------------------------
+    # --- for esync.Trainer and its algorithm ------------------------------------------------------
 
     def bind(self, trainer: CheckpointedTrainer, agreement: dict[str, Any]) -> None:
         """Write the checkpoints of this trainer from now on.
@@ -345,8 +343,7 @@ class Checkpoints:
                 "there is no state of algorithm %r to go on from: on this worker it begins anew", algorithm.name
             )
 
-    # --- helpers
-    # ----------------------------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------
 
     def _restore(self, restore: Callable[[dict[str, Any]], None], round_: int, state: dict[str, Any]) -> None:
         try:

@@ -3,7 +3,7 @@
 `coordinator` answers the workers by `decision`, out of their `records`, in plain Python; `client`
 asks a state server for that over HTTP (`http_client`), and `delayed` does so in the background.
 `stragglers` detects slow workers for `straggler_policies`, and `reports` tells the dashboard about
-rounds. Needs no MXNet and no Django; may import `runtime`.
+rounds. Needs no MXNet and no Django; may import `config` and `runtime`.
 """
 
 from collections.abc import Sequence

@@ -234,8 +234,7 @@ class Coordinator:
         vars(self).update(known, _records=records, _ranking=Ranking(records))
         return self
 
-    # --- called with the lock held
-    # ----------------------------------------------------------------------------
+    # --- called with the lock held ----------------------------------------------------------------
 
     def _record(self, rank: int) -> Record:
         if not 0 <= rank < self.num_workers:

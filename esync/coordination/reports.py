@@ -151,8 +151,7 @@ class RoundReporter:
             self._wake.notify()
         self._thread.join(config.REPORT_FAREWELL + 1)
 
-    # --- the thread
-    # ------------------------------------------------------------------------------------------------
+    # --- the thread -------------------------------------------------------------------------------
 
     def _run(self) -> None:
         if self._begin is not None:

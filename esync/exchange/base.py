@@ -285,7 +285,7 @@ class Exchange(Protocol):
         ...
 
     def heartbeat(self) -> None:
-        """Called now and then between exchanges: this worker is alive."""
+        """Report that this worker is alive; called now and then between exchanges."""
 
     def busy(self, what: str) -> AbstractContextManager[None]:
         """Send heartbeats while the body of a with statement runs.
@@ -305,7 +305,7 @@ class Exchange(Protocol):
         raise RuntimeError("there are no checkpoints here")
 
     def server_weights(self) -> np.ndarray | None:
-        """The weights that the rule on the other side works on now, a flat vector; None: those that workers hold."""
+        """Return the weights that the rule on the other side works on, a flat vector; None: the workers' own."""
         return None
 
     def unsent(self) -> dict[str, Any]:
@@ -327,7 +327,7 @@ class Exchange(Protocol):
         )
 
     def version(self) -> int:
-        """Commits that have gone into the weights by now."""
+        """Return how many commits have gone into the weights."""
         raise RuntimeError("there are no checkpoints here")
 
     def stop(self) -> None:
@@ -339,5 +339,5 @@ class Exchange(Protocol):
         ...
 
     def close(self) -> None:
-        """Leave: the others do not wait for this worker any longer."""
+        """Leave the job: the others no longer wait for this worker."""
         ...

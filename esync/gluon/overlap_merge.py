@@ -1,4 +1,4 @@
-"""The merge of a common model into a worker that has gone on: what was learnt since its push is kept.
+"""Merge the common model into a worker that trained on during the exchange (`--overlap`), keeping what it learnt.
 
 Weights: w ← w_new + (w − w_pushed). The next update is counted from w_new, so every local step is
 sent exactly once. Statistics: batch norm's are running means, which forget by a share an iteration.

@@ -1,4 +1,4 @@
-"""One process of a job, tied to launch: neither it nor anything that it starts outlives that.
+"""One process of a job, tied to launch: neither it nor any of its descendants outlives launch.
 
 `esync.launch.process_shim` is what launch starts for every process, on this machine directly and on
 another one over ssh. It reads one line of JSON, {"command": [...], "lease": seconds, "grace":

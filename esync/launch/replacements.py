@@ -1,4 +1,4 @@
-"""What becomes of a process that has ended where it should not have: another in its place, a loss, or a failure."""
+"""Decide what follows when a process ends too early: replace it, go on without it, or fail the job."""
 
 import enum
 from dataclasses import dataclass, field, replace

@@ -118,8 +118,7 @@ class Supervisor:
         self._outcome.lost_hosts = sorted(self._unreachable.lost_hosts)
         return self._outcome
 
-    # --- the phases of a job
-    # -----------------------------------------------------------------------------------------
+    # --- the phases of a job ----------------------------------------------------------------------
 
     def _start(self) -> None:
         """Start the processes one by one; stops early when something goes wrong."""
@@ -182,8 +181,7 @@ class Supervisor:
                 process.kill()
                 process.close()
 
-    # --- one look
-    # --------------------------------------------------------------------------------------------------
+    # --- one look ---------------------------------------------------------------------------------
 
     @property
     def _over(self) -> bool:
@@ -352,8 +350,7 @@ class Supervisor:
             if process.spec.endless:
                 process.terminate()
 
-    # --- what the user sees
-    # --------------------------------------------------------------------------------------
+    # --- what the user sees -----------------------------------------------------------------------
 
     def _show(self) -> None:
         self._view.show(self._rows())

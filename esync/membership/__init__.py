@@ -4,5 +4,5 @@ Nobody tells a process that another one has died, but the connections to it end.
 the kernel about them, `names` looks up hosts, `peers` tells which known processes this one is
 connected to, and `failure_detector` concludes who is gone; `monitor` runs it in a thread.
 `heartbeats` speaks for a worker whose main thread is busy. `rendezvous` is the scheduler, where the
-processes find one another. May import `runtime` only.
+processes find one another. May import `config` and `runtime`.
 """

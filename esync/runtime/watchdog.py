@@ -80,7 +80,7 @@ class WatchedWait:
 
     def announcement(self) -> str:
         """Return the message to print meanwhile."""
-        return f"waiting for {self.what} since {self.lasted:.0f} s (until {self.limit:.0f} s){self._advice()}"
+        return f"waiting for {self.what} for {self.lasted:.0f} s (until {self.limit:.0f} s){self._advice()}"
 
     def _advice(self) -> str:
         return f"; {self.hint}" if self.hint else ""

@@ -116,8 +116,7 @@ class SimulationEngine:
         self._current: GreenletTask | None = None
         self.events = 0
 
-    # --- time
-    # ---------------------------------------------------------------------------------------------------
+    # --- time -------------------------------------------------------------------------------------
 
     @property
     def now(self) -> float:
@@ -141,8 +140,7 @@ class SimulationEngine:
             self._env.call(task.time, self.waker("its own work"), ())
             self.hub.switch()
 
-    # --- events
-    # -------------------------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------
 
     def event(self) -> simpy.Event:
         """Something that will happen: `succeed` (or `fail`) says that it has."""
@@ -177,8 +175,7 @@ class SimulationEngine:
         self._running()
         self.hub.switch()
 
-    # --- tasks
-    # --------------------------------------------------------------------------------------------------
+    # --- tasks ------------------------------------------------------------------------------------
 
     def spawn(self, name: str, body: Callable[[], None], delay: float = 0.0) -> GreenletTask:
         """Start a task, `delay` seconds from now."""
@@ -219,8 +216,7 @@ class SimulationEngine:
             more = f"; and {len(stuck) - 10} more" if len(stuck) > 10 else ""
             raise DeadlockError(f"deadlock at {self._env.now:.3f} s of virtual time: {waits}{more}")
 
-    # --- helpers
-    # ------------------------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------
 
     def _running(self) -> GreenletTask:
         if self._current is None:

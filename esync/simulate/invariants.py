@@ -187,8 +187,7 @@ class InvariantCheck:
         if self._asks_when_to_exchange and self._schedule.steady:
             self._check_waits()
 
-    # --- what must hold
-    # -------------------------------------------------------------------------------------------
+    # --- what must hold ---------------------------------------------------------------------------
 
     @property
     def _asks_when_to_exchange(self) -> bool:
@@ -248,7 +247,7 @@ class InvariantCheck:
                 self._broken(f"after round {trainer.round} worker {trainer.rank} holds {weights}, others {expected}")
 
     def _check_staleness(self, trainer: TimedTrainer, staleness: float) -> None:
-        """Whoever goes on is not too far ahead, by the books of every server."""
+        """Check that no worker that goes on is more than `staleness` ahead on any server."""
         round_states = [node.round_state for node in self.simulation.side.nodes]
         if any(round_state.finished for round_state in round_states):
             return  # then all may go

@@ -99,8 +99,7 @@ class Network:
             transfer.dropped = True
             del self._under_way[transfer]
 
-    # --- helpers
-    # --------------------------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------
 
     def _port(self, inward: bool, host: str) -> Port:
         port = self._ports.get((inward, host))

@@ -118,8 +118,7 @@ class Port:
         self._due = math.inf  # when the next transfer may be done; never too late
         self._numbers = 0
 
-    # --- as the other end
-    # ------------------------------------------------------------------------------------------
+    # --- as the other end -------------------------------------------------------------------------
 
     def begin(self, transfer: NetworkTransfer) -> None:
         """A transfer enters."""
@@ -143,8 +142,7 @@ class Port:
             self._advance()
             self.plan()
 
-    # --- as the server's port
-    # ----------------------------------------------------------------------------------------
+    # --- as the server's port ---------------------------------------------------------------------
 
     def enter(self, transfer: NetworkTransfer) -> None:
         """One more to share with; `place` says how much it can use."""

@@ -63,7 +63,7 @@ class ServerNode:
 
     @property
     def round_state(self) -> RoundState:
-        """Its books; there are some as soon as a worker has greeted."""
+        """Its round state; there is one once a worker has sent its handshake."""
         return self.endpoint.server.round_state
 
     @property

@@ -210,8 +210,7 @@ class Simulation:
             for keeper in self._keepers.values():
                 keeper.close()
 
-    # --- the workers
-    # ----------------------------------------------------------------------------------------------
+    # --- the workers ------------------------------------------------------------------------------
 
     def _spawn(self, sums: WorkerMetrics, delay: float = 0.0) -> None:
         worker, life = sums.worker, len(sums.worlds)
@@ -258,8 +257,7 @@ class Simulation:
         if self.watch is not None:
             self.watch(self, trainer)
 
-    # --- logs and evaluation
-    # ----------------------------------------------------------------------------------------
+    # --- logs and evaluation ----------------------------------------------------------------------
 
     def _keeper(self, sums: WorkerMetrics, trainer: Any) -> RoundCallbacks | None:
         """Writes this worker's logs, in all its lives, and evaluates on rank 0."""

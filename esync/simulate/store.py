@@ -73,8 +73,7 @@ class VirtualStore(Store):
         """See `Store.sizes`."""
         return modelled(self.side.model, own)
 
-    # --- time, and what goes on beside
-    # ------------------------------------------------------------------------------
+    # --- time, and what goes on beside ------------------------------------------------------------
 
     def now(self) -> float:
         """See `Store.now`."""
@@ -105,8 +104,7 @@ class VirtualStore(Store):
         """See `Store.waiting`."""
         return VirtualWait(self._engine, f"{what} the parameter server(s)")
 
-    # --- arrays and messages
-    # ----------------------------------------------------------------------------------------
+    # --- arrays and messages ----------------------------------------------------------------------
 
     def greet(self, greeting: Greeting) -> None:
         """See `Store.greet`."""
@@ -241,8 +239,7 @@ class VirtualStore(Store):
         for server in range(self.servers if message is not None else 0):
             self.send(server, (), message)
 
-    # --- helpers
-    # ----------------------------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------
 
     def round_trip(self, node: ServerNode) -> float:
         """Return the seconds of a poll of a server's status."""
@@ -279,7 +276,7 @@ class VirtualStore(Store):
         node.take([(key, array), (key, array)])
 
     def _snapshots(self) -> list[Status]:
-        return [Status.of_ledger(node.round_state, self.rank, self.side.everyone) for node in self.side.nodes]
+        return [Status.of_round_state(node.round_state, self.rank, self.side.everyone) for node in self.side.nodes]
 
     def _looked_at(self, look: Callable[[Status], None]) -> list[Status]:
         statuses = self._snapshots()
@@ -386,7 +383,7 @@ class Fetch:
 
 
 class VirtualTask:
-    """Work in a task of its own; see `protocol.store.Task`.
+    """Work in a task of its own; see `protocol.store.StoreTask`.
 
     Args:
         engine: whose time.
@@ -407,18 +404,18 @@ class VirtualTask:
         self.task = engine.spawn(name, self._run)
 
     def done(self) -> bool:
-        """See `Task.done`."""
+        """See `StoreTask.done`."""
         self._engine.settle()
         return bool(self._over.triggered)
 
     def wait(self) -> None:
-        """See `Task.wait`."""
+        """See `StoreTask.wait`."""
         self._engine.wait(self._over, self._name)
         if self._error is not None:
             raise self._error
 
     def cancel(self) -> None:
-        """See `Task.cancel`."""
+        """See `StoreTask.cancel`."""
         self._cancel()
 
     def _run(self) -> None:
@@ -431,7 +428,7 @@ class VirtualTask:
 
 
 class VirtualWait:
-    """A wait with a limit in virtual time; see `protocol.store.Wait`."""
+    """A wait with a limit in virtual time; see `protocol.store.StoreWait`."""
 
     def __init__(self, engine: SimulationEngine, what: str) -> None:
         self.what = what

@@ -138,7 +138,7 @@ class TimedTrainer(TrainerStatus):
 
     Args:
         algorithm: a new one.
-        world: the seams.
+        world: the interfaces.
         limits: what ends the run.
         capability: seconds of an iteration, as a trial would have found.
         replica: the model.

@@ -1,4 +1,4 @@
-"""Simulated interfaces of one worker; see `algorithms.base.World`."""
+"""Simulated interfaces of one worker; see `algorithms.context.World`."""
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass

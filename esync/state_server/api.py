@@ -83,8 +83,7 @@ def job(service: Service, call: Call) -> Response:
     return responses.model(snapshots.view(_existing(service, call), service.history.dropped))
 
 
-# --- out of the database
-# ---------------------------------------------------------------------------------------------
+# --- out of the database --------------------------------------------------------------------------
 
 
 def rounds(service: Service, call: Call) -> Response:
@@ -151,8 +150,7 @@ def _need_database(service: Service) -> None:
         raise UnavailableError("the database of the history cannot be reached yet")
 
 
-# --- helpers
-# -----------------------------------------------------------------------------------------------------
+# --- helpers --------------------------------------------------------------------------------------
 
 
 def _body(kind: type[Model], call: Call) -> Model:

@@ -39,8 +39,7 @@ class History:
         self._deadline = float("inf")
         self._thread: Thread | None = None
 
-    # --- never wait
-    # ----------------------------------------------------------------------------------------------
+    # --- never wait -------------------------------------------------------------------------------
 
     def report(self, info: RunRecord, report: Report, at: float) -> None:
         """Record a worker's round."""
@@ -62,8 +61,7 @@ class History:
             return
         self._queue.append(item)  # atomic
 
-    # --- the thread
-    # ----------------------------------------------------------------------------------------------
+    # --- the thread -------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the thread."""

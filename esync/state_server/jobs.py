@@ -75,8 +75,7 @@ class Job:
         self._replaying = False
         self._lock = RLock()
 
-    # --- what workers tell
-    # ---------------------------------------------------------------------------------------
+    # --- what workers tell ------------------------------------------------------------------------
 
     def apply(self, rank: int, iteration: int, capability: float, now: float, te: float, round: int | None) -> bool:
         """Answer a published question; see `Coordinator.apply`."""
@@ -163,8 +162,7 @@ class Job:
                 self._history.end(self.info, self.ended, reason)
             self._tell("end", reason)
 
-    # --- what others ask
-    # -----------------------------------------------------------------------------------------
+    # --- what others ask --------------------------------------------------------------------------
 
     @property
     def info(self) -> RunRecord:
@@ -195,8 +193,7 @@ class Job:
         heard = self.last_heard()
         return (wall - self.started) if heard is None else self.clock.now() - heard
 
-    # --- the journal
-    # ---------------------------------------------------------------------------------------------
+    # --- the journal ------------------------------------------------------------------------------
 
     def begin(self, path: Path | None) -> None:
         """Begin: with an empty journal at `path`, if one is to be kept. Raises OSError where it cannot be written."""
@@ -330,8 +327,7 @@ class Job:
         except RefusedError as reason:  # only where this program decides otherwise than the one that wrote it
             logger.error("the journal of job %s has a message that is refused now: %s", self.name, reason)
 
-    # --- for display
-    # ---------------------------------------------------------------------------------------------
+    # --- for display ------------------------------------------------------------------------------
 
     def _name_slowest(self) -> None:
         records = self.coordinator.snapshot()["records"]

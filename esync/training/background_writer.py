@@ -102,8 +102,7 @@ class BackgroundWriter:
         if self._failure is not None:
             raise self._failure
 
-    # --- the thread
-    # ------------------------------------------------------------------------------------------------
+    # --- the thread -------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:

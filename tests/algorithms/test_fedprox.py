@@ -103,8 +103,7 @@ def test_a_scaled_loss_makes_no_difference():
     assert flat(nets[1]) == before
 
 
-# --- the command line
-# -----------------------------------------------------------------------------------------------
+# --- the command line -----------------------------------------------------------------------------
 
 
 def test_its_flags():

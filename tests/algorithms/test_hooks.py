@@ -90,8 +90,7 @@ def amp_backward(net, trainer, number, factor=1.0) -> None:
             larger.backward()
 
 
-# --- what a hook sees
-# -----------------------------------------------------------------------------------------------
+# --- what a hook sees -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("algorithm", [Local, LocalSGD, DyLU, *SENDS_GRADIENTS, *SPARSE])
@@ -160,8 +159,7 @@ def test_there_is_no_gradient_after_an_exchange():
             trainer.step(BATCH)
 
 
-# --- what becomes of changes
-# ----------------------------------------------------------------------------------------
+# --- what becomes of changes ----------------------------------------------------------------------
 
 
 def in_place(name, change):
@@ -332,8 +330,7 @@ def test_a_hook_that_fails_changes_nothing():
     assert flat(net) == before
 
 
-# --- block by block
-# -------------------------------------------------------------------------------------------------
+# --- block by block -------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -425,8 +422,7 @@ def test_within_the_loop_there_are_only_blocks(blocks_of_seven):
             trainer.step(BATCH)
 
 
-# --- other formats of numbers
-# ---------------------------------------------------------------------------------------
+# --- other formats of numbers ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("multi_precision", [False, True])
@@ -470,8 +466,7 @@ def test_gradients_that_have_overflowed_stay_so_and_the_step_is_left_out():
     assert trainer._amp_loss_scaler.loss_scale == 2.0**15
 
 
-# --- when
-# -----------------------------------------------------------------------------------------------------------
+# --- when -----------------------------------------------------------------------------------------
 
 
 def test_before_each_local_step_and_after_each_exchange():
@@ -571,8 +566,7 @@ def test_a_simulation_without_numerics_calls_no_hook():
     assert calls == []
 
 
-# --- what cannot be used
-# --------------------------------------------------------------------------------------------
+# --- what cannot be used --------------------------------------------------------------------------
 
 
 def test_what_a_hook_returns_is_refused_instead_of_lost():
@@ -599,8 +593,7 @@ def test_planned_iterations_that_are_no_number_of_iterations_are_refused(planned
         _ = trainer.algorithm.iterations_left
 
 
-# --- what it costs
-# --------------------------------------------------------------------------------------------------
+# --- what it costs --------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -162,8 +162,7 @@ class Reference:
             np.testing.assert_allclose(own, self.own[rank], **TOLERANCE)
 
 
-# --- Algorithm 1
-# ----------------------------------------------------------------------------------------------------
+# --- Algorithm 1 ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", ["ps", "ring"])
@@ -216,8 +215,7 @@ def test_with_one_local_iteration_it_is_synchronous_sgd() -> None:
         before = scaffold.rounds[0][number][0]
 
 
-# --- who is missing, and who comes anew
-# -----------------------------------------------------------------------------
+# --- who is missing, and who comes anew -----------------------------------------------------------
 
 
 def test_absent_members_count_with_a_change_of_nothing() -> None:
@@ -263,8 +261,7 @@ def test_a_replacements_first_round_makes_the_mean_of_the_control_variates_right
         np.testing.assert_allclose(cluster.rounds[0][number][1], np.mean(own, 0), **TOLERANCE)
 
 
-# --- on a real network
-# ----------------------------------------------------------------------------------------------
+# --- on a real network ----------------------------------------------------------------------------
 
 
 def test_steps_that_were_left_out_after_an_overflow_do_not_count() -> None:
@@ -280,8 +277,7 @@ def test_steps_that_were_left_out_after_an_overflow_do_not_count() -> None:
     assert rates == pytest.approx([rate, rate, 2 * rate])
 
 
-# --- what is refused
-# ------------------------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -327,8 +323,7 @@ def test_so_are_options(option: dict[str, Any]) -> None:
         SCAFFOLD(**option)
 
 
-# --- further vectors, for any algorithm
-# -----------------------------------------------------------------------------
+# --- further vectors, for any algorithm -----------------------------------------------------------
 
 
 def test_vectors_are_checked_and_named() -> None:

@@ -173,8 +173,7 @@ def test_numbers_that_make_no_sense(tmp_path, option):
         esync.Checkpoints(tmp_path, **option)
 
 
-# --- with servers
-# -------------------------------------------------------------------------------------------------
+# --- with servers ---------------------------------------------------------------------------------
 
 
 def second_worker(directory: Path, job: int, resume: bool = True, workers: int = 2) -> tuple[Run, list]:
@@ -225,8 +224,7 @@ def test_only_rank_0_brings_the_books_back(tmp_path):
     assert (progress.books.round, progress.books.version, progress.books.samples) == (3, 3, 6)
 
 
-# --- checkpoints of versions in which the sum over the batch reached more than the learning rate
-# --------------------
+# --- checkpoints of versions in which the sum over the batch reached more than the learning rate --
 
 
 def by_flags(directory: Path, optimizer: str, *words: str) -> esync.Trainer:

@@ -125,7 +125,7 @@ def test_a_worker_that_hangs_when_the_run_is_over_is_not_waited_for_without_end(
         cluster.processes["worker-1"].send_signal(signal.SIGSTOP)
         assert cluster.wait("worker-0") == 0
         assert cluster.wait("server-0") == 0
-        assert "the run is over; waiting for the goodbye of worker 1 since 1" in cluster.output("server-0")
+        assert "the run is over; waiting for the goodbye of worker 1 for 1" in cluster.output("server-0")
         assert "gave up after 12 s of waiting for the goodbye of worker 1" in cluster.output("server-0")
         cluster.processes["worker-1"].send_signal(signal.SIGCONT)
         assert cluster.wait("worker-1") == 0

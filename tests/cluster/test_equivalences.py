@@ -143,8 +143,7 @@ def test_esync_with_one_local_iteration_is_ssgd(tmp_path: Path) -> None:
     np.testing.assert_allclose(weights[0], one_device(optimizer), **TOLERANCE)
 
 
-# --- asynchronous: commits in a prescribed order
-# --------------------------------------------------------------------
+# --- asynchronous: commits in a prescribed order --------------------------------------------------
 
 #: Which worker commits first, second, …; every worker does ITERATIONS of them, with delays of 0 to
 #: 5 commits.
@@ -247,8 +246,7 @@ def test_dcasgd_differs_by_what_a_calculation_gives(tmp_path: Path, servers: int
         assert np.abs(expected[rank] - plain[rank]).max() > 1e-4
 
 
-# --- the command line
-# -----------------------------------------------------------------------------------------------
+# --- the command line -----------------------------------------------------------------------------
 
 #: The rate on the sum over the batch that is RATE on the mean, as the command line has it.
 ON_THE_SUM = repr(RATE / BATCH)

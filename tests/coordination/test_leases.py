@@ -28,8 +28,7 @@ def measured(speeds: list[float], epsilon: float = 0.0, **options) -> Coordinato
     return job
 
 
-# --- worked out by hand
-# ---------------------------------------------------------------------------------------------
+# --- worked out by hand ---------------------------------------------------------------------------
 
 
 def test_a_lease_is_half_of_what_is_left():
@@ -148,8 +147,7 @@ def test_refused():
     assert job.snapshot() == before
 
 
-# --- properties
-# -----------------------------------------------------------------------------------------------------
+# --- properties -----------------------------------------------------------------------------------
 
 
 @settings(deadline=None, max_examples=100)

@@ -118,8 +118,7 @@ def test_the_registrys_mirrors_are_used_where_none_is_given(tmp_path, mirror):
     assert_whole(tmp_path)
 
 
-# --- whole processes
-# ---------------------------------------------------------------------------------------------
+# --- whole processes ------------------------------------------------------------------------------
 
 
 def start_fetch(data_dir, mirror):
@@ -169,8 +168,7 @@ def test_two_fetches_at_once_share_the_work(tmp_path, mirror):
     assert len(mirror.requests) == len(CONTENTS) + 1  # the stalled one once more
 
 
-# --- command line
-# ------------------------------------------------------------------------------------------------
+# --- command line ---------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -105,8 +105,7 @@ class MemoryServers:
             for rank in range(workers if private else 0):
                 self.deliver(*self.vectors(rank, 0, {WEIGHTS: weights}, wire.NOTHING))
 
-    # --- what workers do
-    # ------------------------------------------------------------------------------------------
+    # --- what workers do --------------------------------------------------------------------------
 
     def join(self, rank: int, nonce: int | None = None) -> None:
         """Greet every server."""
@@ -219,8 +218,7 @@ class MemoryServers:
         for push in pushes:
             self.nodes[push.shard].push(push.key, push.values)
 
-    # --- what workers see
-    # -----------------------------------------------------------------------------------------
+    # --- what workers see -------------------------------------------------------------------------
 
     def status(self, shard: int = 0) -> np.void:
         """What a pull of the status gives."""

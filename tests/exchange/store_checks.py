@@ -249,8 +249,7 @@ def void(_: object) -> None:
     """A task has no result."""
 
 
-# --- a training above it
-# ----------------------------------------------------------------------------------------------
+# --- a training above it --------------------------------------------------------------------------
 
 
 def train(kind: str, store: Store, connect: Callable[..., Any] = ParameterServerExchange) -> Held:

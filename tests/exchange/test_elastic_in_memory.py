@@ -74,8 +74,7 @@ def test_workers_that_die_at_any_moment_are_replaced_whenever_servers_notice(kin
         run.finish()
 
 
-# --- chosen moments
-# -------------------------------------------------------------------------------------------------
+# --- chosen moments -------------------------------------------------------------------------------
 
 
 def started(workers: int) -> MemoryExchanges:

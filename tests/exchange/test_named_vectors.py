@@ -67,8 +67,7 @@ class Model:
         raise NotImplementedError
 
 
-# --- on servers
-# -------------------------------------------------------------------------------------------------------
+# --- on servers -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("servers", [1, 3])
@@ -228,8 +227,7 @@ def test_a_vector_without_a_rule_is_a_mistake() -> None:
         ParameterServer(layout, RoundState(1, True), PlainUplink(), PlainDownlink(False), {WEIGHTS: sgd}, lambda: 0.0)
 
 
-# --- end to end
-# -------------------------------------------------------------------------------------------------------
+# --- end to end -----------------------------------------------------------------------------------
 
 
 def take_part(exchange: Any, rounds: int) -> Model:

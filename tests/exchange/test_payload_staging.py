@@ -22,8 +22,7 @@ def ones(count: int = 4, value: float = 1.0) -> np.ndarray:
     return np.full(count, value, np.float32)
 
 
-# --- memory
-# -----------------------------------------------------------------------------------------------------
+# --- memory ---------------------------------------------------------------------------------------
 
 
 def test_a_staged_array_is_a_copy(memory):
@@ -56,8 +55,7 @@ def test_the_values_that_are_pulled_are_written_in_place(memory):
     assert np.array_equal(memory.fetch(kept), ones(value=5.0))
 
 
-# --- staging
-# ------------------------------------------------------------------------------------------------------
+# --- staging --------------------------------------------------------------------------------------
 
 
 def test_a_payload_is_complete_when_no_bucket_is_missing(staging):
@@ -114,8 +112,7 @@ def there(*ranks: int) -> np.ndarray:
     return np.isin(np.arange(max(ranks) + 1), ranks)
 
 
-# --- sum
-# --------------------------------------------------------------------------------------------------------
+# --- sum ------------------------------------------------------------------------------------------
 
 
 @given(st.integers(1, 6).flatmap(lambda count: st.permutations(range(count))), st.integers(0, 2**32))

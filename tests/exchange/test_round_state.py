@@ -177,8 +177,7 @@ def test_the_run_is_over_where_a_worker_says_so():
     assert not round_state.deserted
 
 
-# --- stale synchronous parallel
-# ---------------------------------------------------------------------------------------
+# --- stale synchronous parallel -------------------------------------------------------------------
 
 
 def stale(staleness: int, slots: int = 2, **limits: float) -> RoundState:

@@ -119,8 +119,7 @@ def test_without_further_ones_messages_are_as_large_as_ever() -> None:
     assert math.isnan(float(wire.message(wire.COMMIT, ["a"])["a"]))
 
 
-# --- end to end
-# -------------------------------------------------------------------------------------------------------
+# --- end to end -----------------------------------------------------------------------------------
 
 ASKED = Specification("sgd", True, scalars={"loss": "mean", "most": "maximum"})
 

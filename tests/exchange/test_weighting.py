@@ -70,8 +70,7 @@ def test_a_server_takes_that_mean_of_updates_and_statistics(weighting, servers):
     )
 
 
-# --- the outer optimizer
-# ----------------------------------------------------------------------------------------------
+# --- the outer optimizer --------------------------------------------------------------------------
 
 
 def test_nesterov_by_hand():

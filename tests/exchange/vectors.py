@@ -12,7 +12,7 @@ SIZES = {WEIGHTS: sum(TENSORS), STATISTICS: 4}
 
 
 class Held:
-    """What a worker holds; see `exchange.Model`."""
+    """What a worker holds; see `exchange.ModelSink`."""
 
     def __init__(self, sizes: Mapping[str, int] = SIZES) -> None:
         self.vectors = {name: np.zeros(size, np.float32) for name, size in sizes.items()}

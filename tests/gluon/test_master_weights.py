@@ -127,8 +127,7 @@ def test_alone_it_is_gluons_bit_for_bit():
         assert ours.data().asnumpy().tobytes() == theirs.data().asnumpy().tobytes()
 
 
-# --- checkpoints
-# --------------------------------------------------------------------------------------------------
+# --- checkpoints ----------------------------------------------------------------------------------
 
 
 def keep(directory: Path, weight=None, options=None, rank: int = 0, resume: bool = True, world=None, **changes):

@@ -9,8 +9,7 @@ from esync.gluon.replica import Replica, UnsuitableParametersError
 from esync.models.networks import build
 from esync.runtime.mxnet_import import mx
 
-# --- a network
-# ---------------------------------------------------------------------------------------------------
+# --- a network ------------------------------------------------------------------------------------
 
 
 def small_net():
@@ -145,8 +144,7 @@ def test_opening_waits_for_what_the_device_still_has_to_do():
     replica.close()
 
 
-# --- the update since the last exchange
-# -----------------------------------------------------------------------------
+# --- the update since the last exchange -----------------------------------------------------------
 
 
 def test_the_update_is_how_far_the_weights_have_moved():
@@ -224,8 +222,7 @@ def test_an_update_needs_an_anchor():
         replica_of(small_net()).update()
 
 
-# --- what cannot be exchanged
-# ---------------------------------------------------------------------------------------
+# --- what cannot be exchanged ---------------------------------------------------------------------
 
 
 def dense(**options):

@@ -90,8 +90,7 @@ class Machines:
         """Return a host of a description; None leaves a key out."""
         return self._sshd[name].entry(name, **changes)
 
-    # --- what happens to them
-    # ----------------------------------------------------------------------------------------
+    # --- what happens to them ---------------------------------------------------------------------
 
     def unplug(self, *names: str) -> None:
         """Pull the cables of machines out: packets vanish, nobody is told."""

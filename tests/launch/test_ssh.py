@@ -323,7 +323,7 @@ def test_a_machine_that_takes_the_call_and_says_nothing(tmp_path, monkeypatch):
         ):
             agents.ask({"far": {"do": "check"}}, 2)
     assert said
-    assert said[0].startswith("waiting for far (127.0.0.1) since ")
+    assert said[0].startswith("waiting for far (127.0.0.1) for ")
 
 
 def test_the_commands_of_a_dry_run_can_be_pasted(tmp_path, sshd, machines):

@@ -111,7 +111,7 @@ def test_a_host_that_answers_again_gets_its_worker_back_and_the_tries_do_not_cou
     assert [(each.name, each.counted) for each in outcome.replacements] == [("worker-0", False), ("worker-0", True)]
     assert lives(folder) == ["life on left None 7", "life on left 7 None", "life on left 7 None"]
     assert len((folder / "tries").read_text().split()) >= 4  # one of them at least was for nothing
-    assert any(text.startswith("waiting for left (left) to answer (worker-0) since ") for text in view.said)
+    assert any(text.startswith("waiting for left (left) to answer (worker-0) for ") for text in view.said)
     assert any("worker-0 (left/cpu) is back after" in text for text in view.said)
     assert outcome.lost_hosts == []
 

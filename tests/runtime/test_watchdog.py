@@ -23,8 +23,7 @@ watchdog.GRACE = 0.1
 """
 
 
-# --- announcements
-# ------------------------------------------------------------------------------------------------
+# --- announcements --------------------------------------------------------------------------------
 
 
 def test_a_long_wait_is_spoken_of_again_and_again(caplog):
@@ -35,7 +34,7 @@ def test_a_long_wait_is_spoken_of_again_and_again(caplog):
             time.sleep(0.02)
     assert len(caplog.messages) >= 2
     for message in caplog.messages:
-        assert message.startswith("waiting for the commit of worker 3 since ")
+        assert message.startswith("waiting for the commit of worker 3 for ")
         assert message.endswith(" s (until 60 s); is it running?")
 
 
@@ -56,7 +55,7 @@ def test_what_is_waited_for_may_become_clearer_meanwhile(caplog):
         deadline = time.monotonic() + 20
         while not caplog.messages and time.monotonic() < deadline:
             time.sleep(0.02)
-    assert caplog.messages[0].startswith("waiting for worker 2 since")
+    assert caplog.messages[0].startswith("waiting for worker 2 for")
 
 
 def test_every_wait_of_several_is_spoken_of(caplog):
@@ -73,8 +72,7 @@ def test_every_wait_of_several_is_spoken_of(caplog):
     assert "the workers" in spoken
 
 
-# --- limits
-# -------------------------------------------------------------------------------------------------------
+# --- limits ---------------------------------------------------------------------------------------
 
 
 def test_a_wait_is_due_every_so_many_seconds():
@@ -136,8 +134,7 @@ def test_the_limit_holds_even_when_nobody_reads_the_output_any_more():
         assert process.wait(20) == 1
 
 
-# --- signals
-# ------------------------------------------------------------------------------------------------------
+# --- signals --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

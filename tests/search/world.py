@@ -206,8 +206,7 @@ class Job:
         self._invariants.check_end()
         return True
 
-    # --- what the workers tell, and ask
-    # -----------------------------------------------------------------------------
+    # --- what the workers tell, and ask -----------------------------------------------------------
 
     def begins(self, worker: Worker, held: Held, exact: np.ndarray | None) -> None:
         """Note the model that worker 0 begins with; `exact` are the servers' weights where a checkpoint has others."""
@@ -254,8 +253,7 @@ class Job:
             self.cluster.pause()
             self.machines.hang(PART)
 
-    # --- workers
-    # --------------------------------------------------------------------------------------------------
+    # --- workers ----------------------------------------------------------------------------------
 
     def _start(self, number: int, slot: int | None = None, after: float = 0.0) -> None:
         process = self.machines.add(number, slot)
@@ -304,8 +302,7 @@ class Job:
             cluster.wait(lambda: not cluster.under_way(process.nonce))
         self.machines.end(process, code)
 
-    # --- servers that come and leave
-    # ---------------------------------------------------------------------------------
+    # --- servers that come and leave --------------------------------------------------------------
 
     def _serve(self, shard: int) -> None:
         """A server comes."""
@@ -356,8 +353,7 @@ class Job:
             self.cluster.kill_process(process.nonce)
             self.machines.end(process, 0)
 
-    # --- the scheduler
-    # ----------------------------------------------------------------------------------------------
+    # --- the scheduler ----------------------------------------------------------------------------
 
     def _schedule_all(self) -> None:
         given_up = 0.0
@@ -409,8 +405,7 @@ class Job:
         elif process is not None and message.command == messages.BARRIER:
             self._opened[process.nonce] += 1
 
-    # --- what arrives at a server
-    # -----------------------------------------------------------------------------------
+    # --- what arrives at a server -----------------------------------------------------------------
 
     def serve(self, node: MemoryServer, key: int, values: np.ndarray, push: Callable[[], None]) -> None:
         """Let something arrive at a server, and check that it draws the right conclusions."""

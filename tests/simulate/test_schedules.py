@@ -76,8 +76,7 @@ def test_crashes_are_drawn_where_wanted(crashes):
     assert any(worker.crashes for each in drawn for worker in each.cluster.workers) == crashes
 
 
-# --- options
-# ----------------------------------------------------------------------------------------------------------
+# --- options --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", ["esync", "dcasgd", "sync-switch"])
@@ -155,8 +154,7 @@ def test_what_has_no_schedules_is_refused(words, message, capsys):
     assert message in capsys.readouterr().err
 
 
-# --- algorithms from outside
-# ----------------------------------------------------------------------------------------
+# --- algorithms from outside ----------------------------------------------------------------------
 
 
 def program(folder, *words, code=0):
@@ -206,8 +204,7 @@ def test_what_an_option_of_somebody_else_breaks_is_found(tmp_path):
     assert lines[0] in program(tmp_path, *again.split(), code=1)
 
 
-# --- faults that are found
-# ------------------------------------------------------------------------------------------
+# --- faults that are found ------------------------------------------------------------------------
 
 
 def broken(mode, monkeypatch, target, name, replacement, given=(), count=COUNT):

@@ -38,8 +38,7 @@ def rounds(job: str) -> list[dict]:
     return send(f"{job}/rounds")[1].get("rounds", [])
 
 
-# --- the page
-# ------------------------------------------------------------------------------------------------------
+# --- the page -------------------------------------------------------------------------------------
 
 
 def test_a_browser_is_sent_to_the_dashboard_and_a_program_gets_json(url):
@@ -104,8 +103,7 @@ def test_the_page_needs_no_token_but_every_call_does(url, running, monkeypatch):
     assert get(url, "/dashboard/", Host="evil.example")[0] == 400
 
 
-# --- who is the slowest, and what it costs
-# ---------------------------------------------------------------------------
+# --- who is the slowest, and what it costs --------------------------------------------------------
 
 
 def test_the_slowest_is_named_and_its_cost_added_up(mine):
@@ -155,8 +153,7 @@ def test_a_worker_that_says_nothing_is_silent_and_of_an_ended_job_done(mine, job
     assert {worker["state"] for worker in send(mine)[1]["workers"]} == {"done"}
 
 
-# --- curves
-# ----------------------------------------------------------------------------------------------------------
+# --- curves ---------------------------------------------------------------------------------------
 
 
 def test_curves_add_the_workers_up(mine, jobs):

@@ -28,8 +28,7 @@ def make_trainer(net, algorithm, answers: int = 3, optimizer: str = "sgd", **opt
     return trainer
 
 
-# --- stale gradients
-# ------------------------------------------------------------------------------------------------
+# --- stale gradients ------------------------------------------------------------------------------
 
 
 def half_backward(net, number: int) -> None:
@@ -105,8 +104,7 @@ def test_a_local_optimizer_leaves_the_parameter_out(algorithm):
     assert np.array_equal(net[2].weight.data().asnumpy(), before)
 
 
-# --- overflows
-# ------------------------------------------------------------------------------------------------------
+# --- overflows ------------------------------------------------------------------------------------
 
 
 def scaled(trainer) -> None:

@@ -45,8 +45,7 @@ def lenet(seed: int, images: np.ndarray):
     return net, answers
 
 
-# --- the number itself
-# ------------------------------------------------------------------------------------------------
+# --- the number itself ----------------------------------------------------------------------------
 
 
 class Table:
@@ -96,8 +95,7 @@ def test_images_are_enlarged_and_then_fewer_at_a_time():
     assert max(shape[0] for shape in large.batches) < max(shape[0] for shape in small.batches)
 
 
-# --- the process
-# ------------------------------------------------------------------------------------------------------
+# --- the process ----------------------------------------------------------------------------------
 
 
 def test_images_are_chosen_evenly():
@@ -261,7 +259,7 @@ def test_a_process_that_is_stopped_is_not_waited_for_without_end(process, data_d
     monkeypatch.setattr(process, "_begin_again", patiently)
     assert evaluation.wait() == accuracy_of((net, answers), data_dir)
     name = f"the process that evaluates the model (process {stopped.pid}, stopped)"
-    assert re.search(rf"waiting for the accuracy of the model since \d+ s: {re.escape(name)}", caplog.text)
+    assert re.search(rf"waiting for the accuracy of the model for \d+ s: {re.escape(name)}", caplog.text)
     assert f"{name} has not computed for 0 s: killing it" in caplog.text
 
 

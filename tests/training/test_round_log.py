@@ -34,8 +34,7 @@ def visible(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
 
 
-# --- files
-# --------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
 def test_rounds_and_the_facts_of_the_run(tmp_path):
@@ -108,8 +107,7 @@ def test_a_killed_writer_leaves_no_truncated_file(tmp_path):
     assert hidden == {".lock"}  # what was half written is cleared away
 
 
-# --- folders
-# ------------------------------------------------------------------------------------------------------
+# --- folders --------------------------------------------------------------------------------------
 
 
 def test_logs_of_an_earlier_run_are_moved_aside(tmp_path):
@@ -224,8 +222,7 @@ def test_the_folder_of_a_dead_process_is_free_again(tmp_path):
     assert folder.name == "cpu"
 
 
-# --- what cannot be written
-# ------------------------------------------------------------------------------------------
+# --- what cannot be written -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("place", ["a-file", "a-file/below"])

@@ -3,5 +3,5 @@
 `base` has the interface, `choice` finds the codecs that a specification asks for. `none` sends
 float32, `buckets` packs into fixed sizes (`quantization`), `top_k` and `sparse_difference` send
 sparse messages (`sparse`, `sparse_messages`, `shards`), and `outbox` keeps packed answers. May
-import the layout and the headers of `protocol`.
+import `base` and, of `protocol`, the layout and the headers.
 """

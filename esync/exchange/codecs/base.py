@@ -51,8 +51,7 @@ class KeepsCommon(Protocol):
         """Return where they are, to be changed and then written to the model; None: there are none, or rounded ones."""
 
 
-# --- the worker's ends
-# ----------------------------------------------------------------------------------------------
+# --- the worker's ends ----------------------------------------------------------------------------
 
 
 class Encoder(ABC):
@@ -146,8 +145,7 @@ class Decoder(ABC):
         """Sizes of the arrays of a server's answer in float32 values; an upper limit where they vary."""
 
 
-# --- the server's ends
-# ----------------------------------------------------------------------------------------------
+# --- the server's ends ----------------------------------------------------------------------------
 
 
 class Uplink(ABC):
@@ -288,8 +286,7 @@ def check_pair(uplink: Uplink, downlink: Downlink, synchronous: bool) -> None:
         )
 
 
-# --- both together
-# --------------------------------------------------------------------------------------------------
+# --- both together --------------------------------------------------------------------------------
 
 
 class Packing(ABC):

@@ -1,7 +1,7 @@
 """Control messages between the workers of a collective: commits, stop, abort, goodbye.
 
 The same records as with a parameter server (wire.MESSAGE), from every rank to every other one. All
-ranks keep the same books of them, so nobody has to decide for the others: whatever is said before a
+ranks count them in the same way, so nobody has to decide for the others: whatever is said before a
 commit counts with that commit, and the clock of rank 0 is everybody's.
 """
 

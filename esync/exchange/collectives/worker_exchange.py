@@ -177,15 +177,14 @@ class CollectiveExchange(CollectiveState, Exchange):
         if self._everybody_left():
             self.engine.close()
 
-    # --- checkpoints
-    # ------------------------------------------------------------------------------------------------
+    # --- checkpoints ------------------------------------------------------------------------------
 
     def resume(self, progress: ResumeState) -> None:
-        """See `Exchange.resume`; all ranks come here, and take the books and the rule's state from rank 0."""
+        """See `Exchange.resume`; all ranks come here, and take the run's progress and the rule's state from rank 0."""
         self.exchanges = self.sequence = progress.exchanges
         books = None if progress.books is None else asdict(progress.books)
         held = [each is not None for each in progress.state]
-        said = self._gather(json.dumps([books, held, progress.exchanges]), "the checkpoint's books of")
+        said = self._gather(json.dumps([books, held, progress.exchanges]), "the checkpoint's progress of")
         books, held, self.sequence = json.loads(said[0])
         self.exchanges = self.sequence
         self.round_state.acknowledged[:] = self.sequence
@@ -209,8 +208,7 @@ class CollectiveExchange(CollectiveState, Exchange):
         """See `Exchange.version`."""
         return self.round_state.version
 
-    # --- helpers
-    # ---------------------------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------
 
     def _give_up(self) -> None:
         """Take no more part in an exchange that is under way."""

@@ -2,5 +2,6 @@
 
 `mxnet_store` and `mxnet_server` are the two ends over MXNet's key store, which `sender_check`
 guards against strangers; `memory` has servers and workers in one process, for tests. `keyed` is
-what all stores have in common. May import `protocol`, `worker_monitor`, `membership` and `runtime`.
+what all stores have in common. May import `base`, `protocol`, `worker_monitor` and
+`membership`.
 """

@@ -32,8 +32,7 @@ class KeyedStore(Store):
         self._greeted = False
         self._scalars: Collection[str] = ()
 
-    # --- what a key store does
-    # --------------------------------------------------------------------------------------
+    # --- what a key store does --------------------------------------------------------------------
 
     @abstractmethod
     def _init(self, keys: Sequence[int]) -> None:
@@ -59,8 +58,7 @@ class KeyedStore(Store):
     def _say(self, server: int, message: np.ndarray) -> None:
         """Send a packed message, whose key is the number of the server; does not wait."""
 
-    # --- what the protocol asks for
-    # ---------------------------------------------------------------------------------
+    # --- what the protocol asks for ---------------------------------------------------------------
 
     def greet(self, greeting: Greeting) -> None:
         """See `Store.greet`; the first time sets up the keys of messages and of the status."""
@@ -130,8 +128,7 @@ class KeyedStore(Store):
         seen: list[Status] = []
         return seen if self._look(sequence, look, seen) is None else None
 
-    # --- helpers
-    # ----------------------------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------
 
     def _look(self, sequence: int, look: Callable[[Status], None], seen: list[Status]) -> Status | None:
         """Look at one server after the other: the status of the first that has not acknowledged; None: all have."""

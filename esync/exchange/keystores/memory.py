@@ -99,8 +99,7 @@ class MemoryCluster:
         self._processes = 0
         self.hub = greenlet.getcurrent()  # who has made the cluster runs it
 
-    # --- what a test says
-    # -------------------------------------------------------------------------------------------
+    # --- what a test says -------------------------------------------------------------------------
 
     def start(self, rank: int, work: Callable[["MemoryStore"], object]) -> "MemoryStore":
         """Start a worker process, or another one in the place of a dead one.
@@ -158,8 +157,7 @@ class MemoryCluster:
             for task in list(self._tasks):
                 self._switch(task, KilledError())
 
-    # --- what stores and tasks use
-    # ----------------------------------------------------------------------------------
+    # --- what stores and tasks use ----------------------------------------------------------------
 
     @property
     def task(self) -> "MemoryTask":
@@ -219,8 +217,7 @@ class MemoryCluster:
             return (owner, key) in self._queues
         return any(owner == nonce for nonce, _ in self._queues)
 
-    # --- helpers
-    # ----------------------------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------
 
     def _next(self) -> bool:
         """Let one thing happen; whether there was any."""
@@ -448,8 +445,7 @@ class MemoryStore(KeyedStore):
         """See `Store.sizes`."""
         return own
 
-    # --- time, and what goes on beside
-    # ------------------------------------------------------------------------------
+    # --- time, and what goes on beside ------------------------------------------------------------
 
     def now(self) -> float:
         """See `Store.now`."""
@@ -488,8 +484,7 @@ class MemoryStore(KeyedStore):
         """See `Store.waiting`."""
         return MemoryWait(self._cluster, f"{what} the parameter server(s)")
 
-    # --- arrays and messages
-    # ----------------------------------------------------------------------------------------
+    # --- arrays and messages ----------------------------------------------------------------------
 
     def command(self, command: Greeting | Resumed) -> None:
         """See `Store.command`."""
@@ -536,8 +531,7 @@ class MemoryStore(KeyedStore):
             for server in range(self.servers):
                 self.send(server, (), message)
 
-    # --- the key store
-    # ----------------------------------------------------------------------------------------------
+    # --- the key store ----------------------------------------------------------------------------
 
     def _init(self, keys: Sequence[int]) -> None:
         """See `KeyedStore._init`; rank 0's arrays are ignored where there are some already."""

@@ -126,7 +126,7 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
                 break
             wait.what = f"the goodbye of worker {', '.join(map(str, missing))}"
             if missing and wait.due(config.ANNOUNCE_AFTER):
-                log.warning("the run is over; waiting for %s since %.0f s", wait.what, wait.lasted)
+                log.warning("the run is over; waiting for %s for %.0f s", wait.what, wait.lasted)
         log.error("%s: the run is over without it", wait.verdict())
         self._leave()
 

@@ -145,8 +145,7 @@ class MXNetStore(KeyedStore):
         """See `Store.sizes`."""
         return own
 
-    # --- time, and what goes on beside
-    # ------------------------------------------------------------------------------
+    # --- time, and what goes on beside ------------------------------------------------------------
 
     def now(self) -> float:
         """See `Store.now`."""
@@ -181,8 +180,7 @@ class MXNetStore(KeyedStore):
         finally:
             self._waits.pop()
 
-    # --- arrays and messages
-    # ----------------------------------------------------------------------------------------
+    # --- arrays and messages ----------------------------------------------------------------------
 
     def command(self, command: Greeting | Resumed) -> None:
         """See `Store.command`."""
@@ -250,8 +248,7 @@ class MXNetStore(KeyedStore):
         self._monitor.close()
         mx.base.check_call(mx.base._LIB.MXKVStoreSetBarrierBeforeExit(self.store.handle, ctypes.c_int(0)))
 
-    # --- helpers
-    # ----------------------------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------
 
     def _answered(self) -> bool:
         """Wait for the servers' answers to all that was sent; False: one is gone, for which MXNet waits for ever."""

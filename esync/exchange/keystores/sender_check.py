@@ -103,7 +103,7 @@ class SenderCheck(threading.Thread):
                     with contextlib.suppress(OSError):  # it has none
                         each.detach_filter()
             except FilterError as error:
-                log.warning("strangers cannot be kept out who do not speak ZeroMQ: %s", error)
+                log.warning("cannot keep out connections that do not speak ZeroMQ: %s", error)
                 return False
             except OSError:
                 continue  # closed meanwhile, or not connected yet

@@ -80,8 +80,7 @@ class ParameterServerExchange(Exchange):
             "nonce": store.nonce,
         }
 
-    # --- beginning
-    # --------------------------------------------------------------------------------------------------
+    # --- beginning --------------------------------------------------------------------------------
 
     def join(
         self,
@@ -156,8 +155,7 @@ class ParameterServerExchange(Exchange):
         statuses = self._statuses()
         return self.report(statuses, 0.0, 0.0, starting_status(statuses))
 
-    # --- exchanging
-    # -------------------------------------------------------------------------------------------------
+    # --- exchanging -------------------------------------------------------------------------------
 
     def start(self, payload: Payload, model: ModelSink) -> PendingExchange:
         """Send the payload and its commit; see `Exchange.start`."""
@@ -226,14 +224,13 @@ class ParameterServerExchange(Exchange):
             self._cancel()
             self.store.close(None if self._lost else self._message(wire.DONE if self.store.finished else wire.LEAVE))
 
-    # --- checkpoints
-    # ------------------------------------------------------------------------------------------------
+    # --- checkpoints ------------------------------------------------------------------------------
 
     def resume(self, progress: ResumeState) -> None:
         """See `Exchange.resume`."""
         self.exchanges = self.sequence = progress.exchanges
         resumed = Resumed(self.rank, self.store.nonce, progress.exchanges, progress.books)
-        with self.store.waiting("the checkpoint's books to"):
+        with self.store.waiting("the checkpoint's progress to"):
             self.store.command(resumed)
         self._mailboxes.put(progress.state, progress.weights)
 
@@ -259,8 +256,7 @@ class ParameterServerExchange(Exchange):
         """See `Exchange.version`."""
         return self._statuses()[0].version
 
-    # --- what the handles and the mailboxes use
-    # ---------------------------------------------------------------------
+    # --- what the handles and the mailboxes use ---------------------------------------------------
 
     def look(self, status: Status) -> None:
         """Check a status, and send a heartbeat where one is due.
@@ -298,7 +294,7 @@ class ParameterServerExchange(Exchange):
             statuses: of all servers.
             wait: see `Result`.
             transfer: see `Result`.
-            books: whose books count; None: those of server 0.
+            books: the status that decides; None: that of server 0.
         """
         status = statuses[0] if books is None else books
         self.store.finished = status.finished
@@ -341,8 +337,7 @@ class ParameterServerExchange(Exchange):
         """Send a message to one server."""
         self.store.send(server, (), self._message(kind, **fields))
 
-    # --- helpers
-    # ----------------------------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------
 
     @property
     def _watched(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a worker tells the servers before anything else, and what must agree between workers.
+"""The handshake: a worker's first message to a server, and the check that all workers agree.
 
 The first greeting sets a server up; every later one is compared with it, so that workers with
 different networks, data or versions hear about it by name before the first exchange. It travels as

@@ -70,7 +70,7 @@ class ParameterServer:
 
     Args:
         layout: how the model is cut.
-        round_state: the books of the run; `round_state.synchronous` decides whether rounds wait for
+        round_state: the progress of the run; `round_state.synchronous` decides whether rounds wait for
             everyone.
         uplink: unpacks the weights' part of payloads.
         downlink: packs the weights that the workers are sent.

@@ -1,4 +1,4 @@
-"""Recovery of a slot: where a newcomer goes on, given what its predecessor has done on each server.
+"""Recovery of a slot: where a replacement resumes, given what the dead worker has done on each server.
 
 A round ends on every server by itself, and may end on some without a worker whose death they have
 noticed sooner, or with one whose commit has come to them only. Every commit says which round it is

@@ -1,4 +1,4 @@
-"""What workers ask the other side to do with what they send."""
+"""The specification of an exchange: what servers, or the ranks of a collective, do with payloads."""
 
 import math
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""What a server's status says to one worker."""
+"""The status of a server, as one worker reads it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -93,8 +93,8 @@ class Status:
         )
 
     @classmethod
-    def of_ledger(cls, round_state: RoundState, rank: int, everyone: tuple[int, ...]) -> "Status":
-        """Return the same from a server's own books, as they are now; `everyone` is the tuple of all ranks."""
+    def of_round_state(cls, round_state: RoundState, rank: int, everyone: tuple[int, ...]) -> "Status":
+        """Return the same from a server's round state, as it is now; `everyone` is the tuple of all ranks."""
         complete = np.count_nonzero(round_state.member) == round_state.slots
         return cls(
             round=round_state.round,

@@ -98,8 +98,7 @@ class Store(Protocol):
         """Return how many values of each vector travel, by name, given how many this worker's model has."""
         ...
 
-    # --- time, and what goes on beside
-    # ------------------------------------------------------------------------------
+    # --- time, and what goes on beside ------------------------------------------------------------
 
     def now(self) -> float:
         """Return the seconds of a monotonic clock."""
@@ -131,8 +130,7 @@ class Store(Protocol):
         """Watch over a with statement that waits: says for what after a while, and gives up after a limit."""
         ...
 
-    # --- arrays and messages
-    # ----------------------------------------------------------------------------------------
+    # --- arrays and messages ----------------------------------------------------------------------
 
     def greet(self, greeting: Greeting) -> None:
         """Introduce this worker to all servers; they can be sent to from then on."""

@@ -24,8 +24,7 @@ HEADER_ELEMENTS = 8
 #: Bytes kept for a reason or a name in messages and the status, UTF-8, cut where longer.
 TEXT_BYTES = 392
 
-# --- kinds of a bucket's header and of a message
-# ------------------------------------------------------------------
+# --- kinds of a bucket's header and of a message --------------------------------------------------
 NOTHING = 0  # initial values of a key, and the push that only shows the server where a key is stored
 PAYLOAD = 1  # worker → server: part of a gradient or an update, to be staged until its commit
 WEIGHTS = 2  # server → worker: the current model
@@ -42,8 +41,7 @@ FOLLOW = 10  # whom the round of that number does not wait for, as the first ser
 #: that it works on.
 SERVER_WEIGHTS = -1
 
-# --- how a commit is used (Sync-Switch)
-# -----------------------------------------------------------------------------
+# --- how a commit is used (Sync-Switch) -----------------------------------------------------------
 AS_AGREED = 0  # as the greeting says, which holds for the whole run
 TOGETHER = 1  # with those of all members, as one round
 AT_ONCE = 2  # alone, as soon as it is complete

@@ -184,7 +184,7 @@ class ZMQTransport:
         if self._wait.due(config.ANNOUNCE_AFTER):
             roles = {WORKER: "worker", SERVER: "server"}
             names = ", ".join(f"the {roles[node.role]} at {node.host}:{node.port}" for node in awaited)
-            log.warning("waiting for %s since %.0f s: end it there if it hangs", names, self._wait.lasted)
+            log.warning("waiting for %s for %.0f s: end it there if it hangs", names, self._wait.lasted)
 
     def _mention(self, waiting: list[Node]) -> None:
         """Say who waits in vain."""

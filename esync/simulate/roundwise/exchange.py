@@ -165,8 +165,7 @@ class Exchanges:
             return self._pull_by_events(noticed, last)
         return arrivals
 
-    # --- in one go
-    # --------------------------------------------------------------------------------------------------
+    # --- in one go --------------------------------------------------------------------------------
 
     def _limit(self, host: str) -> float | None:
         own = self._link(host).bandwidth
@@ -185,8 +184,7 @@ class Exchanges:
         through = carry(self._bandwidth, size, shared) if shared else []
         return sorted(past + through, key=_TIME) if past and through else past or through
 
-    # --- by events
-    # --------------------------------------------------------------------------------------------------
+    # --- by events --------------------------------------------------------------------------------
 
     def _pushed(self, ready: Sequence[RoundwiseWorker]) -> list[tuple[float, int, RoundwiseWorker]]:
         """Return when each payload has arrived, at which server, and whose it is, in that order."""

@@ -1,6 +1,6 @@
 """Transfers of one size through one server's port, all of whose times of entering are known beforehand.
 
-The same sharing as `resources.Port` works out event by event, where no two transfers have their
+The same sharing as `simulate.ports.Port` works out event by event, where no two transfers have their
 other end on one host: then a transfer's own limit never changes, and transfers with the same limit
 leave in the order in which they came.
 """
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class _Flow:
-    """Transfers with the same limit; see `resources.Flow`."""
+    """Transfers with the same limit; see `simulate.ports.Flow`."""
 
     __slots__ = ("given", "limit", "queue", "rate")
 

@@ -130,7 +130,7 @@ class RoundwiseSimulation:
         ]
         self.workers = [worker.sums for worker in self._workers]
         self.network = HostTraffic()
-        # The servers' books, in which all workers together are one: they commit together.
+        # The servers' round state, in which all workers together are one: they commit together.
         self._round_state = RoundState(1, True, make_limits(options, numerics.samples))
         self._asks = choose_algorithm(options).asks_state_server
         self.now, self.round = 0.0, 0

@@ -125,7 +125,7 @@ def test_it_says_for_whom_it_waits_when_the_servers_have_left() -> None:
         with FakeNode(port, WORKER) as hangs:
             with FakeNode(port, SERVER) as server, FakeNode(port, WORKER) as other:
                 complete(server, hangs, other)
-            said(process, f"waiting for the worker at 127.0.0.1:{hangs.port} since ")
+            said(process, f"waiting for the worker at 127.0.0.1:{hangs.port} for ")
         assert process.wait(30) == 0, process.stderr.read()
 
 

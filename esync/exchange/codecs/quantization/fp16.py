@@ -51,8 +51,7 @@ class FP16Codec(BucketCodec):
         self._check(packed)
         kernels.put_halves(self._halves(packed), packed[0], target)
 
-    # --- helpers
-    # ---------------------------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------
 
     def _pack(self, largest: Any, values: np.ndarray, packed: np.ndarray) -> None:
         scale, unit = self._scale(largest, packed)

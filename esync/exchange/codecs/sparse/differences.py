@@ -82,8 +82,7 @@ class DifferenceTracker(Tracker):
         self._look(worker)
         return indices[chosen], parts
 
-    # --- helpers
-    # ---------------------------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------
 
     def _look(self, worker: int) -> None:
         """Forget the places where there are too many."""

@@ -144,8 +144,7 @@ class Codec:
             raise SparseError("a sparse message has values that are infinite or not numbers")
         return indices, values
 
-    # --- helpers
-    # ---------------------------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------
 
     @property
     def _width(self) -> int:
