@@ -154,7 +154,7 @@ def test_a_replacement_is_waited_for_as_long_as_was_asked(tmp_path: Path) -> Non
 #: keys set up.
 BEFORE_THE_START = {
     "met": "MXNetStore.greet",
-    "greeted": "MXNetStore.share",
+    "greeted": "MXNetStore.init_shared",
     "half-way": "MXNetStore._meet",
 }
 

@@ -78,7 +78,7 @@ def test_without_rounds_every_commit_has_its_own():
 def test_workers_that_are_apart_may_have_their_own():
     round_state = make(3)
     commit(round_state, 0, 1)
-    commit(round_state, 1, 1, learning_rate=0.5, use=wire.ASIDE)
+    commit(round_state, 1, 1, learning_rate=0.5, use=wire.DISCARD)
     assert not round_state.failure
     assert round_state.acknowledged.tolist() == [0, 1, 0]
 
