@@ -104,8 +104,16 @@ def test_a_host_that_answers_again_gets_its_worker_back_and_the_tries_do_not_cou
             os.kill(os.getpid(), 9)
         """
     )
-    (folder / "finish").touch()
-    view = Reacting("(until 60 s); ssh: connect to host left port 22: No route to host", answer)
+
+    class Watching(Reacting):
+        """It lives on until launch has seen that it is back; then it is killed."""
+
+        def say(self, text: str) -> None:
+            super().say(text)
+            if "is back after" in text:
+                (folder / "finish").touch()
+
+    view = Watching("(until 60 s); ssh: connect to host left port 22: No route to host", answer)
     outcome = supervise(folder, view, replace(twice, command=(*twice.command[:-1], program)))
     assert outcome.ok, view.said
     assert [(each.name, each.counted) for each in outcome.replacements] == [("worker-0", False), ("worker-0", True)]
