@@ -4,10 +4,10 @@ The module of a subcommand is imported when that subcommand is asked for, so tha
 needs MXNet.
 """
 
-import difflib
 import runpy
 import sys
 
+from .runtime.errors import suggestion
 from .runtime.program import COMMAND
 from .version import __version__
 
@@ -65,8 +65,7 @@ def main() -> int:
 
 
 def _refusal(word: str) -> str:
-    close = difflib.get_close_matches(word, SUBCOMMANDS, 1)
-    meant = f" (did you mean {close[0]}?)" if close else ""
+    meant = suggestion(word, SUBCOMMANDS, most=1)
     return f"{COMMAND}: error: there is no subcommand {word!r}{meant}; choose one of {', '.join(SUBCOMMANDS)}"
 
 

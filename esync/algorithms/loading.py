@@ -28,7 +28,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..runtime.errors import ExpectedError
+from ..runtime.errors import ExpectedError, suggestion
 from ..runtime.files import NoHomeError, expanded
 from .base import Algorithm
 from .registry import ALGORITHMS, register
@@ -234,8 +234,7 @@ def _unknown(text: str) -> str:
     names = sorted({*ALGORITHMS, *entry_point_names()})
     if text.endswith(".py"):
         return f"{text!r} names a file, but no class in it: {text}:CLASS"
-    close = difflib.get_close_matches(text, names, 1)
-    meant = f" (did you mean {close[0]!r}?)" if close else ""
+    meant = suggestion(text, names, most=1, shown=repr)
     return f"unknown algorithm {text!r}{meant}; known: {', '.join(names)}; one of your own: {FORMS}"
 
 

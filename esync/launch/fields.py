@@ -1,14 +1,14 @@
 """Checked values of a description: names, devices, quantities with units, words for ssh."""
 
-import difflib
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from ..runtime.errors import suggestion
 from ..runtime.progress import VARIABLE as PROGRESS_VARIABLE
 from ..worker import FOLDER_VARIABLE
 from .folders import PROCESSES
@@ -44,12 +44,6 @@ def error(reason: str, key: object = None) -> PydanticCustomError:
 def unknown(key: object, known: Mapping[str, Any]) -> PydanticCustomError:
     """Return the error for a key that the section does not have."""
     return error(f"unknown key; known: {', '.join(known)}{suggestion(key, known)}", key)
-
-
-def suggestion(name: object, known: Iterable[str]) -> str:
-    """Return a suggestion among the known names as the end of a message; "" if none is similar."""
-    close = difflib.get_close_matches(str(name), known, n=3)
-    return f" (did you mean {' or '.join(close)}?)" if close else ""
 
 
 def _host(name: str) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from .fields import Section, suggestion
+from ..runtime.errors import suggestion
+from .fields import Section
 from .yaml_text import DescriptionError
 
 #: The keys and indices on the way to a value.

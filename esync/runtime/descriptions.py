@@ -1,12 +1,11 @@
 """The descriptions of clusters that come with this package, by their names: `:quick` is clusters/quick.yaml."""
 
 import argparse
-import difflib
 import textwrap
 from pathlib import Path
 from typing import Any
 
-from .errors import ExpectedError
+from .errors import ExpectedError, suggestion
 from .files import NoHomeError, expanded
 
 #: What stands in front of a name; alone, it asks for the list of names.
@@ -31,8 +30,7 @@ def path_of(word: str) -> Path:
     known = {path.stem: path for path in FOLDER.glob("*.yaml")}
     name = word.removeprefix(MARK)
     if name not in known:
-        close = difflib.get_close_matches(name, known, 1)
-        meant = f" (did you mean {MARK}{close[0]}?)" if close else ""
+        meant = suggestion(name, known, most=1, shown=MARK.__add__)
         names = ", ".join(f"{MARK}{each}" for each in sorted(known))
         raise NoDescriptionError(f"no description {word} comes with this package{meant}; choose one of {names}")
     return known[name]

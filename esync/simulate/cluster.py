@@ -10,8 +10,8 @@ from typing import Any
 
 from .. import config
 from ..launch.description import Description, DescriptionError, WorkerEntry
-from ..launch.fields import suggestion
 from ..launch.plan import device_folders
+from ..runtime.errors import suggestion
 from ..runtime.files import expanded
 from ..runtime.phase_timer import iteration_times
 from .coordination import StateServerModel

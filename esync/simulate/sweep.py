@@ -18,10 +18,9 @@ from rich.console import Console
 from ..algorithms.loading import AlgorithmError, find
 from ..launch import flags
 from ..launch.description import Description, DescriptionError, check_key_paths
-from ..launch.fields import suggestion
 from ..launch.key_paths import UnknownKeyError
 from ..launch.yaml_text import value as yaml_value
-from ..runtime.errors import ExpectedError
+from ..runtime.errors import ExpectedError, suggestion
 from ..runtime.files import write_atomically
 from ..runtime.terminal import NOT_KNOWN, TerminalTable, clock, right
 from .cluster import relevant_parts
